@@ -1,0 +1,48 @@
+"""i2s-spec: the executable specification, validator and reference implementation of I2_S.
+
+I2_S is the ternary weight format that BitNet b1.58 models carry inside GGUF files (tensor type 36). Everything public
+is reached from here; each name is imported when it is first used, so that `import i2s_spec` costs nothing.
+
+    import i2s_spec as i2s
+    file = i2s.open("model.gguf")
+    report = i2s.lint("model.gguf")
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from i2s_spec.errors import FormatError as FormatError
+    from i2s_spec.errors import Span as Span
+    from i2s_spec.gguf.reader import File as File
+    from i2s_spec.gguf.reader import Tensor as Tensor
+    from i2s_spec.gguf.reader import open as open
+
+__version__ = "0.1.0"
+
+#: Where each public name lives.
+_HOMES = {
+    "FormatError": "i2s_spec.errors",
+    "Span": "i2s_spec.errors",
+    "File": "i2s_spec.gguf.reader",
+    "Tensor": "i2s_spec.gguf.reader",
+    "open": "i2s_spec.gguf.reader",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        home = _HOMES[name]
+    except KeyError:
+        raise AttributeError(f"module 'i2s_spec' has no attribute {name!r}") from None
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

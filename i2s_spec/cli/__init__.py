@@ -1,0 +1,101 @@
+"""The command line: one module per verb, each a thin face over a public function.
+
+Verbs are imported when they are used, so that `i2s --version` starts in a moment. Results go to stdout, everything else
+to stderr. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 input unreadable or not GGUF, 4 our bug; 130 for Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from i2s_spec import __version__
+from i2s_spec.errors import FormatError, MissingExtra, quote
+
+#: Every verb and the module that holds it; `validate` is another name for `lint`.
+VERBS = {
+    "lint": "lint",
+    "validate": "lint",
+    "show": "show",
+    "dump": "dump",
+    "explain": "explain",
+    "rules": "rules",
+    "new": "new",
+    "demo": "demo",
+    "info": "info",
+}
+
+EXIT_FINDINGS = 1
+EXIT_USAGE = 2
+EXIT_INPUT = 3
+EXIT_BUG = 4
+EXIT_INTERRUPTED = 130
+
+
+class Verbs(click.Group):
+    """A click group that imports the module of a verb when the verb is named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [verb for verb in VERBS if verb != "validate"]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        command: click.Command = import_module(f"i2s_spec.cli.{VERBS[name]}").command
+        return command
+
+
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "I2S"},
+    epilog="Example:  i2s demo        (needs no file)",
+)
+@click.version_option(__version__, "--version", message="i2s-spec %(version)s")
+def cli() -> None:
+    """Read, check and make GGUF files with I2_S tensors (BitNet's ternary weights)."""
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the command line and exit: the only place where exceptions become words and exit codes."""
+    try:
+        status = cli.main(args=args, prog_name="i2s", standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(status if isinstance(status, int) else 0)
+    except click.exceptions.Abort:
+        _say("interrupted")
+        sys.exit(EXIT_INTERRUPTED)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        sys.exit(EXIT_INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has gone: be quiet, also when Python flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except FormatError as error:
+        _say(str(error))
+        sys.exit(EXIT_INPUT)
+    except MissingExtra as error:
+        _say(str(error))
+        sys.exit(EXIT_USAGE)
+    except OSError as error:
+        name = f": {quote(os.fspath(error.filename))}" if error.filename is not None else ""
+        _say(f"{error.strerror or error}{name}")
+        sys.exit(EXIT_INPUT)
+    except SystemExit:
+        raise
+    except Exception as error:  # anything else is a bug of ours, and must say so
+        if os.environ.get("I2S_DEBUG"):
+            raise
+        _say(f"internal error: {type(error).__name__}: {quote(str(error), bare=True)}")
+        _say("this is a bug in i2s-spec; run again with I2S_DEBUG=1 for the traceback")
+        sys.exit(EXIT_BUG)
+
+
+def _say(text: str) -> None:
+    click.echo(f"i2s: {text}", err=True)

@@ -1,0 +1,3 @@
+"""`i2s info`: what is installed and what this machine can do."""
+
+from __future__ import annotations

@@ -1,0 +1,129 @@
+"""This module defines how a wrong byte is said: a `Span`, a `Fault`, and the `FormatError` that joins them.
+
+An error is data: which fault (a declaration with a stable code), where (a byte span and the path of the field), and
+which values were found and wanted. Words are made from it only when somebody reads it, and whatever came from a file is
+quoted then, so that no file can write to a terminal.
+
+    >>> fault = Fault("G999", "too-short", "the file holds {got} bytes; at least {want} are needed")
+    >>> print(FormatError(fault, Span(0, 4, "header"), got=4, want=24))
+    G999 too-short at 0x0..0x4 (header): the file holds 4 bytes; at least 24 are needed
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+#: Longest piece of a file's own text that a message repeats, in characters.
+QUOTE_LIMIT = 80
+
+
+class Span(NamedTuple):
+    """A half-open range of bytes, `start <= byte < stop`, and the schema path of the field that lies there."""
+
+    start: int
+    stop: int
+    path: str = ""
+
+    def __str__(self) -> str:
+        where = f"0x{self.start:x}..0x{self.stop:x}"
+        return f"{where} ({quote(self.path, bare=True)})" if self.path else where
+
+
+class Words(str):
+    """Words of this package inside a message: shown as they are, where text from a file would be quoted."""
+
+    __slots__ = ()
+
+
+class Fault(NamedTuple):
+    """One distinct way to be wrong: a code that is never reused, a slug for people, and the sentence that says it.
+
+    `message` is a `str.format` template over the values of the finding; it comes from this package, never from a file.
+    """
+
+    code: str
+    slug: str
+    message: str
+
+
+class FormatError(ValueError):
+    """The only exception that escapes a reader: a fault, the bytes it lies in, and the values involved."""
+
+    def __init__(self, fault: Fault, span: Span, got: Any = None, want: Any = None, **details: Any) -> None:
+        super().__init__(fault, span, got, want, details)
+        self.fault = fault
+        self.span = span
+        self.got = got
+        self.want = want
+        self.details = details
+
+    @property
+    def code(self) -> str:
+        return self.fault.code
+
+    @property
+    def message(self) -> str:
+        return render(self.fault.message, got=self.got, want=self.want, **self.details)
+
+    def __str__(self) -> str:
+        return f"{self.fault.code} {self.fault.slug} at {self.span}: {self.message}"
+
+    def __reduce__(self) -> tuple[Any, ...]:  # exceptions with keywords do not pickle by themselves
+        return _rebuild, (self.fault, self.span, self.got, self.want, self.details)
+
+
+def _rebuild(fault: Fault, span: Span, got: Any, want: Any, details: dict[str, Any]) -> FormatError:
+    return FormatError(fault, span, got, want, **details)
+
+
+class MissingExtra(ImportError):
+    """A feature was asked for whose optional dependency is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs the extra [{extra}]: pip install 'i2s-spec[{extra}]'")
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill a message template; integers get digit groups, text and bytes are quoted with `quote`."""
+    return template.format(**{name: _shown(value) for name, value in values.items()})
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Words | bool) or value is None:
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, str | bytes):
+        return quote(value)
+    if isinstance(value, tuple | list):
+        return "(" + ", ".join(_shown(item) for item in value) + ")"
+    return str(value)
+
+
+def quote(text: str | bytes, limit: int = QUOTE_LIMIT, bare: bool = False) -> str:
+    """Text of unknown origin as one printable line: controls, bidi marks, surrogates and odd bytes become escapes.
+
+    What a terminal, a log or a reader could take for something else than text is written as `\\xNN` or `\\uNNNN`;
+    beyond `limit` characters the rest is counted, not shown. With `bare` there are no quotation marks around it.
+
+    >>> print(quote("\\x1b[31mred"))
+    '\\x1b[31mred'
+    """
+    length, unit = len(text), "characters"
+    if isinstance(text, bytes):
+        text, unit = text[: 4 * limit].decode("utf-8", "surrogateescape"), "bytes"
+    shown = "".join(c if c.isprintable() and c != "\\" else _escaped(c) for c in text[:limit])
+    if not bare:
+        shown = "'" + shown.replace("'", "\\'") + "'"
+    return shown if length <= limit else f"{shown}… ({length:,} {unit})"
+
+
+def _escaped(char: str) -> str:
+    number = ord(char)
+    if char == "\\":
+        return "\\\\"
+    if 0xDC80 <= number <= 0xDCFF:  # a byte that is not UTF-8, kept by surrogateescape
+        return f"\\x{number - 0xDC00:02x}"
+    if number <= 0xFF:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"

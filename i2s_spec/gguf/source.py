@@ -1,0 +1,259 @@
+"""This module defines where bytes come from: a file by bounded reads, a buffer, a seekable stream, or a map.
+
+A `Source` has a size that was fixed when it was opened and serves exact ranges of it. A file is never mapped unless the
+caller says that it is trusted: a map of a file that shrinks kills the process, a bounded read gives an error. Nothing
+but regular files is opened; a FIFO or a device would block or never end.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
+
+from i2s_spec.errors import FormatError, Span, Words
+from i2s_spec.schema import faults
+
+#: Anything with the buffer protocol; Python names it only from 3.12 on.
+Buffer = Any
+
+#: What a file can be opened from: a path, a `Source`, a seekable binary stream, or a buffer.
+Origin = Any
+
+#: How much `chunks` and copies read at a time.
+CHUNK = 1 << 20
+
+
+@runtime_checkable
+class Source(Protocol):
+    """What a reader needs: a size, and the bytes of any range inside it.
+
+    `name` is for messages only. `read` and `readinto` give exactly what was asked for, or raise `FormatError`.
+    `view` is the whole input as a buffer where that costs nothing, else None.
+    """
+
+    name: str
+    size: int
+
+    @property
+    def view(self) -> memoryview | None: ...
+
+    def read(self, start: int, length: int) -> bytes: ...
+
+    def readinto(self, start: int, buffer: memoryview) -> None: ...
+
+    def changed(self) -> str | None:
+        """Why what was read may not belong together any more, or None."""
+
+    def close(self) -> None: ...
+
+
+class BufferSource:
+    """Bytes that are in memory already: anything with the buffer protocol."""
+
+    def __init__(self, data: Buffer, name: str = "<buffer>") -> None:
+        self._view = memoryview(data).cast("B")
+        self.name = name
+        self.size = self._view.nbytes
+
+    @property
+    def view(self) -> memoryview | None:
+        return self._view
+
+    def read(self, start: int, length: int) -> bytes:
+        _inside(self, start, length)
+        return bytes(self._view[start : start + length])
+
+    def readinto(self, start: int, buffer: memoryview) -> None:
+        _inside(self, start, buffer.nbytes)
+        buffer[:] = self._view[start : start + buffer.nbytes]
+
+    def changed(self) -> str | None:
+        return None
+
+    def close(self) -> None:
+        self._view = memoryview(b"")
+
+
+class FileSource:
+    """A regular file, read by offset; size and modification time are those of the moment it was opened."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.name = os.fspath(path)
+        # O_NONBLOCK: opening a FIFO must not wait for its writer; it is refused below.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        try:
+            self._fd = os.open(path, flags)
+        except OSError as error:
+            raise _unreadable(error) from error
+        try:
+            self._stat = os.fstat(self._fd)
+            _refuse_special(self._stat)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self.size = self._stat.st_size
+
+    @property
+    def view(self) -> memoryview | None:
+        return None
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def read(self, start: int, length: int) -> bytes:
+        _inside(self, start, length)
+        try:
+            data = os.pread(self._fd, length, start)
+            while len(data) < length:  # a signal or the 2 GiB limit of one call
+                more = os.pread(self._fd, length - len(data), start + len(data))
+                if not more:
+                    raise _shrank(start + len(data), self.size)
+                data += more
+        except OSError as error:
+            raise _unreadable(error) from error
+        return data
+
+    def readinto(self, start: int, buffer: memoryview) -> None:
+        _inside(self, start, buffer.nbytes)
+        done = 0
+        while done < buffer.nbytes:
+            try:
+                got = os.preadv(self._fd, [buffer[done:]], start + done)
+            except OSError as error:
+                raise _unreadable(error) from error
+            if got == 0:
+                raise _shrank(start + done, self.size)
+            done += got
+
+    def changed(self) -> str | None:
+        now = os.fstat(self._fd)
+        if now.st_size != self._stat.st_size:
+            return f"its size went from {self._stat.st_size:,} to {now.st_size:,} bytes"
+        if now.st_mtime_ns != self._stat.st_mtime_ns:
+            return "it was written to"
+        return None
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class StreamSource:
+    """A seekable binary stream; its position is left wherever the last read ended."""
+
+    def __init__(self, stream: BinaryIO, name: str | None = None) -> None:
+        self._stream = stream
+        self.name = name or str(getattr(stream, "name", "<stream>"))
+        self.size = stream.seek(0, os.SEEK_END)
+
+    @property
+    def view(self) -> memoryview | None:
+        return None
+
+    def read(self, start: int, length: int) -> bytes:
+        _inside(self, start, length)
+        self._stream.seek(start)
+        parts: list[bytes] = []
+        left = length
+        while left:
+            part = self._stream.read(min(left, CHUNK))
+            if not part:
+                raise _shrank(start + length - left, self.size)
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+    def readinto(self, start: int, buffer: memoryview) -> None:
+        buffer[:] = self.read(start, buffer.nbytes)
+
+    def changed(self) -> str | None:
+        size = self._stream.seek(0, os.SEEK_END)
+        return None if size == self.size else f"its size went from {self.size:,} to {size:,} bytes"
+
+    def close(self) -> None:
+        """The stream belongs to whoever opened it."""
+
+
+class MapSource(BufferSource):
+    """A file mapped into memory: for callers who know that nobody will cut the file short meanwhile."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        file = FileSource(path)
+        try:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.size else None
+        finally:
+            file.close()
+        super().__init__(self._map if self._map is not None else b"", os.fspath(path))
+
+    def close(self) -> None:
+        super().close()
+        if self._map is not None:
+            try:
+                self._map.close()
+            except BufferError:
+                pass  # an array still looks into the map; it goes with the last of them
+
+
+def source_of(origin: Origin, trusted: bool = False) -> Source:
+    """The source for whatever a caller has: a path, a buffer, a seekable binary stream, or a `Source` already.
+
+    :param trusted: map the file instead of reading it; only for files that nobody else can shorten
+    :raises FormatError: S901, S902 where the path cannot be opened or is no regular file
+    """
+    if isinstance(origin, str | os.PathLike):
+        return MapSource(origin) if trusted else FileSource(origin)
+    if isinstance(origin, BufferSource | FileSource | StreamSource):
+        return origin
+    try:
+        return BufferSource(origin)
+    except TypeError:
+        pass
+    if isinstance(origin, Source):
+        return origin
+    if hasattr(origin, "seek") and hasattr(origin, "read"):
+        return StreamSource(cast(BinaryIO, origin))
+    raise TypeError(f"cannot read a GGUF file from {type(origin).__name__}")
+
+
+def chunks(source: Source, start: int, stop: int, size: int = CHUNK) -> Iterator[bytes]:
+    """The bytes from `start` to `stop`, at most `size` at a time."""
+    while start < stop:
+        data = source.read(start, min(size, stop - start))
+        yield data
+        start += len(data)
+
+
+def _inside(source: Source, start: int, length: int) -> None:
+    if start < 0 or length < 0 or start + length > source.size:
+        raise FormatError(
+            faults.CHANGED, Span(max(start, 0), source.size), reason=Words("a range outside the file was asked for")
+        )
+
+
+def _refuse_special(status: os.stat_result) -> None:
+    kinds = (
+        (stat.S_ISDIR, "a directory"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a character device"),
+        (stat.S_ISBLK, "a block device"),
+    )
+    for is_kind, kind in kinds:
+        if is_kind(status.st_mode):
+            raise FormatError(faults.NOT_A_FILE, Span(0, 0), kind=Words(kind))
+
+
+def _unreadable(error: OSError) -> FormatError:
+    return FormatError(faults.UNREADABLE, Span(0, 0), reason=Words(error.strerror or type(error).__name__))
+
+
+def _shrank(at: int, size: int) -> FormatError:
+    reason = Words(f"it ends at byte {at:,} now, and had {size:,} bytes when it was opened")
+    return FormatError(faults.CHANGED, Span(at, size), reason=reason)
+
+
+__all__ = ["BufferSource", "FileSource", "MapSource", "Source", "StreamSource", "chunks", "source_of"]

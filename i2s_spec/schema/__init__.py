@@ -1,0 +1,15 @@
+"""What is true about GGUF and I2_S, with no input or output: the one place where fields, types and bounds are declared.
+
+Everything else in the package is a view of this room. From the ground up:
+
+    limits      the bounds that keep time and memory proportional to the file
+    types       value types, ggml tensor types and their sizes, and who uses which number for what
+    faults      the faults that stop a reader, each with its code and its sentence
+    magic       what a file is that is not GGUF
+    checks      the container's rules about numbers, asked by the schema and by the scanner alike
+    field       the words the schema is written in: Field, Record, and counts that are checked first
+    gguf        the container itself: `parse` and `build`
+
+`limits`, `types`, `faults`, `magic` and `checks` need nothing but the standard library, so that the fast paths can be
+started without construct.
+"""

@@ -1,0 +1,130 @@
+"""This module declares the faults that stop a reader: what each is called and the sentence that says it.
+
+They are raised by the schema and by the scanner alike, and the linter's rules of the same codes are built on them.
+Faults that leave a file readable are declared on the linter's rules instead.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from i2s_spec.errors import Fault
+
+# What the file is instead of a GGUF file.
+EMPTY_FILE: Final = Fault("G001", "empty-file", "the file is empty")
+NOT_GGUF: Final = Fault("G002", "not-gguf", "this is not a GGUF file: it starts with {got}, not with {want}")
+LFS_POINTER: Final = Fault(
+    "G003",
+    "lfs-pointer",
+    "this is a Git LFS pointer, not the model: the real file ({size} bytes by the pointer's word) was never downloaded",
+)
+HTML_PAGE: Final = Fault(
+    "G004", "html-page", "this is an HTML page saved under a model's name: the download gave a web page"
+)
+ARCHIVE: Final = Fault("G005", "archive", "this is {kind}, not a GGUF file: unpack it first")
+LEGACY_GGML: Final = Fault(
+    "G006",
+    "legacy-ggml",
+    "this is a {kind} file from before GGUF: its format is no longer loaded and must be reconverted",
+)
+SWAPPED_MAGIC: Final = Fault(
+    "G007", "swapped-magic", "the magic is byte-swapped ({got}): the magic is 'GGUF' in either byte order"
+)
+OTHER_FORMAT: Final = Fault("G008", "other-format", "this is {kind}, not a GGUF file")
+
+# Header.
+HEADER_TRUNCATED: Final = Fault(
+    "G101", "header-truncated", "the file ends inside the header: {got} bytes of the {want} that a header takes"
+)
+VERSION_ZERO: Final = Fault("G102", "version-zero", "the version is 0; versions 2 and 3 exist")
+VERSION_ONE: Final = Fault(
+    "G103", "version-one", "GGUF version 1 (32-bit counts) is no longer read by any loader: reconvert the model"
+)
+VERSION_UNKNOWN: Final = Fault("G104", "version-unknown", "the version is {got}; versions 2 and 3 are known")
+BYTE_ORDER_UNCLEAR: Final = Fault(
+    "G105",
+    "byte-order-unclear",
+    "the version field is 0x{got_hex} in little-endian order and {swapped} in big-endian order: neither is a version",
+)
+KEY_COUNT: Final = Fault(
+    "G108", "key-count", "the header promises {got} key-values; the {room} bytes that follow hold at most {want}"
+)
+TENSOR_COUNT: Final = Fault(
+    "G109", "tensor-count", "the header promises {got} tensors; the {room} bytes that follow hold at most {want}"
+)
+
+# Key-values.
+METADATA_TRUNCATED: Final = Fault(
+    "G201", "metadata-truncated", "the file ends inside key-value {index}: {want} more bytes are needed, {got} are left"
+)
+KEY_TOO_LONG: Final = Fault("G204", "key-too-long", "key {index} is {got} bytes long; the limit is {want}")
+STRING_PAST_END: Final = Fault(
+    "G209", "string-past-end", "a string of {got} bytes is declared where {want} bytes are left in the file"
+)
+VALUE_TYPE_UNKNOWN: Final = Fault("G210", "value-type-unknown", "key {key} has value type {got}; types 0 to 12 exist")
+ARRAY_TOO_DEEP: Final = Fault(
+    "G212", "array-too-deep", "the array of key {key} is nested {got} levels deep; the limit is {want}"
+)
+ARRAY_PAST_END: Final = Fault(
+    "G213",
+    "array-past-end",
+    "the array of key {key} declares {got} elements; the {room} bytes that are left hold at most {want}",
+)
+ARRAY_TYPE_UNKNOWN: Final = Fault(
+    "G214", "array-type-unknown", "the array of key {key} has element type {got}; types 0 to 12 exist"
+)
+ALIGNMENT_TYPE: Final = Fault("G217", "alignment-type", "general.alignment is of type {got}; it must be {want}")
+ALIGNMENT_ZERO: Final = Fault("G218", "alignment-zero", "general.alignment is 0")
+ALIGNMENT_NOT_POWER_OF_TWO: Final = Fault(
+    "G219", "alignment-not-power-of-two", "general.alignment is {got}, which is not a power of two"
+)
+
+# Tensor infos.
+TENSOR_INFOS_TRUNCATED: Final = Fault(
+    "G301",
+    "tensor-infos-truncated",
+    "the file ends inside tensor info {index}: {want} more bytes are needed, {got} are left",
+)
+NAME_TOO_LONG: Final = Fault(
+    "G302", "name-too-long", "the name of tensor {index} is {got} bytes long; the limit is {want}"
+)
+TOO_MANY_DIMENSIONS: Final = Fault(
+    "G308", "too-many-dimensions", "tensor {name} declares {got} dimensions; at most {want} exist"
+)
+
+# Tensor data, met when a tensor's bytes are asked for.
+TENSOR_PAST_END: Final = Fault(
+    "G401", "data-truncated", "the data of tensor {name} ends at byte {got}; the file ends at byte {want}"
+)
+OFFSET_PAST_END: Final = Fault(
+    "G402", "offset-past-end", "tensor {name} starts at byte {got}; the file ends at byte {want}"
+)
+TYPE_UNKNOWN: Final = Fault("G313", "type-unknown", "tensor {name} has type {got}, which no known ggml defines")
+BLOCK_SPLIT: Final = Fault(
+    "G315", "row-not-whole-blocks", "tensor {name} has rows of {got} elements; its type packs blocks of {want}"
+)
+
+# Bounds and the outside world.
+TOO_MANY_KEYS: Final = Fault("S101", "too-many-keys", "the file has {got} key-values; the limit is {want}")
+TOO_MANY_TENSORS: Final = Fault("S102", "too-many-tensors", "the file has {got} tensors; the limit is {want}")
+ALIGNMENT_TOO_LARGE: Final = Fault("S106", "alignment-too-large", "general.alignment is {got}; the limit is {want}")
+UNREADABLE: Final = Fault("S901", "unreadable", "the file cannot be read: {reason}")
+NOT_A_FILE: Final = Fault("S902", "not-a-regular-file", "this is {kind}, not a regular file")
+CHANGED: Final = Fault("S903", "changed-while-read", "the file changed while it was read: {reason}")
+
+#: Codes after which the input is not a GGUF file, or could not be read at all (exit code 3).
+NO_INPUT: Final = frozenset(
+    fault.code
+    for fault in (
+        EMPTY_FILE,
+        NOT_GGUF,
+        LFS_POINTER,
+        HTML_PAGE,
+        ARCHIVE,
+        LEGACY_GGML,
+        SWAPPED_MAGIC,
+        OTHER_FORMAT,
+        UNREADABLE,
+        NOT_A_FILE,
+    )
+)

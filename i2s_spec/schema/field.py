@@ -1,0 +1,205 @@
+"""This module defines the words in which the schema is written: fields, records, and counts that are checked first.
+
+A `Field` is one declaration of one field: its construct, its name, what it means, and the clause that says so. A
+`Record` is a construct Struct of fields. Parser, builder, dump, field tables, mutators and exports are all views of
+these objects; nothing about a field is written anywhere else.
+
+Two additions to construct make it safe for hostile files: `Word`, `Text` and `Many` compare every size and count with
+the bytes that remain before anything is read or allocated, and raise `FormatError` with the span of the field that
+lies; and a parse can be traced, so that every field is known with its bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from construct import Construct, FormatField, Struct, Subconstruct
+
+from i2s_spec.errors import Fault, FormatError, Span
+from i2s_spec.schema import faults
+
+
+class Node(NamedTuple):
+    """A field as it was met in a file."""
+
+    path: str
+    start: int
+    stop: int
+    value: Any
+    field: Field | None
+
+
+@dataclass
+class Reading:
+    """The state of one parse: how long the file is, which fault a short read means here, and the trace if one is kept."""
+
+    size: int
+    trace: list[Node] | None = None
+    fault: Fault = faults.HEADER_TRUNCATED
+    index: int = 0
+    name: bytes = b""
+    depth: int = 0
+    alignment: Span | None = None  # of the type of the first general.alignment
+
+    def need(self, width: int, start: int, path: str) -> None:
+        """Refuse a read of `width` bytes at `start` that the file cannot serve."""
+        left = self.size - start
+        if width > left:
+            raise FormatError(self.fault, Span(start, self.size, path), got=left, want=width, index=self.index)
+
+
+def reading(context: Any) -> Reading:
+    """The `Reading` of the parse that `context` belongs to."""
+    found: Reading = context._params.reading
+    return found
+
+
+def joined(path: str, name: str) -> str:
+    """The path of a field inside a record; construct's own roots, `(parsing)` and the like, are left out."""
+    return name if path.startswith("(") else f"{path}.{name}"
+
+
+class Field(Subconstruct):  # type: ignore[misc]  # construct has no type hints
+    """One field: construct, name, meaning, clause. Parsing it records its bytes when a trace is kept.
+
+    Parses, builds and sizes as its construct does.
+
+    :param name: the field's name in parsed objects, messages and tables
+    :param subcon: how its bytes are read and written
+    :param meaning: one sentence for readers
+    :param clause: the clause of the specification that states it
+    """
+
+    def __init__(self, name: str, subcon: Construct, meaning: str, clause: str) -> None:
+        super().__init__(subcon)
+        self.name = name
+        self.meaning = meaning
+        self.clause = clause
+
+    def _parse(self, stream: Any, context: Any, path: str) -> Any:
+        state = reading(context)
+        path = joined(path, self.name)
+        start = stream.tell()
+        value = self.subcon._parsereport(stream, context, path)
+        if state.trace is not None:
+            state.trace.append(Node(path, start, stream.tell(), value, self))
+        return value
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        return self.subcon._build(obj, stream, context, joined(path, self.name))
+
+
+class Record(Struct):  # type: ignore[misc]
+    """A construct Struct of fields, with a title and the clause that describes it as a whole."""
+
+    def __init__(self, title: str, clause: str, *fields: Field) -> None:
+        super().__init__(*fields)
+        self.title = title
+        self.clause = clause
+        self.fields = fields
+
+
+class Word(FormatField):  # type: ignore[misc]
+    """A number of fixed width, refused with the fault of its surroundings where the file ends inside it.
+
+    :param order: `little` or `big`
+    :param code: the `struct` letter
+    """
+
+    def __init__(self, order: str, code: str) -> None:
+        super().__init__("<" if order == "little" else ">", {"I": "L", "i": "l"}.get(code, code))
+        self.code = code
+
+    def _parse(self, stream: Any, context: Any, path: str) -> Any:
+        reading(context).need(self.length, stream.tell(), path)
+        if self.code != "f":
+            return super()._parse(stream, context, path)
+        raw = stream.read(4)
+        value = struct.unpack(self.fmtstr, raw)[0]
+        return value if value == value else NaN32(raw)
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        if isinstance(obj, NaN32):
+            stream.write(obj.raw)
+            return obj
+        return super()._build(obj, stream, context, path)
+
+
+class NaN32(float):
+    """A float32 NaN that keeps its four bytes: converting it to a Python float would set its quiet bit."""
+
+    def __new__(cls, raw: bytes) -> NaN32:
+        value = super().__new__(cls, "nan")
+        value.raw = raw
+        return value
+
+    raw: bytes
+
+
+class Text(Construct):  # type: ignore[misc]
+    """A GGUF string (clause 2.4): u64 length and as many bytes, given as `bytes`.
+
+    :param length: the construct of the length
+    :param limit: longest length allowed, or None
+    :param too_long: the fault of a longer one
+    :raises FormatError: where the length passes the end of the file, or the limit
+    """
+
+    def __init__(self, length: Word, limit: int | None = None, too_long: Fault | None = None) -> None:
+        super().__init__()
+        self.length = length
+        self.limit = limit
+        self.too_long = too_long
+
+    def _parse(self, stream: Any, context: Any, path: str) -> bytes:
+        state = reading(context)
+        start = stream.tell()
+        length = self.length._parsereport(stream, context, joined(path, "length"))
+        span = Span(start, start + 8, joined(path, "length"))
+        if length > (left := state.size - start - 8):
+            raise FormatError(faults.STRING_PAST_END, span, got=length, want=left)
+        if self.limit is not None and length > self.limit:
+            assert self.too_long is not None
+            raise FormatError(self.too_long, span, got=length, want=self.limit, index=state.index)
+        text: bytes = stream.read(length)
+        if state.trace is not None:
+            state.trace.append(Node(joined(path, "length"), start, start + 8, length, None))
+            state.trace.append(Node(joined(path, "text"), start + 8, start + 8 + length, text, None))
+        return text
+
+    def _build(self, obj: bytes, stream: Any, context: Any, path: str) -> bytes:
+        self.length._build(len(obj), stream, context, path)
+        stream.write(obj)
+        return obj
+
+
+class Many(Subconstruct):  # type: ignore[misc]
+    """As many items as `count` says; each item's path carries its index.
+
+    :param count: from the context to the number of items, which was compared with the remaining bytes before
+    :param enter: called with the state before each item, to say which fault a short read means there
+    """
+
+    def __init__(
+        self, count: Callable[[Any], int], subcon: Construct, enter: Callable[[Reading, int], None] | None = None
+    ) -> None:
+        super().__init__(subcon)
+        self.count = count
+        self.enter = enter
+
+    def _parse(self, stream: Any, context: Any, path: str) -> list[Any]:
+        state = reading(context)
+        items = []
+        for index in range(self.count(context)):
+            if self.enter is not None:
+                self.enter(state, index)
+            items.append(self.subcon._parsereport(stream, context, f"{path}[{index}]"))
+        return items
+
+    def _build(self, obj: list[Any], stream: Any, context: Any, path: str) -> list[Any]:
+        for index, item in enumerate(obj):
+            self.subcon._build(item, stream, context, f"{path}[{index}]")
+        return obj

@@ -1,0 +1,200 @@
+"""This module declares the numbers of GGUF and ggml: value types, tensor types, their sizes, and who uses them.
+
+Sizes are declared once, as blocks of elements and bytes or as a rule of their own (I2_S, TL1, TL2, I2_SR); everything
+else (extent checks, the writer, the tables of the specification) asks `TensorType.nbytes`. The same number can mean
+different types in different forks; `READINGS` lists them all and `reading` chooses by the room a tensor has.
+
+Sources: ggml `ggml.h` and `gguf.h`; microsoft/BitNet's llama.cpp fork `ggml.c` (`ggml_nbytes`); ik_llama.cpp `ggml.c`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from math import prod
+from typing import Final, NamedTuple
+
+
+class ValueType(IntEnum):
+    """The type of a metadata value (clause 2.5)."""
+
+    UINT8 = 0
+    INT8 = 1
+    UINT16 = 2
+    INT16 = 3
+    UINT32 = 4
+    INT32 = 5
+    FLOAT32 = 6
+    BOOL = 7
+    STRING = 8
+    ARRAY = 9
+    UINT64 = 10
+    INT64 = 11
+    FLOAT64 = 12
+
+    @property
+    def label(self) -> str:
+        """The type's short name, as tables and dumps show it: `u32`, `str`, `arr`."""
+        return VALUE_LABELS[self]
+
+
+VALUE_LABELS: Final = ("u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "str", "arr", "u64", "i64", "f64")
+
+#: `struct` letter of each value type of fixed size; a bool is one byte, 0 or 1.
+VALUE_FORMATS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
+
+#: Fewest bytes that one value of each type takes: an empty string has its length, an empty array type and count.
+SMALLEST_VALUE: Final = (1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8)
+
+
+class TensorType(NamedTuple):
+    """One reading of a ggml type number.
+
+    `block` elements take `bytes` bytes, and a row (ne0 elements) is whole blocks plus `row_bytes`. `size`, where given,
+    replaces that rule. `words` are the (offset, width) of the multi-byte words of a block, which byte order concerns;
+    None means that they are not known. `family` says whose number it is.
+    """
+
+    number: int
+    name: str
+    block: int
+    bytes: int
+    words: tuple[tuple[int, int], ...] | None = ()
+    row_bytes: int = 0
+    size: Callable[[Sequence[int]], int] | None = None
+    family: str = "ggml"
+    note: str = ""
+
+    def nbytes(self, ne: Sequence[int]) -> int:
+        """Exact size in bytes of a contiguous tensor of `ne` elements (ggml order, ne0 first), in exact arithmetic."""
+        if self.size is not None:
+            return self.size(ne)
+        row = (ne[0] if ne else 1) // self.block * self.bytes + self.row_bytes
+        return row * prod(ne[1:])
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each element is one number of its own (F32, I8, ...)."""
+        return self.block == 1 and self.size is None
+
+    @property
+    def is_quantized(self) -> bool:
+        return not self.is_plain
+
+    def __str__(self) -> str:
+        return self.name
+
+
+#: Bytes behind the payload of I2_S, TL1, TL2 and I2_SR tensors; the float32 scale is the first four (clause 6.1).
+TAIL_BYTES: Final = 32
+
+
+def two_bits_and_tail(ne: Sequence[int]) -> int:
+    """I2_S and TL1: floor(n/4) bytes of codes, then the tail (clause 5.2)."""
+    return prod(ne) // 4 + TAIL_BYTES
+
+
+def two_bits_row_scales(ne: Sequence[int]) -> int:
+    """I2_SR: as I2_S, with one float32 for each row between payload and tail."""
+    return prod(ne) // 4 + 4 * prod(ne[1:]) + TAIL_BYTES
+
+
+def tl2_size(ne: Sequence[int]) -> int:
+    """TL2: five bits for three weights, the last 256 columns as four bits for two, padded to 32 bytes, then the tail.
+
+    The divisions are the fork's own, one after another (`ggml_nbytes`); only ne0 and ne1 enter.
+    """
+    columns, rows = (ne[0] if ne else 1), (ne[1] if len(ne) > 1 else 1)
+    size = max(columns - 256, 0) * rows // 3 * 5 // 8 + 256 * rows // 2 * 4 // 8
+    return -(-size // 32) * 32 + TAIL_BYTES
+
+
+def _plain(number: int, name: str, width: int) -> TensorType:
+    return TensorType(number, name, 1, width, ((0, width),) if width > 1 else ())
+
+
+_D = ((0, 2),)  # one half-precision scale in front
+
+#: Every reading of every number, the likeliest in a BitNet file first.
+TENSOR_TYPES: Final[tuple[TensorType, ...]] = (
+    _plain(0, "F32", 4),
+    _plain(1, "F16", 2),
+    TensorType(2, "Q4_0", 32, 18, _D),
+    TensorType(3, "Q4_1", 32, 20, ((0, 2), (2, 2))),
+    TensorType(6, "Q5_0", 32, 22, _D),
+    TensorType(7, "Q5_1", 32, 24, ((0, 2), (2, 2))),
+    TensorType(8, "Q8_0", 32, 34, _D),
+    TensorType(9, "Q8_1", 32, 36, ((0, 2), (2, 2))),
+    TensorType(10, "Q2_K", 256, 84, ((80, 2), (82, 2))),
+    TensorType(11, "Q3_K", 256, 110, ((108, 2),)),
+    TensorType(12, "Q4_K", 256, 144, ((0, 2), (2, 2))),
+    TensorType(13, "Q5_K", 256, 176, ((0, 2), (2, 2))),
+    TensorType(14, "Q6_K", 256, 210, ((208, 2),)),
+    TensorType(15, "Q8_K", 256, 292, ((0, 4), *((260 + 2 * i, 2) for i in range(16)))),
+    TensorType(16, "IQ2_XXS", 256, 66, None),
+    TensorType(17, "IQ2_XS", 256, 74, None),
+    TensorType(18, "IQ3_XXS", 256, 98, None),
+    TensorType(19, "IQ1_S", 256, 50, None),
+    TensorType(20, "IQ4_NL", 32, 18, _D),
+    TensorType(21, "IQ3_S", 256, 110, None),
+    TensorType(22, "IQ2_S", 256, 82, None),
+    TensorType(23, "IQ4_XS", 256, 136, None),
+    _plain(24, "I8", 1),
+    _plain(25, "I16", 2),
+    _plain(26, "I32", 4),
+    _plain(27, "I64", 8),
+    _plain(28, "F64", 8),
+    TensorType(29, "IQ1_M", 256, 56, None),
+    _plain(30, "BF16", 2),
+    TensorType(34, "TQ1_0", 256, 54, ((52, 2),)),
+    TensorType(35, "TQ2_0", 256, 66, ((64, 2),)),
+    TensorType(36, "I2_S", 1, 1, size=two_bits_and_tail, family="BitNet", note="upstream: retired IQ4_NL_4_4"),
+    TensorType(37, "I8_S", 1, 1, family="BitNet", note="activations in memory, never on disk"),
+    TensorType(38, "TL1", 1, 1, size=two_bits_and_tail, family="BitNet", note="upstream: retired IQ4_NL_8_8"),
+    TensorType(39, "MXFP4", 32, 17),
+    TensorType(39, "TL2", 1, 1, None, size=tl2_size, family="BitNet", note="BitNet forks before May 2026"),
+    TensorType(40, "NVFP4", 64, 36),
+    TensorType(40, "I2_SR", 1, 1, None, size=two_bits_row_scales, family="one fork", note="row scales"),
+    TensorType(41, "Q1_0", 128, 18, _D, note="ik_llama.cpp: Q1_0_G128, of the same size"),
+    TensorType(42, "Q2_0", 64, 18, _D),
+    TensorType(42, "TL2", 1, 1, None, size=tl2_size, family="BitNet", note="BitNet forks since May 2026"),
+    TensorType(134, "IQ1_BN", 64, 13, None, 2, family="ik_llama.cpp"),
+    TensorType(135, "IQ2_BN", 64, 16, None, 4, family="ik_llama.cpp"),
+)
+
+#: Numbers that ggml gave out once and took back; files that carry them were written by software of that time.
+RETIRED: Final = {4: "Q4_2", 5: "Q4_3", 31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8", 37: "IQ4_NL_4_8"}
+
+READINGS: Final[dict[int, tuple[TensorType, ...]]] = {
+    number: tuple(t for t in TENSOR_TYPES if t.number == number) for number in sorted({t.number for t in TENSOR_TYPES})
+}
+BY_NAME: Final = {t.name: t for t in TENSOR_TYPES}
+
+I2_S: Final = BY_NAME["I2_S"]
+
+#: Where the elements of a plain type can be viewed by NumPy directly; BF16 has no NumPy type.
+NUMPY_TYPES: Final = {
+    "F32": "f4", "F16": "f2", "F64": "f8", "I8": "i1", "I16": "i2", "I32": "i4", "I64": "i8",
+}  # fmt: skip
+
+
+def reading(number: int, ne: Sequence[int], room: int | None = None, alignment: int = 32) -> TensorType | None:
+    """The type that a number means for a tensor of `ne` elements that has `room` bytes until the next one begins.
+
+    Where forks gave one number to several types, the one whose padded size is exactly the room is meant; without that
+    evidence, the first that is declared. None for a number that nobody defines.
+    """
+    candidates = READINGS.get(number)
+    if candidates is None:
+        return None
+    if len(candidates) > 1 and room is not None:
+        for candidate in candidates:
+            size = candidate.nbytes(ne)
+            if size == room or padded(size, alignment) == room:
+                return candidate
+    return candidates[0]
+
+
+def padded(size: int, alignment: int) -> int:
+    """The next multiple of `alignment` at or after `size`."""
+    return -(-size // alignment) * alignment
