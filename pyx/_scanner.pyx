@@ -493,17 +493,10 @@ cdef bint valid(Window window, int64_t start, int64_t length) except -1:
     return state.more == 0
 
 
-def first_invalid_utf8(source, spans):
-    """Look at strings given as (start, length): how many are not UTF-8, and the position of the first in `spans`."""
+def invalid_utf8(source, spans):
+    """Look at strings given as (start, length): the positions in `spans` of those that are not UTF-8."""
     cdef Window window = Window(source)
-    cdef Py_ssize_t bad = 0, i = 0, first = -1
-    for start, length in spans:
-        if not valid(window, start, length):
-            bad += 1
-            if first < 0:
-                first = i
-        i += 1
-    return bad, first
+    return [i for i, (start, length) in enumerate(spans) if not valid(window, start, length)]
 
 
 def invalid_utf8_in_array(source, int64_t start, int64_t stop, Py_ssize_t count, bint big):

@@ -1,0 +1,325 @@
+"""Rules about the extent of I2_S tensors: how many elements, how many bytes, and what tells a wrong writer."""
+
+import struct
+from collections.abc import Iterator
+from math import isfinite, prod
+
+from i2s_spec.errors import Words
+from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, rule
+from i2s_spec.linter.subject import Placement, Subject, sound_shape
+from i2s_spec.schema.types import I2_S, TAIL_BYTES, padded
+
+#: Elements of one block of the canonical layout, `interleave-128`.
+BLOCK = 128
+
+
+def _i2s(subject: Subject) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Index and ne of every I2_S tensor of a sound shape."""
+    for tensor in subject.tensors():
+        if tensor.number == I2_S.number and sound_shape(tensor.ne):
+            yield tensor.index, tensor.ne
+
+
+def expected_room(subject: Subject, placement: Placement, room: int) -> bool:
+    """Whether a tensor of a legacy number has the room of the I2_S tensor that it is."""
+    return placement.row in subject.legacy_numbers
+
+
+def misjudged_room(subject: Subject, placement: Placement, room: int) -> str | None:
+    """Which wrong idea of an I2_S tensor's size explains the distance to the next tensor, if one does.
+
+    `no-tail`: the writer left out (a part of) the 32 bytes; `unpacked`: one byte for each weight; `whole-blocks`:
+    payload padded to blocks of 128; `chunks`: every chunk of a threaded quantiser wrote a tail of its own.
+    """
+    if subject.number(placement.row) != I2_S.number or placement.size is None:
+        return None
+    ne = subject.file.index.tensor(placement.row)[2]
+    n, step = prod(ne), subject.step
+    payload = n // 4
+    right = padded(payload + TAIL_BYTES, step)
+    if room == right or room <= 0:
+        return None
+    if payload <= room < payload + TAIL_BYTES:
+        return "no-tail"
+    if room == padded(n, step):
+        return "unpacked"
+    if room == padded(-(-n // BLOCK) * TAIL_BYTES + TAIL_BYTES, step):
+        return "whole-blocks"
+    return "chunks" if _chunks(subject, placement, room) else None
+
+
+def _chunks(subject: Subject, placement: Placement, room: int) -> int:
+    """How many chunks with a tail each explain the room of an I2_S tensor; 0 where they do not.
+
+    A threaded quantiser splits a tensor by rows, so there are no more chunks than rows, and what lies behind the proper
+    end is the rest of the weights, not zeros.
+    """
+    ne = subject.file.index.tensor(placement.row)[2]
+    extra = room - prod(ne) // 4
+    count = extra // TAIL_BYTES
+    if extra % TAIL_BYTES or not 2 <= count <= prod(ne[1:]) or room <= padded(prod(ne) // 4 + TAIL_BYTES, subject.step):
+        return 0
+    start = (subject.file.data_start or 0) + placement.offset + prod(ne) // 4 + TAIL_BYTES
+    stop = min(start + extra - TAIL_BYTES, subject.file.size)
+    behind = subject.file.source.read(start, max(0, min(stop - start, 4096)))
+    return count if any(behind) else 0
+
+
+def tail_cut(subject: Subject) -> Placement | None:
+    """The last tensor, if the file ends inside its I2_S tail: the payload is there, the scale is not or not whole."""
+    if not subject.placements:
+        return None
+    last = max(subject.placements, key=lambda p: p.end)
+    if subject.number(last.row) != I2_S.number or not last.size:
+        return None
+    payload_end = last.end - TAIL_BYTES
+    return last if payload_end <= subject.data_size < last.end else None
+
+
+@rule("I101", "elements-not-in-fours", "I2_S tensor {name} of shape {shape} has {got} elements, not a multiple of 4",
+      clause="5.2", sources="P01 M60")  # fmt: skip
+def elements_not_in_fours(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor's number of elements is not a multiple of four.
+
+    Why: four codes fill a byte. With a remainder, readers disagree where the payload ends and the scale begins: released
+    code rounds down, others round up.
+
+    Example: ne = (129, 3).
+
+    Fix: keep the tensor in another type.
+    """
+    for i, ne in _i2s(subject):
+        if prod(ne) % 4:
+            yield elements_not_in_fours.at(
+                subject.info_span(i, "ne"), got=prod(ne), want=4, name=subject.name(i), shape=ne
+            )
+
+
+@rule("I102", "partial-block", "I2_S tensor {name} of shape {shape} has {got} elements, not a multiple of 128: "
+      "the last {lost} are lost", clause="5.3", sources="P02 M60")  # fmt: skip
+def partial_block(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor ends inside a block of 128.
+
+    Why: the released quantiser writes whole blocks only, so the last elements stay code 0, which is -1; the released
+    dequantiser reads that part from the scale and the tail.
+
+    Example: ne = (132, 1): the last four elements are lost.
+
+    Fix: keep the tensor in another type, or pad its rows.
+    """
+    for i, ne in _i2s(subject):
+        n = prod(ne)
+        if n % BLOCK and n % 4 == 0 and len(ne) > 1:
+            span = subject.info_span(i, "ne")
+            yield partial_block.at(span, got=n, want=BLOCK, name=subject.name(i), shape=ne, lost=n % BLOCK)
+
+
+@rule("I103", "row-not-whole-blocks-of-128", "I2_S tensor {name} has rows of {got} elements, not a multiple of 128",
+      clause="5.3", sources="P03 M60",
+      provenance=("ikawrakow/ik_llama.cpp discussion 95", "microsoft/BitNet README"))  # fmt: skip
+def row_not_whole_blocks_of_128(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor's rows do not end at block boundaries.
+
+    Why: blocks are cut over the flattened tensor, so a block spans two rows. Decoding the whole tensor is right; every
+    reader that starts at a row, such as the mat-mul kernels, reads most of the weights of odd rows wrong.
+
+    Example: bitnet_b1_58-3B, whose ffn_down has rows of 8,640 elements, 67.5 blocks.
+
+    Fix: keep the tensor in another type, or pad its rows.
+    """
+    for i, ne in _i2s(subject):
+        if prod(ne) % BLOCK == 0 and ne[0] % BLOCK and len(ne) > 1:
+            span = subject.info_span(i, "ne")
+            yield row_not_whole_blocks_of_128.at(span, got=ne[0], want=BLOCK, name=subject.name(i))
+
+
+@rule("I104", "tail-missing", "the file ends {got} bytes behind the payload of I2_S tensor {name}; its tail takes {want}",
+      clause="6.1", sources="S01 M61", cwe=125)  # fmt: skip
+def tail_missing(subject: Subject) -> Iterator[Finding]:
+    """The file ends inside the tail of its last I2_S tensor.
+
+    Why: the scale is the float32 behind the payload. Readers take four bytes there without looking at the size; a writer
+    that thinks of n/4 bytes, or of n/4 + 4, leaves them out.
+
+    Example: a file that ends with the payload of its last tensor.
+
+    Fix: write the scale and 28 more bytes.
+    """
+    last = tail_cut(subject)
+    if last is not None:
+        got = subject.data_size - (last.end - TAIL_BYTES)
+        span = subject.absolute(last.offset, last.end, f"data[{last.row}]")
+        yield tail_missing.at(span, got=got, want=TAIL_BYTES, name=subject.name(last.row))
+
+
+@rule("I105", "tail-overlapped", "tensor {other} begins {got} bytes behind the payload of I2_S tensor {name}, "
+      "inside its tail of {want}", clause="6.1", sources="T21 M62", cwe=119)  # fmt: skip
+def tail_overlapped(subject: Subject) -> Iterator[Finding]:
+    """The next tensor begins inside an I2_S tensor's tail.
+
+    Why: the writer took the size for n/4 bytes, or for n/4 + 4. Readers then take the next tensor's first bytes for the
+    scale.
+
+    Example: an I2_S tensor of 16,384 weights whose successor begins 4,096 bytes later.
+
+    Fix: lay the tensors out again, each I2_S tensor with its 32 bytes of tail.
+    """
+    for (placement, room, last), (after, *_) in zip(subject.rooms, subject.rooms[1:], strict=False):
+        if not last and misjudged_room(subject, placement, room) == "no-tail":
+            assert placement.size is not None
+            span = subject.info_span(after.row, "offset")
+            yield tail_overlapped.at(
+                span, got=room - (placement.size - TAIL_BYTES), want=TAIL_BYTES,
+                name=subject.name(placement.row), other=subject.name(after.row),
+            )  # fmt: skip
+
+
+@rule("I106", "unpacked-size", "I2_S tensor {name} has room for {got} bytes, one for each weight; packed it takes {want}",
+      clause="5.2", sources="T20")  # fmt: skip
+def unpacked_size(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor has the room of one byte for each weight.
+
+    Why: the type's row size in the BitNet fork is that of unpacked codes, and a writer that uses it leaves four times
+    the space; what it wrote there is probably not packed either.
+
+    Example: 16,384 weights in 16,384 bytes.
+
+    Fix: write n/4 + 32 bytes for each tensor.
+    """
+    yield from _rooms(subject, "unpacked", unpacked_size)
+
+
+@rule("I107", "whole-block-size", "I2_S tensor {name} has room for {got} bytes, its payload padded to whole blocks; "
+      "{want} are expected", severity=WARNING, clause="5.2", sources="T22")  # fmt: skip
+def whole_block_size(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor's payload seems padded to whole blocks.
+
+    Why: one reader expects ceil(n/128) * 32 bytes of payload and the scale behind it; all others find the scale at n/4.
+
+    Example: 132 weights with 64 bytes of payload.
+
+    Fix: keep the tensor in another type, or pad its rows.
+    """
+    yield from _rooms(subject, "whole-blocks", whole_block_size)
+
+
+def _rooms(subject: Subject, idea: str, made: Rule) -> Iterator[Finding]:
+    for placement, room, _ in subject.rooms:
+        if misjudged_room(subject, placement, room) == idea:
+            span = subject.absolute(placement.offset, placement.offset + room, f"data[{placement.row}]")
+            name = subject.name(placement.row)
+            yield made.at(span, got=room, want=placement.size, name=name)
+
+
+@rule("I108", "chunked-payload", "I2_S tensor {name} has {got} bytes where {want} are expected, as if {chunks} chunks had "
+      "been written with a tail each", clause="5.2", sources="P10",
+      provenance=("microsoft/BitNet setup_env.py passes one thread",))  # fmt: skip
+def chunked_payload(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor was quantised in chunks.
+
+    Why: llama-quantize with more than one thread gives each thread some rows; each then writes its own scale and tail,
+    at places counted in unpacked bytes. The result is no I2_S tensor; no loader notices, and the output is NaN.
+
+    Example: 'llama-quantize in.gguf out.gguf I2_S 8'.
+
+    Fix: quantise again with one thread.
+    """
+    for placement, room, _ in subject.rooms:
+        if misjudged_room(subject, placement, room) == "chunks":
+            span = subject.absolute(placement.offset, placement.offset + room, f"data[{placement.row}]")
+            chunks = _chunks(subject, placement, room)
+            name = subject.name(placement.row)
+            yield chunked_payload.at(span, got=room, want=placement.size, name=name, chunks=chunks)
+
+
+@rule("I109", "one-dimensional", "tensor {name} has type I2_S and one dimension; only matrices can be ternary",
+      clause="5.1", sources="T24 P16 M69")  # fmt: skip
+def one_dimensional(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor has one dimension.
+
+    Why: the type is for projection matrices. Norms and biases are added or multiplied as floats, and no kernel reads
+    them as I2_S.
+
+    Example: blk.0.attn_norm.weight of type 36.
+
+    Fix: write the tensor as F32.
+    """
+    for i, ne in _i2s(subject):
+        if len(ne) == 1:
+            yield one_dimensional.at(subject.info_span(i, "n_dims"), got=1, want=2, name=subject.name(i))
+
+
+@rule("I110", "three-dimensional", "I2_S tensor {name} has shape {shape}; where each slice's scale lies is not defined",
+      severity=WARNING, clause="5.1", sources="T24")  # fmt: skip
+def three_dimensional(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor has more than two dimensions.
+
+    Why: one lineage counts one tail for the whole tensor, another one for each slice, and the quantiser of the first
+    writes slices at unpacked distances: no two programs agree.
+
+    Example: expert weights of shape (2560, 6912, 8).
+
+    Fix: store each expert as a matrix of its own.
+    """
+    for i, ne in _i2s(subject):
+        if prod(ne[2:]) > 1:
+            yield three_dimensional.at(subject.info_span(i, "ne"), got=len(ne), want=2, name=subject.name(i), shape=ne)
+
+
+@rule("I111", "legacy-number", "tensor {name} has type {got} but exactly the size of an I2_S tensor; I2_S is type 36",
+      clause="2.6", sources="T10", fix=Fix.UNSAFE)  # fmt: skip
+def legacy_number(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor carries a type number from before its release.
+
+    Why: development versions of mid-2024 used 30 and 31, which mean BF16 and a retired type today. Their codes were
+    other ones too.
+
+    Example: type 31 where the next tensor begins n/4 + 32 bytes later.
+
+    Fix: convert the original checkpoint again; renumbering alone gives wrong weights.
+    """
+    for tensor in subject.tensors():
+        if tensor.index in subject.legacy_numbers:
+            span = subject.info_span(tensor.index, "type")
+            yield legacy_number.at(span, got=tensor.number, want=I2_S.number, name=tensor.raw_name)
+
+
+@rule("I301", "scale-byte-order", "the scales of {got} of {of} I2_S tensors make sense only in {other} order, while the "
+      "file is {order}; the first is {name}", clause="6.2", sources="C09 M72", fix=Fix.SAFE,
+      provenance=("ggml-org/llama.cpp#11349",))  # fmt: skip
+def scale_byte_order(subject: Subject) -> Iterator[Finding]:
+    """The scales are in the other byte order than the file.
+
+    Why: tools that swap a file's byte order swap arrays by their element type, and an I2_S tensor is an array of bytes
+    to them: its float32 scale stays as it was. Read in the file's order it is off by many powers of ten.
+
+    Example: a big-endian file whose scales read 4.6e-41.
+
+    Fix: swap the four bytes behind each payload.
+    """
+    source = subject.file.source
+    order = subject.file.byte_order
+    mark, swapped = ("<f", ">f") if order == "little" else (">f", "<f")
+    wrong: list[Placement] = []
+    seen = 0
+    for placement in subject.placements:
+        if subject.number(placement.row) != I2_S.number or not placement.size or placement.end > subject.data_size:
+            continue
+        at = (subject.file.data_start or 0) + placement.end - TAIL_BYTES
+        raw = source.read(at, 4)
+        seen += 1
+        if not _plausible(struct.unpack(mark, raw)[0]) and _plausible(struct.unpack(swapped, raw)[0]):
+            wrong.append(placement)
+    if wrong and 2 * len(wrong) > seen:
+        first = wrong[0]
+        span = subject.absolute(first.end - TAIL_BYTES, first.end - TAIL_BYTES + 4, f"data[{first.row}].tail.scale")
+        other = "big-endian" if order == "little" else "little-endian"
+        yield scale_byte_order.at(
+            span, got=len(wrong), want=0, of=seen, name=subject.name(first.row), other=Words(other),
+            order=Words(f"{order}-endian"),
+        )  # fmt: skip
+
+
+def _plausible(scale: float) -> bool:
+    """A scale as trained models have them, with a wide margin (clause 6.2)."""
+    return isfinite(scale) and 1e-4 <= abs(scale) <= 1e2

@@ -1,0 +1,236 @@
+"""Rules about bytes that belong to no tensor, and about data that were never written."""
+
+import os
+from collections.abc import Iterator
+
+from i2s_spec.errors import Span, Words
+from i2s_spec.gguf import _scanner
+from i2s_spec.linter.rule import WARNING, Finding, Fix, rule
+from i2s_spec.linter.rules.extent import misjudged_room
+from i2s_spec.linter.subject import Subject
+from i2s_spec.schema.magic import EMBEDDABLE
+from i2s_spec.schema.types import padded
+
+#: How far into a stretch of slack the rules look, at its start and at its end.
+LOOKED_AT = 1 << 16
+
+#: Shortest run of zero bytes that is reported, and how many places are probed for one.
+RUN = 1 << 20
+PROBES = 1024
+
+
+def _padding(subject: Subject) -> Iterator[tuple[int, int, str]]:
+    """The stretches of padding of a file: before the data section and behind tensors, where a tensor follows."""
+    file = subject.file
+    if file.infos_end is None or file.data_start is None:
+        return
+    yield file.infos_end, min(file.data_start, file.size), "padding"
+    for placement, room, last in subject.rooms:
+        if not placement.size:
+            continue
+        stop = min(padded(placement.size, subject.step), room if not last else subject.data_size - placement.offset)
+        if stop > placement.size:
+            base = file.data_start + placement.offset
+            yield base + placement.size, min(base + stop, file.size), f"padding[{placement.row}]"
+
+
+@rule("G406", "padding-not-zero", "byte {at} is padding and is 0x{got_hex}, not zero", severity=WARNING, clause="2.7",
+      sources="C28 M12", fix=Fix.SAFE)  # fmt: skip
+def padding_not_zero(subject: Subject) -> Iterator[Finding]:
+    """Padding is not zero.
+
+    Why: the GGUF document fills with zero bytes. Loaders do not look, so anything can hide there, and old memory can
+    leak into a published file.
+
+    Example: a byte of 0x41 between the tensor table and the data section.
+
+    Fix: write zeros.
+    """
+    source = subject.file.source
+    for start, stop, path in _padding(subject):
+        at = _first_nonzero(subject, start, stop)
+        if at >= 0:
+            got = source.read(at, 1)[0]
+            yield padding_not_zero.at(Span(start, stop, path), got=got, want=0, at=at, got_hex=Words(f"{got:02x}"))
+
+
+def _first_nonzero(subject: Subject, start: int, stop: int) -> int:
+    if stop - start > LOOKED_AT:
+        return _scanner.first_nonzero(subject.file.source, start, stop)
+    data = subject.file.source.read(start, max(0, stop - start))
+    rest = data.lstrip(b"\0")
+    return start + len(data) - len(rest) if rest else -1
+
+
+def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
+    """The bytes behind the padded end of the last tensor, if there are any."""
+    file = subject.file
+    if file.data_start is None or file.index.tensors != file.index.tensor_count:
+        return None
+    if any(placement.size is None for placement in subject.placements):
+        return None
+    ends = [padded(placement.end, subject.step) for placement in subject.placements]
+    for placement, room, last in subject.rooms:
+        if last and misjudged_room(subject, placement, room) is not None:
+            return None
+    start = file.data_start + max(ends, default=0)
+    return (start, file.size) if start < file.size else None
+
+
+@rule("G407", "trailing-bytes", "{got} bytes follow the padded end of the last tensor", severity=WARNING, clause="2.7",
+      sources="C29 T25 M12", fix=Fix.UNSAFE)  # fmt: skip
+def trailing_bytes(subject: Subject) -> Iterator[Finding]:
+    """Bytes follow the last tensor.
+
+    Why: no loader reads them. They are left over from a wrong size, or something is attached to the file.
+
+    Example: 100 bytes of text behind the data section.
+
+    Fix: cut the file at the padded end of the last tensor.
+    """
+    trailing = _behind_the_last(subject)
+    if trailing is not None:
+        yield trailing_bytes.at(Span(*trailing, "trailing"), got=trailing[1] - trailing[0], want=0)
+
+
+@rule("S107", "hidden-file", "{what} begins at byte {got}, where no tensor is", severity=WARNING, clause="12.3",
+      sources="M12", cwe=506, provenance=("safetensors attacks/README.md",))  # fmt: skip
+def hidden_file(subject: Subject) -> Iterator[Finding]:
+    """Another file hides between or behind the tensors.
+
+    Why: a file can be a model to one program and an archive to another; scanners that look at the beginning only see
+    the model.
+
+    Example: a zip archive appended to a GGUF file.
+
+    Fix: find out how it came there; sanitising the file drops it.
+    """
+    stretches = list(_gaps(subject))
+    trailing = _behind_the_last(subject)
+    if trailing is not None:
+        stretches.append((*trailing, "trailing"))
+    for start, stop, path in stretches:
+        for at, data in _looked_at(subject, start, stop):
+            for magic, what in EMBEDDABLE:
+                place = data.find(magic)
+                if place >= 0:
+                    span = Span(at + place, at + place + len(magic), path)
+                    yield hidden_file.at(span, got=at + place, what=Words(what))
+                    break
+            else:
+                continue
+            break
+
+
+def _gaps(subject: Subject) -> Iterator[tuple[int, int, str]]:
+    """Everything between the header and the last tensor that is in no tensor."""
+    yield from _padding(subject)
+    base = subject.file.data_start
+    if base is None:
+        return
+    if subject.placements and 0 < subject.placements[0].offset <= subject.data_size:
+        yield base, base + subject.placements[0].offset, "gap"
+    for placement, room, last in subject.rooms:
+        if placement.size and not last and room > padded(placement.size, subject.step):
+            start = placement.offset + padded(placement.size, subject.step)
+            span = subject.absolute(start, placement.offset + room, f"gap[{placement.row}]")
+            if misjudged_room(subject, placement, room) is None and span.start < span.stop:
+                yield span.start, span.stop, span.path
+
+
+def _looked_at(subject: Subject, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+    """The beginning and the end of a stretch, where a hidden file would have its signatures."""
+    source = subject.file.source
+    yield start, source.read(start, min(stop - start, LOOKED_AT))
+    if stop - start > LOOKED_AT:
+        again = max(start + LOOKED_AT, stop - LOOKED_AT)
+        yield again, source.read(again, stop - again)
+
+
+@rule("G411", "zero-run", "{got} zero bytes in a row lie in tensor {name}; in I2_S a zero byte is four weights of -1",
+      severity=WARNING, clause="5.4", sources="M28", provenance=("microsoft/BitNet#608",))  # fmt: skip
+def zero_run(subject: Subject) -> Iterator[Finding]:
+    """A long stretch of a tensor is zero bytes.
+
+    Why: an interrupted download that reserved its space leaves zeros, and loaders take them for weights. A megabyte of
+    them is found by probing; shorter ones need the payload checks.
+
+    Example: 1 MiB of zeros inside blk.0.ffn_up.weight.
+
+    Fix: fetch the file again and compare its checksum.
+    """
+    for placement, start, stop in _zero_runs(subject):
+        span = Span(start, stop, f"data[{placement}]")
+        yield zero_run.at(span, got=stop - start, name=subject.name(placement))
+
+
+def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
+    """Runs of zero bytes inside tensors, found by probing: (tensor, start, stop), one for each tensor at most.
+
+    Probes lie half a run apart, so that no run of `RUN` bytes or more is missed; in files larger than `PROBES` such
+    steps they lie further apart, so that the time does not grow with the data.
+    """
+    base = subject.file.data_start
+    if base is None:
+        return
+    source, end = subject.file.source, subject.data_size
+    inside = [p for p in subject.placements if p.size and p.size >= RUN and p.offset < end]
+    step = max(RUN // 2, sum(p.size or 0 for p in inside) // PROBES)
+    for placement in inside:
+        stop = min(placement.end, end)
+        for at in range(placement.offset, stop - 64, step):
+            if any(source.read(base + at, 64)):
+                continue
+            first, last = at, at
+            while first > placement.offset and not any(
+                source.read(base + (low := max(first - 65536, placement.offset)), first - low)
+            ):
+                first = low
+            while last < stop and not any(source.read(base + last, min(65536, stop - last))):
+                last += min(65536, stop - last)
+            if last - first >= RUN:
+                yield placement.row, base + first, base + last
+                break
+
+
+@rule("G412", "sparse-hole", "bytes {start} to {stop} of the file were never written: they are a hole in tensor {name}",
+      severity=WARNING, clause="5.4", sources="M28", provenance=("microsoft/BitNet#608",))  # fmt: skip
+def sparse_hole(subject: Subject) -> Iterator[Finding]:
+    """A tensor lies in a hole of a sparse file.
+
+    Why: the file system has no data there: a download or a copy reserved the space and never filled it. Loaders read
+    zeros.
+
+    Example: a download tool that fetches parts in parallel and was interrupted.
+
+    Fix: fetch the file again and compare its checksum.
+    """
+    descriptor = getattr(subject.file.source, "fileno", None)
+    base = subject.file.data_start
+    if descriptor is None or base is None or not hasattr(os, "SEEK_HOLE") or not subject.placements:
+        return
+    for start, stop in _holes(descriptor(), base, subject.file.size):
+        for placement in subject.placements:
+            if placement.size and placement.offset < stop - base and start - base < placement.end:
+                name = subject.name(placement.row)
+                span = Span(start, stop, f"data[{placement.row}]")
+                yield sparse_hole.at(span, got=stop - start, start=start, stop=stop, name=name)
+                break
+
+
+def _holes(descriptor: int, start: int, size: int) -> Iterator[tuple[int, int]]:
+    """The first few holes of an open file from `start` on; the end of the file, which counts as one, is left out."""
+    for _ in range(64):
+        try:
+            hole = os.lseek(descriptor, start, os.SEEK_HOLE)
+            if hole >= size:
+                return
+            try:
+                start = os.lseek(descriptor, hole, os.SEEK_DATA)
+            except OSError:
+                start = size  # a hole up to the end
+            yield hole, start
+            if start >= size:
+                return
+        except OSError:
+            return  # this file system does not say
