@@ -5,6 +5,7 @@ Time and memory stay linear in the header: keys and tensors are walked a few tim
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from math import prod
@@ -18,6 +19,21 @@ from i2s_spec.schema.types import padded
 #: No tensor of any kind has as many elements or bytes: sizes are kept in signed 64-bit integers.
 INT64_END = 1 << 63
 
+#: Numbers that I2_S had before its release; BF16 and a retired type today.
+LEGACY_I2_S = frozenset({30, 31})
+
+#: A key as the GGUF document wants it, or with one of the field's architecture names in front: their first segment may
+#: hold hyphens, and a dot between digits (`bitnet-b1.58`).
+SNAKE_CASE = re.compile(rb"[a-z0-9_]+(?:-[a-z0-9_]+)*(?:\.[a-z0-9_]+)*")
+PLAIN_NAME = re.compile(rb"[A-Za-z0-9_.\-]{1,63}(?<!_scale)")
+
+#: Block size of the type numbers that mean one thing to everybody.
+_UNAMBIGUOUS = {
+    number: readings[0].block
+    for number, readings in types.READINGS.items()
+    if len(readings) == 1 and number not in types.RETIRED and number not in LEGACY_I2_S
+}
+
 #: Keys that rules look up by name.
 _LOOKED_UP = frozenset(
     {b"general.alignment", b"general.architecture", b"split.no", b"split.count", b"split.tensors.count"}
@@ -25,15 +41,27 @@ _LOOKED_UP = frozenset(
 
 
 class Placement(NamedTuple):
-    """Where the table puts one tensor, relative to the data section; `size` is None where it cannot be told."""
+    """Where the table puts one tensor, relative to the data section.
+
+    `size` is None where it cannot be told: an unknown type, a wrong shape, a row that is not whole blocks.
+    """
 
     offset: int
     row: int
+    number: int
     size: int | None
 
     @property
     def end(self) -> int:
         return self.offset + (self.size or 0)
+
+
+class Room(NamedTuple):
+    """The bytes from a tensor's first one to where the next tensor begins, or the data end if there is no next."""
+
+    placement: Placement
+    size: int
+    next: Placement | None
 
 
 class Subject:
@@ -56,9 +84,34 @@ class Subject:
         tensor = self.file.index.tensor
         return ((i, tensor(i)[1]) for i in range(self.file.index.tensors))
 
-    def tensors(self) -> Iterator[Tensor]:
-        """Every tensor info that could be read."""
-        return self.file.tensors.rows
+    @cached_property
+    def odd_keys(self) -> list[tuple[int, bytes]]:
+        """Key-values whose key is not made of lower_snake_case segments: the only ones that name rules look at."""
+        return [(i, name) for i, name in self.key_names() if not SNAKE_CASE.fullmatch(name)]
+
+    @cached_property
+    def odd_names(self) -> list[tuple[int, bytes]]:
+        """Tensors whose name is not a plain one of at most 63 bytes: the only ones that name rules look at."""
+        return [(i, name) for i, name in self.tensor_names() if not PLAIN_NAME.fullmatch(name)]
+
+    @cached_property
+    def odd_tensors(self) -> list[Tensor]:
+        """Tensors whose shape or type is not plainly sound: the only ones that the rules on shapes and types look at."""
+        tensor = self.file.index.tensor
+        odd = []
+        for i in range(self.file.index.tensors):
+            _, _, ne, number, _, _ = tensor(i)
+            block = _UNAMBIGUOUS.get(number)
+            if block is None or not sound_shape(ne) or ne[0] % block:
+                odd.append(i)
+        return [self.file.tensors.row(i) for i in odd]
+
+    @cached_property
+    def i2s(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Row and ne of every I2_S tensor of a sound shape."""
+        tensor = self.file.index.tensor
+        rows = ((i, tensor(i)) for i in range(self.file.index.tensors))
+        return [(i, row[2]) for i, row in rows if row[3] == types.I2_S.number and sound_shape(row[2])]
 
     @cached_property
     def places(self) -> dict[bytes, int]:
@@ -104,20 +157,18 @@ class Subject:
 
     @cached_property
     def placements(self) -> list[Placement]:
-        """Every tensor in the order of the offsets; empty where the header does not say where the data section is.
-
-        A size is None for an unknown type, a wrong shape, or a row that is not whole blocks: rules of their own say so.
-        """
-        if self.file.data_start is None or self.file.index.tensors != self.file.index.tensor_count:
+        """Every tensor in the order of the offsets; empty where the header does not say where the data section is."""
+        index = self.file.index
+        if self.file.data_start is None or index.tensors != index.tensor_count:
             return []
+        alignment = self.file.alignment or limits.DEFAULT_ALIGNMENT
+        offsets = sorted((index.tensor(i)[4], i) for i in range(index.tensors))
         placements = []
-        for tensor in self.tensors():
-            size = None
-            kind = tensor.type
-            if kind is not None and sound_shape(tensor.ne) and tensor.ne[0] % kind.block == 0:
-                size = kind.nbytes(tensor.ne)
-            placements.append(Placement(tensor.offset, tensor.index, size))
-        return sorted(placements)
+        for at, (offset, i) in enumerate(offsets):
+            _, _, ne, number, _, _ = index.tensor(i)
+            room = (offsets[at + 1][0] if at + 1 < len(offsets) else self.data_size) - offset
+            placements.append(Placement(offset, i, number, _size(ne, number, room, alignment)))
+        return placements
 
     @cached_property
     def in_table_order(self) -> list[Placement]:
@@ -155,34 +206,35 @@ class Subject:
             expected += padded(placement.size, alignment)
         return True
 
-    @cached_property
-    def rooms(self) -> list[tuple[Placement, int, bool]]:
-        """Each placement with the bytes until the next tensor begins, and whether that is the end of the file instead."""
-        rooms = []
-        following = [*(p.offset for p in self.placements[1:]), self.data_size][: len(self.placements)]
-        for at, (placement, after) in enumerate(zip(self.placements, following, strict=True)):
-            rooms.append((placement, after - placement.offset, at == len(self.placements) - 1))
-        return rooms
+    def rooms(self) -> Iterator[Room]:
+        """The room of every tensor, in the order of the offsets."""
+        for at, placement in enumerate(self.placements):
+            after = self.placements[at + 1] if at + 1 < len(self.placements) else None
+            yield Room(placement, (after.offset if after is not None else self.data_size) - placement.offset, after)
 
-    @cached_property
-    def legacy_numbers(self) -> set[int]:
-        """Tensors of type 30 or 31 that have exactly the room of an I2_S tensor: files from before the number 36."""
-        return {
-            placement.row
-            for placement, room, _ in self.rooms
-            if self.number(placement.row) in (30, 31)
-            and sound_shape(ne := self.file.index.tensor(placement.row)[2])
-            and prod(ne) >= 128
-            and padded(types.I2_S.nbytes(ne), self.step) == padded(room, self.step)
-        }
-
-    def number(self, i: int) -> int:
-        """The type number of a tensor."""
-        return self.file.index.tensor(i)[3]
+    def is_legacy(self, placement: Placement) -> bool:
+        """Whether a tensor of type 30 or 31 has exactly the room of an I2_S tensor: a file from before the number 36."""
+        if placement.number not in LEGACY_I2_S or placement.size is None:
+            return False
+        ne = self.file.index.tensor(placement.row)[2]
+        return placement.size == types.I2_S.nbytes(ne)
 
     def name(self, i: int) -> bytes:
         """The name of a tensor."""
         return self.file.index.tensor(i)[1]
+
+
+def _size(ne: tuple[int, ...], number: int, room: int, alignment: int) -> int | None:
+    if not sound_shape(ne):
+        return None
+    if (
+        number in LEGACY_I2_S
+        and prod(ne) >= 128
+        and padded(types.I2_S.nbytes(ne), alignment) == padded(room, alignment)
+    ):
+        return types.I2_S.nbytes(ne)
+    kind = types.reading(number, ne, room, alignment)
+    return kind.nbytes(ne) if kind is not None and ne[0] % kind.block == 0 else None
 
 
 def sound_shape(ne: tuple[int, ...]) -> bool:

@@ -196,7 +196,11 @@ class Many(Subconstruct):  # type: ignore[misc]
         for index in range(self.count(context)):
             if self.enter is not None:
                 self.enter(state, index)
-            items.append(self.subcon._parsereport(stream, context, f"{path}[{index}]"))
+            start = stream.tell()
+            item = self.subcon._parsereport(stream, context, f"{path}[{index}]")
+            if state.trace is not None:
+                state.trace.append(Node(f"{path}[{index}]", start, stream.tell(), item, None))
+            items.append(item)
         return items
 
     def _build(self, obj: list[Any], stream: Any, context: Any, path: str) -> list[Any]:

@@ -1,0 +1,5 @@
+"""What tests need, here and in other projects: sound files, and files with one fault each.
+
+sample      a small sound GGUF file and ways to change it field by field
+malformed   one broken copy for each rule, each with the code it must get
+"""

@@ -6,23 +6,11 @@ from math import isfinite, prod
 
 from i2s_spec.errors import Words
 from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, rule
-from i2s_spec.linter.subject import Placement, Subject, sound_shape
+from i2s_spec.linter.subject import Placement, Subject
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, padded
 
 #: Elements of one block of the canonical layout, `interleave-128`.
 BLOCK = 128
-
-
-def _i2s(subject: Subject) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Index and ne of every I2_S tensor of a sound shape."""
-    for tensor in subject.tensors():
-        if tensor.number == I2_S.number and sound_shape(tensor.ne):
-            yield tensor.index, tensor.ne
-
-
-def expected_room(subject: Subject, placement: Placement, room: int) -> bool:
-    """Whether a tensor of a legacy number has the room of the I2_S tensor that it is."""
-    return placement.row in subject.legacy_numbers
 
 
 def misjudged_room(subject: Subject, placement: Placement, room: int) -> str | None:
@@ -31,7 +19,7 @@ def misjudged_room(subject: Subject, placement: Placement, room: int) -> str | N
     `no-tail`: the writer left out (a part of) the 32 bytes; `unpacked`: one byte for each weight; `whole-blocks`:
     payload padded to blocks of 128; `chunks`: every chunk of a threaded quantiser wrote a tail of its own.
     """
-    if subject.number(placement.row) != I2_S.number or placement.size is None:
+    if placement.number != I2_S.number or placement.size is None:
         return None
     ne = subject.file.index.tensor(placement.row)[2]
     n, step = prod(ne), subject.step
@@ -70,7 +58,7 @@ def tail_cut(subject: Subject) -> Placement | None:
     if not subject.placements:
         return None
     last = max(subject.placements, key=lambda p: p.end)
-    if subject.number(last.row) != I2_S.number or not last.size:
+    if last.number != I2_S.number or not last.size:
         return None
     payload_end = last.end - TAIL_BYTES
     return last if payload_end <= subject.data_size < last.end else None
@@ -88,7 +76,7 @@ def elements_not_in_fours(subject: Subject) -> Iterator[Finding]:
 
     Fix: keep the tensor in another type.
     """
-    for i, ne in _i2s(subject):
+    for i, ne in subject.i2s:
         if prod(ne) % 4:
             yield elements_not_in_fours.at(
                 subject.info_span(i, "ne"), got=prod(ne), want=4, name=subject.name(i), shape=ne
@@ -107,7 +95,7 @@ def partial_block(subject: Subject) -> Iterator[Finding]:
 
     Fix: keep the tensor in another type, or pad its rows.
     """
-    for i, ne in _i2s(subject):
+    for i, ne in subject.i2s:
         n = prod(ne)
         if n % BLOCK and n % 4 == 0 and len(ne) > 1:
             span = subject.info_span(i, "ne")
@@ -127,7 +115,7 @@ def row_not_whole_blocks_of_128(subject: Subject) -> Iterator[Finding]:
 
     Fix: keep the tensor in another type, or pad its rows.
     """
-    for i, ne in _i2s(subject):
+    for i, ne in subject.i2s:
         if prod(ne) % BLOCK == 0 and ne[0] % BLOCK and len(ne) > 1:
             span = subject.info_span(i, "ne")
             yield row_not_whole_blocks_of_128.at(span, got=ne[0], want=BLOCK, name=subject.name(i))
@@ -164,8 +152,8 @@ def tail_overlapped(subject: Subject) -> Iterator[Finding]:
 
     Fix: lay the tensors out again, each I2_S tensor with its 32 bytes of tail.
     """
-    for (placement, room, last), (after, *_) in zip(subject.rooms, subject.rooms[1:], strict=False):
-        if not last and misjudged_room(subject, placement, room) == "no-tail":
+    for placement, room, after in subject.rooms():
+        if after is not None and misjudged_room(subject, placement, room) == "no-tail":
             assert placement.size is not None
             span = subject.info_span(after.row, "offset")
             yield tail_overlapped.at(
@@ -204,7 +192,7 @@ def whole_block_size(subject: Subject) -> Iterator[Finding]:
 
 
 def _rooms(subject: Subject, idea: str, made: Rule) -> Iterator[Finding]:
-    for placement, room, _ in subject.rooms:
+    for placement, room, _ in subject.rooms():
         if misjudged_room(subject, placement, room) == idea:
             span = subject.absolute(placement.offset, placement.offset + room, f"data[{placement.row}]")
             name = subject.name(placement.row)
@@ -224,7 +212,7 @@ def chunked_payload(subject: Subject) -> Iterator[Finding]:
 
     Fix: quantise again with one thread.
     """
-    for placement, room, _ in subject.rooms:
+    for placement, room, _ in subject.rooms():
         if misjudged_room(subject, placement, room) == "chunks":
             span = subject.absolute(placement.offset, placement.offset + room, f"data[{placement.row}]")
             chunks = _chunks(subject, placement, room)
@@ -244,7 +232,7 @@ def one_dimensional(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the tensor as F32.
     """
-    for i, ne in _i2s(subject):
+    for i, ne in subject.i2s:
         if len(ne) == 1:
             yield one_dimensional.at(subject.info_span(i, "n_dims"), got=1, want=2, name=subject.name(i))
 
@@ -261,7 +249,7 @@ def three_dimensional(subject: Subject) -> Iterator[Finding]:
 
     Fix: store each expert as a matrix of its own.
     """
-    for i, ne in _i2s(subject):
+    for i, ne in subject.i2s:
         if prod(ne[2:]) > 1:
             yield three_dimensional.at(subject.info_span(i, "ne"), got=len(ne), want=2, name=subject.name(i), shape=ne)
 
@@ -278,10 +266,11 @@ def legacy_number(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert the original checkpoint again; renumbering alone gives wrong weights.
     """
-    for tensor in subject.tensors():
-        if tensor.index in subject.legacy_numbers:
-            span = subject.info_span(tensor.index, "type")
-            yield legacy_number.at(span, got=tensor.number, want=I2_S.number, name=tensor.raw_name)
+    for placement in subject.placements:
+        if subject.is_legacy(placement):
+            span = subject.info_span(placement.row, "type")
+            name = subject.name(placement.row)
+            yield legacy_number.at(span, got=placement.number, want=I2_S.number, name=name)
 
 
 @rule("I301", "scale-byte-order", "the scales of {got} of {of} I2_S tensors make sense only in {other} order, while the "
@@ -303,7 +292,7 @@ def scale_byte_order(subject: Subject) -> Iterator[Finding]:
     wrong: list[Placement] = []
     seen = 0
     for placement in subject.placements:
-        if subject.number(placement.row) != I2_S.number or not placement.size or placement.end > subject.data_size:
+        if placement.number != I2_S.number or not placement.size or placement.end > subject.data_size:
             continue
         at = (subject.file.data_start or 0) + placement.end - TAIL_BYTES
         raw = source.read(at, 4)

@@ -53,7 +53,7 @@ def name_too_long(subject: Subject) -> Iterator[Finding]:
 
     Fix: shorten the name.
     """
-    for i, name in subject.tensor_names():
+    for i, name in subject.odd_names:
         if len(name) > limits.TENSOR_NAME_BYTES:
             yield name_too_long.at(subject.name_span(i), got=len(name), want=limits.TENSOR_NAME_BYTES, index=i)
 
@@ -95,7 +95,7 @@ def empty_name(subject: Subject) -> Iterator[Finding]:
 
     Fix: name the tensor or drop it.
     """
-    for i, name in subject.tensor_names():
+    for i, name in subject.odd_names:
         if not name:
             span = subject.name_span(i)
             yield empty_name.at(span._replace(start=span.start - 8, path=f"{span.path}.length"), got=0, index=i)
@@ -113,7 +113,7 @@ def name_control_character(subject: Subject) -> Iterator[Finding]:
 
     Fix: remove the characters.
     """
-    for i, name in subject.tensor_names():
+    for i, name in subject.odd_names:
         text = _decoded(name)
         if text is not None and not text.isprintable():
             yield name_control_character.at(subject.name_span(i), name=name, index=i)
@@ -130,7 +130,7 @@ def name_not_utf8(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the name in ASCII.
     """
-    for i, name in subject.tensor_names():
+    for i, name in subject.odd_names:
         if _decoded(name) is None:
             yield name_not_utf8.at(subject.name_span(i), name=name, index=i)
 
@@ -146,7 +146,7 @@ def name_like_a_path(subject: Subject) -> Iterator[Finding]:
 
     Fix: name tensors with dots.
     """
-    for i, name in subject.tensor_names():
+    for i, name in subject.odd_names:
         if b"/" in name or b"\\" in name or name in (b".", b".."):
             yield name_like_a_path.at(subject.name_span(i), name=name)
 
@@ -161,7 +161,7 @@ def no_dimensions(subject: Subject) -> Iterator[Finding]:
 
     Fix: write one dimension of 1.
     """
-    for tensor in subject.tensors():
+    for tensor in subject.odd_tensors:
         if not tensor.ne:
             yield no_dimensions.at(subject.info_span(tensor.index, "n_dims"), got=0, want=1, name=tensor.raw_name)
 
@@ -177,7 +177,7 @@ def empty_dimension(subject: Subject) -> Iterator[Finding]:
 
     Fix: drop the tensor.
     """
-    for tensor in subject.tensors():
+    for tensor in subject.odd_tensors:
         if 0 in tensor.ne:
             yield empty_dimension.at(subject.info_span(tensor.index, "ne"), got=tensor.ne, name=tensor.raw_name)
 
@@ -194,7 +194,7 @@ def huge_dimension(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the dimension that is meant.
     """
-    for tensor in subject.tensors():
+    for tensor in subject.odd_tensors:
         if tensor.ne and max(tensor.ne) >= INT64_END:
             yield huge_dimension.at(subject.info_span(tensor.index, "ne"), got=tensor.ne, name=tensor.raw_name)
 
@@ -212,7 +212,7 @@ def too_many_elements(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the shape that is meant.
     """
-    for tensor in subject.tensors():
+    for tensor in subject.odd_tensors:
         if tensor.ne and 0 not in tensor.ne and max(tensor.ne) < INT64_END <= prod(tensor.ne):
             span = subject.info_span(tensor.index, "ne")
             yield too_many_elements.at(span, got=prod(tensor.ne), shape=tensor.ne, name=tensor.raw_name)
@@ -229,7 +229,7 @@ def type_unknown(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the type that the data have.
     """
-    for tensor in subject.tensors():
+    for tensor in subject.odd_tensors:
         if tensor.type is None and tensor.number not in types.RETIRED:
             yield type_unknown.at(subject.info_span(tensor.index, "type"), got=tensor.number, name=tensor.raw_name)
 
@@ -245,8 +245,9 @@ def type_retired(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert the original checkpoint again.
     """
-    for tensor in subject.tensors():
-        if tensor.number in types.RETIRED and tensor.index not in subject.legacy_numbers:
+    legacy = {placement.row for placement in subject.placements if subject.is_legacy(placement)}
+    for tensor in subject.odd_tensors:
+        if tensor.number in types.RETIRED and tensor.index not in legacy:
             span = subject.info_span(tensor.index, "type")
             was = types.RETIRED[tensor.number]
             yield type_retired.at(span, got=tensor.number, name=tensor.raw_name, was=was)
@@ -262,7 +263,7 @@ def row_not_whole_blocks(subject: Subject) -> Iterator[Finding]:
 
     Fix: use a type whose blocks fit, or an unquantised one.
     """
-    for tensor in subject.tensors():
+    for tensor in subject.odd_tensors:
         kind = tensor.type
         if kind is not None and sound_shape(tensor.ne) and tensor.ne[0] % kind.block:
             span = subject.info_span(tensor.index, "ne")
@@ -282,7 +283,7 @@ def number_collision(subject: Subject) -> Iterator[Finding]:
 
     Fix: none in the file; load it with the fork that wrote it, or convert it.
     """
-    for tensor in subject.tensors():
+    for tensor in subject.odd_tensors:
         readings = types.READINGS.get(tensor.number, ())
         if tensor.type is not None and len(readings) > 1 and tensor.type is not readings[0]:
             span = subject.info_span(tensor.index, "type")
@@ -303,7 +304,7 @@ def scale_companion(subject: Subject) -> Iterator[Finding]:
 
     Fix: store the scale in the tail of the I2_S tensor and drop the companion.
     """
-    for i, name in subject.tensor_names():
+    for i, name in subject.odd_names:
         if _SCALE.search(name):
             yield scale_companion.at(subject.name_span(i), name=name)
 

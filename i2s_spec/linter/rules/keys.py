@@ -11,10 +11,6 @@ from i2s_spec.schema import faults, limits
 from i2s_spec.schema.types import ValueType
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
-_SEGMENT = rb"[a-z0-9_]+"
-#: The architecture names of the field that are no snake case themselves: a first segment may hold hyphens, and a dot
-#: between digits (`bitnet-b1.58`).
-_SNAKE = re.compile(rb"(?:[a-z0-9_]+(?:-[a-z0-9_]+)*(?:\.[0-9]+)?)(?:\." + _SEGMENT + rb")*")
 _STRING, _ARRAY = int(ValueType.STRING), int(ValueType.ARRAY)
 
 
@@ -92,7 +88,7 @@ def empty_key(subject: Subject) -> Iterator[Finding]:
 
     Fix: name the key or drop the key-value.
     """
-    for i, name in subject.key_names():
+    for i, name in subject.odd_keys:
         if not name:
             start = subject.file.index.key(i)[0]
             yield empty_key.at(_length_span(start, i), got=0, index=i)
@@ -136,7 +132,7 @@ def key_not_ascii(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the key in ASCII.
     """
-    for i, name in subject.key_names():
+    for i, name in subject.odd_keys:
         if not name.isascii() and _is_utf8(name):
             yield key_not_ascii.at(subject.key_span(i), key=name)
 
@@ -153,7 +149,7 @@ def key_control_character(subject: Subject) -> Iterator[Finding]:
 
     Fix: remove the characters.
     """
-    for i, name in subject.key_names():
+    for i, name in subject.odd_keys:
         if _CONTROL.search(name):
             yield key_control_character.at(subject.key_span(i), key=name)
 
@@ -170,8 +166,8 @@ def key_not_snake_case(subject: Subject) -> Iterator[Finding]:
 
     Fix: rename the key where nothing reads it by the present name.
     """
-    for i, name in subject.key_names():
-        if name and name.isascii() and not _CONTROL.search(name) and not _SNAKE.fullmatch(name):
+    for i, name in subject.odd_keys:
+        if name and name.isascii() and not _CONTROL.search(name):
             yield key_not_snake_case.at(subject.key_span(i), key=name)
 
 
@@ -207,7 +203,7 @@ def key_not_utf8(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the key in ASCII.
     """
-    for i, name in subject.key_names():
+    for i, name in subject.odd_keys:
         if not name.isascii() and not _is_utf8(name):
             yield key_not_utf8.at(subject.key_span(i), key=name)
 

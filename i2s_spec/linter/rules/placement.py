@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
-from i2s_spec.linter.rules.extent import expected_room, misjudged_room, tail_cut
+from i2s_spec.linter.rules.extent import misjudged_room, tail_cut
 from i2s_spec.linter.subject import INT64_END, Placement, Subject
 from i2s_spec.schema import faults
 from i2s_spec.schema.types import padded
@@ -73,24 +73,15 @@ def offset_misaligned(subject: Subject) -> Iterator[Finding]:
     """
     if subject.ignores_alignment:
         return
-    for placement in subject.in_table_order:
-        if placement.offset % subject.step and not _explained_by_tail(subject, placement):
+    before: Placement | None = None
+    for placement in subject.placements:
+        if placement.offset % subject.step and not (
+            before is not None and misjudged_room(subject, before, placement.offset - before.offset) == "no-tail"
+        ):
             span = subject.info_span(placement.row, "offset")
             name = subject.name(placement.row)
             yield offset_misaligned.at(span, got=placement.offset, want=subject.step, name=name)
-
-
-def _explained_by_tail(subject: Subject, placement: Placement) -> bool:
-    """Whether a tensor begins inside the tail of the one before it: then that is the fault."""
-    return any(
-        p.offset < placement.offset < p.end and misjudged_room(subject, p, placement.offset - p.offset) == "no-tail"
-        for p in _before(subject, placement)
-    )
-
-
-def _before(subject: Subject, placement: Placement) -> list[Placement]:
-    at = subject.placements.index(placement)
-    return subject.placements[max(0, at - 1) : at]
+        before = placement
 
 
 @rule("G404", "tensors-overlap", "tensor {name} begins at offset {got}, inside tensor {other}, which ends at {want}",
@@ -112,7 +103,7 @@ def tensors_overlap(subject: Subject) -> Iterator[Finding]:
             continue
         if reach is not None and placement.offset < reach.end:
             room = placement.offset - reach.offset
-            if expected_room(subject, reach, room) or misjudged_room(subject, reach, room) is not None:
+            if misjudged_room(subject, reach, room) is not None:
                 reach = placement
                 continue
             span = subject.info_span(placement.row, "offset")
@@ -177,11 +168,11 @@ def gap_between_tensors(subject: Subject) -> Iterator[Finding]:
     """
     if subject.ignores_alignment:
         return
-    for placement, room, last in subject.rooms:
-        if last or not placement.size or _astray(subject, placement):
+    for placement, room, after in subject.rooms():
+        if after is None or not placement.size or _astray(subject, after) or after.offset % subject.step:
             continue
         gap = room - padded(placement.size, subject.step)
-        if gap > 0 and not expected_room(subject, placement, room) and misjudged_room(subject, placement, room) is None:
+        if gap > 0 and misjudged_room(subject, placement, room) is None:
             start = placement.offset + padded(placement.size, subject.step)
             span = subject.absolute(start, start + gap, f"gap[{placement.row}]")
             if span.start < span.stop:

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Iterator
+from itertools import chain
 
 from i2s_spec.errors import Span, Words
 from i2s_spec.gguf import _scanner
+from i2s_spec.gguf.source import Source
 from i2s_spec.linter.rule import WARNING, Finding, Fix, rule
 from i2s_spec.linter.rules.extent import misjudged_room
 from i2s_spec.linter.subject import Subject
@@ -13,6 +15,12 @@ from i2s_spec.schema.types import padded
 
 #: How far into a stretch of slack the rules look, at its start and at its end.
 LOOKED_AT = 1 << 16
+
+#: How much is read at once to look at padding: tensors may be tiny and many.
+NEARBY = 4096
+
+#: Stretches of slack below this are no place for another file.
+WORTH_HIDING_IN = 64
 
 #: Shortest run of zero bytes that is reported, and how many places are probed for one.
 RUN = 1 << 20
@@ -25,10 +33,10 @@ def _padding(subject: Subject) -> Iterator[tuple[int, int, str]]:
     if file.infos_end is None or file.data_start is None:
         return
     yield file.infos_end, min(file.data_start, file.size), "padding"
-    for placement, room, last in subject.rooms:
-        if not placement.size:
-            continue
-        stop = min(padded(placement.size, subject.step), room if not last else subject.data_size - placement.offset)
+    for placement, room, _ in subject.rooms():
+        if not placement.size or misjudged_room(subject, placement, room) is not None:
+            continue  # what lies behind a tensor of a misjudged size is not padding
+        stop = min(padded(placement.size, subject.step), room)
         if stop > placement.size:
             base = file.data_start + placement.offset
             yield base + placement.size, min(base + stop, file.size), f"padding[{placement.row}]"
@@ -47,19 +55,19 @@ def padding_not_zero(subject: Subject) -> Iterator[Finding]:
     Fix: write zeros.
     """
     source = subject.file.source
+    window, at = b"", 0
     for start, stop, path in _padding(subject):
-        at = _first_nonzero(subject, start, stop)
-        if at >= 0:
-            got = source.read(at, 1)[0]
-            yield padding_not_zero.at(Span(start, stop, path), got=got, want=0, at=at, got_hex=Words(f"{got:02x}"))
-
-
-def _first_nonzero(subject: Subject, start: int, stop: int) -> int:
-    if stop - start > LOOKED_AT:
-        return _scanner.first_nonzero(subject.file.source, start, stop)
-    data = subject.file.source.read(start, max(0, stop - start))
-    rest = data.lstrip(b"\0")
-    return start + len(data) - len(rest) if rest else -1
+        if stop - start > NEARBY:
+            place = _scanner.first_nonzero(source, start, stop)
+        else:
+            if not at <= start <= stop <= at + len(window):
+                at, window = start, source.read(start, min(NEARBY, source.size - start))
+            data = window[start - at : stop - at]
+            rest = data.lstrip(b"\0")
+            place = start + len(data) - len(rest) if rest else -1
+        if place >= 0:
+            got = source.read(place, 1)[0]
+            yield padding_not_zero.at(Span(start, stop, path), got=got, want=0, at=place, got_hex=Words(f"{got:02x}"))
 
 
 def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
@@ -70,8 +78,8 @@ def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
     if any(placement.size is None for placement in subject.placements):
         return None
     ends = [padded(placement.end, subject.step) for placement in subject.placements]
-    for placement, room, last in subject.rooms:
-        if last and misjudged_room(subject, placement, room) is not None:
+    for placement, room, after in subject.rooms():
+        if after is None and misjudged_room(subject, placement, room) is not None:
             return None
     start = file.data_start + max(ends, default=0)
     return (start, file.size) if start < file.size else None
@@ -105,11 +113,11 @@ def hidden_file(subject: Subject) -> Iterator[Finding]:
 
     Fix: find out how it came there; sanitising the file drops it.
     """
-    stretches = list(_gaps(subject))
     trailing = _behind_the_last(subject)
-    if trailing is not None:
-        stretches.append((*trailing, "trailing"))
-    for start, stop, path in stretches:
+    behind = [] if trailing is None else [(*trailing, "trailing")]
+    for start, stop, path in chain(_gaps(subject), behind):
+        if stop - start < WORTH_HIDING_IN:
+            continue
         for at, data in _looked_at(subject, start, stop):
             for magic, what in EMBEDDABLE:
                 place = data.find(magic)
@@ -130,8 +138,8 @@ def _gaps(subject: Subject) -> Iterator[tuple[int, int, str]]:
         return
     if subject.placements and 0 < subject.placements[0].offset <= subject.data_size:
         yield base, base + subject.placements[0].offset, "gap"
-    for placement, room, last in subject.rooms:
-        if placement.size and not last and room > padded(placement.size, subject.step):
+    for placement, room, after in subject.rooms():
+        if placement.size and after is not None and room > padded(placement.size, subject.step):
             start = placement.offset + padded(placement.size, subject.step)
             span = subject.absolute(start, placement.offset + room, f"gap[{placement.row}]")
             if misjudged_room(subject, placement, room) is None and span.start < span.stop:
@@ -181,16 +189,35 @@ def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
         for at in range(placement.offset, stop - 64, step):
             if any(source.read(base + at, 64)):
                 continue
-            first, last = at, at
-            while first > placement.offset and not any(
-                source.read(base + (low := max(first - 65536, placement.offset)), first - low)
-            ):
-                first = low
-            while last < stop and not any(source.read(base + last, min(65536, stop - last))):
-                last += min(65536, stop - last)
+            first, last = (
+                _zeros_before(source, base + placement.offset, base + at),
+                _zeros_behind(source, base + at, base + stop),
+            )
             if last - first >= RUN:
-                yield placement.row, base + first, base + last
+                yield placement.row, first, last
                 break
+
+
+def _zeros_before(source: Source, start: int, at: int) -> int:
+    """Where the run of zero bytes that ends at `at` begins, not before `start`."""
+    while at > start:
+        data = source.read(max(start, at - LOOKED_AT), min(LOOKED_AT, at - start))
+        kept = len(data.rstrip(b"\0"))
+        at -= len(data) - kept
+        if kept:
+            break
+    return at
+
+
+def _zeros_behind(source: Source, at: int, stop: int) -> int:
+    """Where the run of zero bytes that begins at `at` ends, not behind `stop`."""
+    while at < stop:
+        data = source.read(at, min(LOOKED_AT, stop - at))
+        kept = len(data.lstrip(b"\0"))
+        at += len(data) - kept
+        if kept:
+            break
+    return at
 
 
 @rule("G412", "sparse-hole", "bytes {start} to {stop} of the file were never written: they are a hole in tensor {name}",

@@ -1,0 +1,95 @@
+"""This module defines how a rule is shown: the text of `i2s explain`, the same as Markdown for the site, and as data.
+
+All of it is a view of the rule's declaration; nothing about a rule is written here.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from difflib import get_close_matches
+from typing import Any
+
+from i2s_spec.linter.rule import FAMILIES, REGISTRY, Rule, all_rules
+
+SCHEMA_VERSION = 1
+
+
+class UnknownRule(LookupError):
+    """No rule has this code or slug; `close` are the ones that look like it."""
+
+    def __init__(self, name: str, close: list[str]) -> None:
+        super().__init__(name)
+        self.name = name
+        self.close = close
+
+
+def find(name: str) -> Rule:
+    """The rule with this code or slug, whatever its case.
+
+    :raises UnknownRule: where there is none
+    """
+    rules = list(all_rules())
+    for rule in rules:
+        if name.upper() == rule.code or name.lower() == rule.slug:
+            return rule
+    close = get_close_matches(name.upper(), list(REGISTRY), 3)
+    close += get_close_matches(name.lower(), [rule.slug for rule in rules], 3)
+    raise UnknownRule(name, close)
+
+
+def as_dict(rule: Rule) -> dict[str, Any]:
+    """A rule as plain data, in the form of `i2s rules --format json`."""
+    return {
+        "code": rule.code,
+        "slug": rule.slug,
+        "severity": rule.severity.value,
+        "title": rule.title,
+        "message": rule.fault.message,
+        "clause": rule.clause,
+        "families": [rule.family],
+        "why": rule.sections.get("Why", ""),
+        "example": rule.sections.get("Example", ""),
+        "remedy": rule.sections.get("Fix", ""),
+        "fix": rule.fix.value,
+        "sources": list(rule.sources),
+        "provenance": list(rule.provenance),
+        "cwe": rule.cwe,
+    }
+
+
+def _facts(rule: Rule) -> list[tuple[str, str]]:
+    facts = [
+        ("Severity", rule.severity.value),
+        ("Clause", rule.clause),
+        ("Family", f"{rule.family}, {FAMILIES[rule.family]}"),
+        ("Repair", {"safe": "safe", "unsafe": "needs judgement", "none": "none"}[rule.fix.value]),
+    ]
+    if rule.cwe is not None:
+        facts.append(("Weakness", f"CWE-{rule.cwe}"))
+    if rule.provenance:
+        facts.append(("Seen in", ", ".join(rule.provenance)))
+    if rule.sources:
+        facts.append(("Catalogue", ", ".join(rule.sources)))
+    return facts
+
+
+def as_text(rule: Rule, width: int = 100) -> str:
+    """A rule for the terminal."""
+    lines = [f"{rule.code} {rule.slug}", rule.title, ""]
+    rows = [*rule.sections.items(), ("Says", rule.fault.message), *_facts(rule)]
+    for name, words in rows:
+        lines += textwrap.wrap(
+            words, width, initial_indent=f"{name + ':':<11}", subsequent_indent=" " * 11, break_long_words=False
+        )
+    return "\n".join(lines) + "\n"
+
+
+def as_markdown(rule: Rule) -> str:
+    """A rule as a page of the site."""
+    parts = [f"# {rule.code} {rule.slug}", "", rule.title, ""]
+    parts += ["| | |", "|---|---|", *(f"| {name} | {words} |" for name, words in _facts(rule)), ""]
+    for name, heading in (("Why", "Why it matters"), ("Example", "Example"), ("Fix", "What to do")):
+        if name in rule.sections:
+            parts += [f"## {heading}", "", rule.sections[name], ""]
+    parts += ["## What the linter says", "", f"> {rule.fault.message}", ""]
+    return "\n".join(parts)

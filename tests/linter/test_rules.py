@@ -1,0 +1,97 @@
+"""One broken copy for each rule: take a sound file, break one thing, expect exactly that code, at that field."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.rule import FAMILIES, REGISTRY, all_rules, rule
+from i2s_spec.testing.malformed import Case, malformed
+from i2s_spec.testing.sample import Draft
+
+CASES = list(malformed())
+
+#: Rules about the world outside the file; test_engine.py has their cases.
+OUTSIDE = {"S901", "S902", "S903", "G412"}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code}-{case.name}")
+def test_case_gets_its_code(case: Case) -> None:
+    report = lint(case.data)
+    assert {finding.code for finding in report.findings} == {case.code} | case.also
+    assert case.path in {finding.span.path for finding in report.findings if finding.code == case.code}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code}-{case.name}")
+def test_spans_lie_in_the_file(case: Case) -> None:
+    for finding in lint(case.data).findings:
+        assert 0 <= finding.span.start <= finding.span.stop <= len(case.data)
+        assert finding.message.isprintable()
+
+
+def test_every_rule_has_a_case() -> None:
+    assert {rule.code for rule in all_rules()} == {case.code for case in CASES} | OUTSIDE
+
+
+def test_case_names_are_unique() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+def test_cases_are_reproducible() -> None:
+    again = {case.name: case.data for case in malformed()}
+    assert all(case.data == again[case.name] for case in CASES)
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize("last", ["i2s", "f32"])
+def test_sound_file_has_no_finding(order: str, last: str) -> None:
+    report = lint(Draft("big" if order == "big" else "little", last).data)
+    assert {finding.code for finding in report.findings} == ({"G106"} if order == "big" else set())
+    assert report.ok
+
+
+@pytest.mark.parametrize("made", list(all_rules()), ids=lambda made: made.code)
+def test_rule_is_documented(made: object) -> None:
+    rule_ = REGISTRY[made.code]  # type: ignore[attr-defined]
+    assert re.fullmatch(r"[GIMTSP]\d{3}", rule_.code)
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule_.slug)
+    assert re.fullmatch(r"\d+\.\d+", rule_.clause)
+    assert rule_.family in FAMILIES
+    assert rule_.title.endswith(".")
+    assert set(rule_.sections) == {"Why", "Example", "Fix"}
+    assert all(len(words) > 4 for words in rule_.sections.values())
+
+
+def test_slugs_are_unique() -> None:
+    slugs = [made.slug for made in all_rules()]
+    assert len(set(slugs)) == len(slugs)
+
+
+def test_a_code_cannot_be_used_twice() -> None:
+    with pytest.raises(ValueError, match="used twice"):
+        rule("G001", "again", "again", clause="1.1")(lambda subject: [])
+
+
+#: The rows of the catalogues that this part of the linter answers for.
+CATALOGUE = (
+    [f"C{n:02}" for n in range(1, 33)]
+    + [f"T{n:02}" for n in range(1, 26)]
+    + ["P01", "P02", "P03", "S01"]
+    + [f"M{n:02}" for n in [*range(1, 13), *range(20, 31), 60, 61, 62]]
+)
+
+
+@pytest.mark.parametrize("row", CATALOGUE)
+def test_row_of_the_catalogue_has_a_rule(row: str) -> None:
+    assert any(row in made.sources for made in all_rules())
+
+
+def test_clauses_exist() -> None:
+    """Every clause that a rule cites is a heading of the specification."""
+    spec = Path(__file__).resolve().parents[2] / "spec"
+    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(spec.glob("[0-9]*.md")))
+    headings = set(re.findall(r"^## (\d+\.\d+) ", text, re.MULTILINE))
+    assert {made.clause for made in all_rules()} <= headings
