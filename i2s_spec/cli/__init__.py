@@ -1,7 +1,8 @@
 """The command line: one module per verb, each a thin face over a public function.
 
 Verbs are imported when they are used, so that `i2s --version` starts in a moment. Results go to stdout, everything else
-to stderr. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 input unreadable or not GGUF, 4 our bug; 130 for Ctrl-C.
+to stderr. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 input unreadable or not GGUF, 4 our bug; 130 for Ctrl-C, 141 where
+the reader of a pipe has gone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from typing import NoReturn
 
 import click
 
@@ -33,6 +35,7 @@ EXIT_USAGE = 2
 EXIT_INPUT = 3
 EXIT_BUG = 4
 EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
 
 
 class Verbs(click.Group):
@@ -74,9 +77,7 @@ def main(args: list[str] | None = None) -> None:
         error.show()
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        # Whoever read our output has gone: be quiet, also when Python flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        _reader_has_gone()
     except FormatError as error:
         _say(str(error))
         sys.exit(EXIT_INPUT)
@@ -88,6 +89,8 @@ def main(args: list[str] | None = None) -> None:
         _say(f"{error.strerror or error}{name}")
         sys.exit(EXIT_INPUT)
     except SystemExit:
+        if isinstance(sys.stdout, click.utils.PacifyFlushWrapper):  # click met the broken pipe, and exits with 1
+            _reader_has_gone()
         raise
     except Exception as error:  # anything else is a bug of ours, and must say so
         if os.environ.get("I2S_DEBUG"):
@@ -95,6 +98,12 @@ def main(args: list[str] | None = None) -> None:
         _say(f"internal error: {type(error).__name__}: {quote(str(error), bare=True)}")
         _say("this is a bug in i2s-spec; run again with I2S_DEBUG=1 for the traceback")
         sys.exit(EXIT_BUG)
+
+
+def _reader_has_gone() -> NoReturn:
+    """End quietly, as the shell's own tools do, also where Python flushes stdout at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os._exit(EXIT_BROKEN_PIPE)
 
 
 def _say(text: str) -> None:

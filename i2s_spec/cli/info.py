@@ -19,7 +19,7 @@ _LIBRARIES = {"numpy": "", "construct": "", "click": "", "rich": "", "gguf": "gg
 
 def describe() -> dict[str, Any]:
     """Versions, processor features and the code paths in use, as plain data."""
-    libraries = {}
+    libraries: dict[str, str | None] = {}
     for name in _LIBRARIES:
         try:
             libraries[name] = version(name)

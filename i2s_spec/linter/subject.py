@@ -122,6 +122,14 @@ class Subject:
                 places.setdefault(name, i)
         return places
 
+    @cached_property
+    def architecture(self) -> str:
+        """The value of `general.architecture`, or nothing where there is none of use."""
+        i = self.places.get(b"general.architecture")
+        if i is None or self.file.index.key(i)[2] != types.ValueType.STRING or self.file.index.key(i)[4] > 64:
+            return ""
+        return str(self.file.metadata.decode(self.file.metadata.row(i)))
+
     def key_span(self, i: int) -> Span:
         """The bytes of a key's name."""
         start, name = self.file.index.key(i)[:2]

@@ -211,6 +211,25 @@ _add("str_badutf8", "G216", "key_values[1].value", lambda: _sound().patch("key_v
 _add("arr_str_badutf8", "G216", "key_values[5].value.items[2]",
      lambda: _sound().patch("key_values[5].value.items[2].text", b"w\xc0\xafd"))  # fmt: skip
 
+# --- metadata -----------------------------------------------------------------------------------------------------
+
+
+def _of_architecture(name: bytes, *pairs: Container) -> bytes:
+    """The sound file under the name of a declared architecture, with more key-values and without tensors."""
+    draft = Draft()
+    file = draft.records()
+    file.key_values[0].value = name
+    file.key_values.extend(pairs)
+    file.tensor_infos, file.data = [], b""
+    return draft.built(file)
+
+
+_add("key_type_i32", "M003", "key_values[8].type",
+     lambda: _of_architecture(b"llama", key_value(b"llama.vocab_size", ValueType.INT32, 32000)))  # fmt: skip
+_add("key_type_array", "M003", "key_values[8].type",
+     lambda: _of_architecture(b"bitnet-b1.58", key_value(b"tokenizer.ggml.scores", ValueType.ARRAY,
+                                                         array(ValueType.INT32, [0, 0]))))  # fmt: skip
+
 # --- alignment ----------------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import math
 import struct
 from pathlib import Path
 from typing import Any
@@ -21,58 +20,7 @@ from i2s_spec.schema import gguf as schema
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft, array, key_value, tensor_info
-
-
-def same(data: bytes) -> str | None:
-    """Hold both twins against each other on these bytes; the code of the fault, or None where both accept."""
-    try:
-        parsed, fault = schema.parse(data), None
-    except FormatError as error:
-        parsed, fault = None, error
-    for source in (BufferSource(data), StreamSource(io.BytesIO(data))):
-        file = File(source)
-        if fault is not None:
-            assert file.fault is not None
-            assert file.fault.fault == fault.fault
-            assert file.fault.span[:2] == fault.span[:2]
-            assert (file.fault.got, file.fault.want) == (fault.got, fault.want)
-            assert file.fault.message == fault.message
-        else:
-            assert file.fault is None, file.fault
-            same_content(file, parsed)
-    return fault.code if fault is not None else None
-
-
-def same_content(file: File, parsed: Any) -> None:
-    assert file.byte_order == parsed.byte_order
-    assert file.version == parsed.header.version
-    assert file.alignment is not None
-    assert file.data_start is not None
-    for entry, pair in zip(file.metadata.rows, parsed.key_values, strict=True):
-        assert (entry.name, entry.type) == (pair.key, pair.type)
-        assert plain(file.metadata.decode(entry)) == plain(schema_value(pair.type, pair.value))
-    for tensor, info in zip(file.tensors.rows, parsed.tensor_infos, strict=True):
-        assert tensor.raw_name == info.name
-        assert (list(tensor.ne), tensor.number, tensor.offset) == (info.ne, info.type, info.offset)
-    assert min(file.data_start, file.size) == file.size - len(parsed.data)
-
-
-def schema_value(kind: int, value: Any) -> Any:
-    if kind == ValueType.ARRAY:
-        return [schema_value(value.type, item) for item in value["items"]]
-    if kind == ValueType.STRING:
-        return value.decode("utf-8", "surrogateescape")
-    return bool(value) if kind == ValueType.BOOL else value
-
-
-def plain(value: Any) -> Any:
-    """A value in a form that compares: arrays as lists, NaN as a word."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, list):
-        return [plain(item) for item in value]
-    return "nan" if isinstance(value, float) and math.isnan(value) else value
-
+from i2s_spec.testing.twins import scanner_against_schema
 
 # --- whole files made of parts ------------------------------------------------------------------------------------
 
@@ -131,7 +79,7 @@ def files(draw: st.DrawFn) -> bytes:
 @given(files())
 @settings(max_examples=150, deadline=None)
 def test_twins_agree_on_well_formed_files(data: bytes) -> None:
-    code = same(data)
+    code = scanner_against_schema(data)
     assert code in (None, "G217", "G218", "G219", "S106")
     if code is None:
         assert schema.build(schema.parse(data)) == data
@@ -144,21 +92,23 @@ def test_twins_agree_on_damaged_files(data: bytes, draw: st.DataObject) -> None:
     for _ in range(draw.draw(st.integers(1, 3))):
         at = draw.draw(st.integers(0, len(broken) - 1))
         broken[at] = draw.draw(st.sampled_from([0, 1, 8, 9, 12, 13, 127, 128, 255]))
-    same(bytes(broken[: draw.draw(st.integers(0, len(broken)))]) if draw.draw(st.booleans()) else bytes(broken))
+    scanner_against_schema(
+        bytes(broken[: draw.draw(st.integers(0, len(broken)))]) if draw.draw(st.booleans()) else bytes(broken)
+    )
 
 
 @given(st.binary(max_size=200), st.sampled_from(["little", "big"]), st.integers(0, 4), st.integers(0, 4))
 @settings(max_examples=200, deadline=None)
 def test_twins_agree_on_noise_behind_a_header(noise: bytes, order: str, tensors: int, keys: int) -> None:
     mark = "<" if order == "little" else ">"
-    same(struct.pack(mark + "4sIQQ", b"GGUF", 3, tensors, keys) + noise)
+    scanner_against_schema(struct.pack(mark + "4sIQQ", b"GGUF", 3, tensors, keys) + noise)
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_twins_agree_on_every_prefix(order: str) -> None:
     data = Draft("big" if order == "big" else "little").data
     for length in range(len(data)):
-        same(data[:length])
+        scanner_against_schema(data[:length])
 
 
 def test_twins_agree_on_every_byte() -> None:
@@ -167,7 +117,7 @@ def test_twins_agree_on_every_byte() -> None:
     data = draft.data
     for at in range(draft.span("data")[0]):
         for value in {0, 255, *(data[at] ^ (1 << bit) for bit in range(8))} - {data[at]}:
-            same(data[:at] + bytes([value]) + data[at + 1 :])
+            scanner_against_schema(data[:at] + bytes([value]) + data[at + 1 :])
 
 
 @pytest.mark.parametrize("case", list(malformed()), ids=lambda case: case.name)
@@ -175,7 +125,7 @@ def test_twins_agree_on_malformed_files(case: Any) -> None:
     if len(case.data) > 2_000_000:
         assert File(BufferSource(case.data)).index is not None  # the schema takes minutes over these
         return
-    code = same(case.data)
+    code = scanner_against_schema(case.data)
     assert code is None or code == case.code
 
 
@@ -184,7 +134,7 @@ def test_twins_agree_on_files_of_other_projects(shared: Path) -> None:
         data = path.read_bytes()
         if path.suffix == ".gz":
             data = gzip.decompress(data)
-        code = same(data)
+        code = scanner_against_schema(data)
         assert (code == "G209") == (path.name == "bitnet-rs.mini.gguf")
         if code is None:
             assert schema.build(schema.parse(data)) == data

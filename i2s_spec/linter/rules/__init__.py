@@ -13,8 +13,20 @@ bounds        unusual amounts
 """
 
 from i2s_spec.linter.rule import REGISTRY
-from i2s_spec.linter.rules import bounds, extent, header, identity, infos, keys, placement, slack, split, values
+from i2s_spec.linter.rules import (
+    bounds,
+    extent,
+    header,
+    identity,
+    infos,
+    keys,
+    metadata,
+    placement,
+    slack,
+    split,
+    values,
+)
 
 __all__ = [
-    "REGISTRY", "bounds", "extent", "header", "identity", "infos", "keys", "placement", "slack", "split", "values",
+    "REGISTRY", "bounds", "extent", "header", "identity", "infos", "keys", "metadata", "placement", "slack", "split", "values",
 ]  # fmt: skip

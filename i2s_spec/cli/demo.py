@@ -1,0 +1,97 @@
+"""`i2s demo`: the first minute. A model is made, shown, judged, broken in several ways, and judged again."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from i2s_spec.convert.new import new
+from i2s_spec.draw import terminal
+from i2s_spec.errors import quote
+from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.inspect.page import page
+from i2s_spec.inspect.show import describe
+from i2s_spec.linter.engine import Report, lint
+from i2s_spec.linter.report import make
+from i2s_spec.testing.mishaps import mishaps
+
+#: Findings of a broken copy that are shown; the rest are counted.
+SHOWN = 3
+
+
+@click.command("demo", epilog="Example:  i2s demo", short_help="The first minute: make, show, lint, break, lint again.")
+@click.option("--keep", type=click.Path(file_okay=False), help="Write the files into this folder and leave them there.")
+def command(keep: str | None) -> None:
+    """Make a small model, show it, judge it, break copies of it as models break in real life, and judge those.
+
+    Needs no file and no network.
+    """
+    if keep is not None:
+        folder = Path(keep)
+        folder.mkdir(parents=True, exist_ok=True)
+        _run(folder, kept=True)
+        return
+    with tempfile.TemporaryDirectory(prefix="i2s-demo-") as temporary:
+        _run(Path(temporary), kept=False)
+
+
+def _run(folder: Path, kept: bool) -> None:
+    colour = sys.stdout.isatty()
+    model = folder / "model.gguf"
+
+    _say("1. A small BitNet model, made from a seed: random ternary weights in I2_S, its own vocabulary.")
+    _command("i2s new model.gguf")
+    new(model, force=kept)
+    click.echo(f"model.gguf: {model.stat().st_size:,} bytes\n")
+
+    _say("2. What is in it.")
+    _command("i2s show model.gguf")
+    with open_file(model) as file:
+        lines = page({**describe(file), "path": "model.gguf"}, terminal.columns(sys.stdout))
+        terminal.write(lines, sys.stdout)
+    click.echo()
+
+    _say("3. What the linter says of it.")
+    _command("i2s lint model.gguf")
+    _report(lint(model)._replace(path="model.gguf"), colour)
+
+    _say("4. Copies of it, broken as models break in real life.")
+    sound = model.read_bytes()
+    codes = []
+    for mishap in mishaps():
+        name = f"{mishap.name}.gguf"
+        (folder / name).write_bytes(mishap.apply(sound))
+        click.echo(click.style(mishap.story, bold=True) if colour else mishap.story)
+        _command(f"i2s lint {name}")
+        _report(lint(folder / name)._replace(path=name), colour)
+        codes.append(mishap.code)
+
+    _say("5. Where to go from here.")
+    click.echo(f"  i2s explain {codes[2]}        what a rule says, why it matters, what to do")
+    click.echo("  i2s lint FILE           judge a file of yours")
+    click.echo("  i2s dump FILE           its bytes and what each of them means")
+    if kept:
+        click.echo(f"\nThe files are in {quote(str(folder), limit=4096, bare=True)}.")
+    else:
+        click.echo("\nThe files are gone again; `i2s demo --keep FOLDER` leaves them.")
+
+
+def _report(report: Report, colour: bool) -> None:
+    more = len(report.findings) - SHOWN
+    text = make("text", colour=colour).file(report._replace(findings=report.findings[:SHOWN]) if more > 0 else report)
+    lines = text.splitlines()
+    if more > 0:
+        verdict = make("text", colour=colour).file(report).splitlines()[-1]
+        lines = [*lines[:-1], f"{report.path}: ... and {more:,} more", verdict]
+    click.echo("\n".join(lines) + "\n")
+
+
+def _command(line: str) -> None:
+    click.echo(f"$ {line}")
+
+
+def _say(text: str) -> None:
+    click.secho(text, bold=True)

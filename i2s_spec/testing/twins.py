@@ -1,0 +1,68 @@
+"""This module holds fast paths against their slow twins: for tests, for fuzzing, and for anyone who changes either."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Any
+
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import BufferSource, StreamSource
+from i2s_spec.schema import gguf
+from i2s_spec.schema.types import ValueType
+
+
+def scanner_against_schema(data: bytes) -> str | None:
+    """The law of the scanner: it accepts what the schema accepts, with the same content, and refuses the rest alike.
+
+    :returns: the code of the fault, or None where both accept
+    :raises AssertionError: where the twins differ
+    """
+    try:
+        parsed, fault = gguf.parse(data), None
+    except FormatError as error:
+        parsed, fault = None, error
+    for source in (BufferSource(data), StreamSource(io.BytesIO(data))):
+        file = File(source)
+        if fault is not None:
+            assert file.fault is not None
+            assert file.fault.fault == fault.fault
+            assert file.fault.span[:2] == fault.span[:2]
+            assert (file.fault.got, file.fault.want) == (fault.got, fault.want)
+            assert file.fault.message == fault.message
+        else:
+            assert file.fault is None, file.fault
+            _same_content(file, parsed)
+    return fault.code if fault is not None else None
+
+
+def _same_content(file: File, parsed: Any) -> None:
+    assert file.byte_order == parsed.byte_order
+    assert file.version == parsed.header.version
+    assert file.alignment is not None
+    assert file.data_start is not None
+    for entry, pair in zip(file.metadata.rows, parsed.key_values, strict=True):
+        assert (entry.name, entry.type) == (pair.key, pair.type)
+        assert _plain(file.metadata.decode(entry)) == _plain(_schema_value(pair.type, pair.value))
+    for tensor, info in zip(file.tensors.rows, parsed.tensor_infos, strict=True):
+        assert tensor.raw_name == info.name
+        assert (list(tensor.ne), tensor.number, tensor.offset) == (info.ne, info.type, info.offset)
+    assert min(file.data_start, file.size) == file.size - len(parsed.data)
+
+
+def _schema_value(kind: int, value: Any) -> Any:
+    if kind == ValueType.ARRAY:
+        return [_schema_value(value.type, item) for item in value["items"]]
+    if kind == ValueType.STRING:
+        return value.decode("utf-8", "surrogateescape")
+    return bool(value) if kind == ValueType.BOOL else value
+
+
+def _plain(value: Any) -> Any:
+    """A value in a form that compares: arrays as lists, NaN as a word."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return "nan" if isinstance(value, float) and math.isnan(value) else value
