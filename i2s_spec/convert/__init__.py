@@ -1,0 +1,1 @@
+"""Files made from files or from nothing: copies with changes, other byte orders, new models."""

@@ -1,0 +1,135 @@
+"""This module defines how a file changes its byte order: every word of it is turned round, and nothing else.
+
+A big-endian file has everything big-endian (clause 2.3): header, key-values, tensor infos, and the words inside the
+tensors. Which bytes of a tensor are words is declared with its type; of I2_S it is the scale alone (clause 6.1), since
+its codes are bytes. What is turned is bytes, not values, so no NaN and no odd text is changed on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from i2s_spec.errors import quote
+from i2s_spec.gguf.output import Target
+from i2s_spec.gguf.source import CHUNK, Source, chunks
+from i2s_spec.gguf.writer import Progress
+from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.types import SMALLEST_VALUE, TAIL_BYTES, TensorType, ValueType, two_bits_and_tail
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.reader import File, Tensor
+
+
+def convert_endian(
+    source_file: File, target: Target, byte_order: ByteOrder, force: bool = False, progress: Progress | None = None
+) -> None:
+    """Copy a file in the given byte order; one that has it already is copied as it is.
+
+    Converting there and back gives the same bytes, for files that are laid out as our writer does. Version 2 knows no
+    byte order but little, so a big-endian copy is of version 3 whatever the source is, and keeps it on the way back.
+
+    :param byte_order: `little` or `big`
+    :raises ValueError: where a tensor's type has words whose places are not known (TL2, I2_SR, the IQ types); nothing
+        is written then
+    :raises FormatError, OSError: as `rewrite` does
+    """
+    from i2s_spec.convert.rewrite import rewrite
+
+    rewrite(source_file, target, byte_order=byte_order, force=force, progress=progress)
+
+
+def swapped_record(record: bytes, order: ByteOrder) -> bytes:
+    """A key-value of byte order `order` in the other one.
+
+    :param record: the whole record, as the scanner has found it well-formed
+    """
+    data = bytearray(record)
+    at = _swap_text(data, 0, order)
+    kind, at = _swap_word(data, at, 4, order)
+    _swap_value(data, at, kind, order)
+    return bytes(data)
+
+
+def _swap_word(data: bytearray, at: int, width: int, order: ByteOrder) -> tuple[int, int]:
+    """Turn one word round; its value, and where the next begins."""
+    word = data[at : at + width]
+    data[at : at + width] = word[::-1]
+    return int.from_bytes(word, order), at + width
+
+
+def _swap_text(data: bytearray, at: int, order: ByteOrder) -> int:
+    length, at = _swap_word(data, at, 8, order)
+    return at + length
+
+
+def _swap_value(data: bytearray, at: int, kind: int, order: ByteOrder) -> int:
+    """Turn one value round, arrays as deep as they nest (the scanner has bounded it); where it ends."""
+    if kind == ValueType.STRING:
+        return _swap_text(data, at, order)
+    if kind != ValueType.ARRAY:
+        return _swap_word(data, at, SMALLEST_VALUE[kind], order)[1]
+    element, at = _swap_word(data, at, 4, order)
+    count, at = _swap_word(data, at, 8, order)
+    if element in (ValueType.STRING, ValueType.ARRAY):
+        for _ in range(count):
+            at = _swap_value(data, at, element, order)
+        return at
+    width = SMALLEST_VALUE[element]
+    if count and width > 1:
+        import numpy as np
+
+        np.frombuffer(data, dtype=f"u{width}", count=count, offset=at).byteswap(inplace=True)
+    return at + count * width
+
+
+def swapped_data(source: Source, tensor: Tensor) -> Callable[[], Iterator[bytes]]:
+    """What makes the bytes of a tensor in the other byte order, in parts of at most a MiB.
+
+    :raises ValueError: at once, where the words of its type are not known
+    """
+    kind, (start, stop, _) = tensor.type, tensor.span
+    if kind is None or kind.words is None:
+        name = f"type {tensor.number}" if kind is None else kind.name
+        raise ValueError(
+            f"tensor {quote(tensor.name)} is of type {name}: which of its bytes form words is not known, "
+            "so its byte order cannot be changed"
+        )
+    if kind.size is two_bits_and_tail:
+        return lambda: _with_swapped_tail(source, start, stop)
+    if not kind.words:
+        return lambda: chunks(source, start, stop)
+    step = max(CHUNK // kind.bytes, 1) * kind.bytes
+    return lambda: (_swapped_blocks(part, kind) for part in chunks(source, start, stop, step))
+
+
+def _swapped_blocks(data: bytes, kind: TensorType) -> bytes:
+    """Whole blocks with their words turned round."""
+    import numpy as np
+
+    if kind.words == ((0, kind.bytes),):
+        return np.frombuffer(data, dtype=f"u{kind.bytes}").byteswap().tobytes()
+    blocks = np.frombuffer(data, dtype=np.uint8).reshape(-1, kind.bytes).copy()
+    for offset, width in kind.words or ():
+        blocks[:, offset : offset + width] = blocks[:, offset : offset + width][:, ::-1].copy()
+    return blocks.tobytes()
+
+
+def _with_swapped_tail(source: Source, start: int, stop: int) -> Iterator[bytes]:
+    yield from chunks(source, start, stop - TAIL_BYTES)
+    yield swapped_tail(source.read(stop - TAIL_BYTES, TAIL_BYTES))
+
+
+def swapped_tail(tail: bytes) -> bytes:
+    """The 32 bytes behind an I2_S or TL1 payload in the other byte order (clause 6.1).
+
+    The first four are the scale. The rest repeats it seven times, as some converters wrote it, and is turned round with
+    it, or means nothing and stays as it is.
+    """
+    scale, rest = tail[:4], tail[4:]
+    turned = scale[::-1]
+    # The scale turned round, seven times, is left by a conversion that knew only the first float. It goes with the
+    # replicated tail, for otherwise this function would make the one from the other and not find back.
+    if rest in (scale * 7, turned * 7):
+        return turned + b"".join(rest[at : at + 4][::-1] for at in range(0, len(rest), 4))
+    return turned + rest
