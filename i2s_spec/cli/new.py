@@ -1,0 +1,96 @@
+"""`i2s new TARGET`: make a small complete model with random ternary weights."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from i2s_spec.convert.recipes import SHAPES
+from i2s_spec.errors import quote
+from i2s_spec.schema.architecture import ARCHITECTURES
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from i2s_spec.gguf.writer import Progress
+
+
+@click.command(epilog="Example:  i2s new tiny.gguf --arch llama --layers 3 --seed 7")
+@click.argument("target", type=click.Path())
+@click.option(
+    "--arch",
+    type=click.Choice(list(ARCHITECTURES)),
+    default="bitnet-b1.58",
+    show_default=True,
+    help="The architecture; qwen3 and gemma3 are embedding models.",
+)
+@click.option("--layers", type=int, metavar="N", help="Layers.")
+@click.option("--embd", type=int, metavar="N", help="Width of the hidden state, a multiple of 128.")
+@click.option("--ff", type=int, metavar="N", help="Width of the feed-forward, a multiple of 128.")
+@click.option("--heads", type=int, metavar="N", help="Query heads, a divisor of --embd.")
+@click.option("--heads-kv", type=int, metavar="N", help="Key and value heads, a divisor of --heads.")
+@click.option("--head-dim", type=int, metavar="N", help="Width of a head (embedding models only).")
+@click.option("--vocab", type=int, metavar="N", help="Tokens, 259 or more.")
+@click.option("--context", type=int, metavar="N", help="What context_length says.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the random weights.")
+@click.option(
+    "--shape",
+    type=click.Choice(list(SHAPES)),
+    help="All sizes of BitNet-b1.58-2B-4T instead: 332 tensors, 1.19 GB.",
+)
+@click.option("--alignment", type=int, metavar="N", help="Of tensor data, in bytes. [default: 32]")
+@click.option(
+    "--endian",
+    type=click.Choice(["little", "big"]),
+    default="little",
+    show_default=True,
+    help="Byte order of the file.",
+)
+@click.option("--force", is_flag=True, help="Replace TARGET if there is one.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
+def command(target: str, arch: str, endian: Any, force: bool, quiet: bool, **options: Any) -> None:
+    """Make a small complete model in the file TARGET.
+
+    It has the keys and tensors that real files of the architecture have, in their order and with their types, a
+    vocabulary that works, and random weights: a quarter -1, a half 0, a quarter +1, packed as canonical I2_S. The same
+    options give the same bytes on every machine. Sizes that are not given are small: the file has less than 200 KB.
+    """
+    from i2s_spec.convert.new import new
+
+    bar: AbstractContextManager[Progress | None] = nullcontext()
+    if not quiet and sys.stderr.isatty():
+        bar = _Bar()
+    try:
+        with bar as progress:
+            written = new(target, arch, byte_order=endian, force=force, progress=progress, **options)
+    except FileExistsError:
+        raise click.UsageError(f"{_shown(target)} is there already; --force replaces it") from None
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if not quiet:
+        click.echo(f"{_shown(target)}: {arch}, {written.size:,} bytes, {written.keys} keys, {written.tensors} tensors")
+
+
+def _shown(path: str) -> str:
+    """A path on a terminal, whole."""
+    return quote(path, limit=4096, bare=True)
+
+
+class _Bar:
+    """A bar on stderr that goes away when the file is there."""
+
+    def __enter__(self) -> Progress:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("writing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        self._rich = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._rich.start()
+        task = self._rich.add_task("", total=None)
+        return lambda done, total: self._rich.update(task, completed=done, total=total)
+
+    def __exit__(self, *exc: object) -> None:
+        self._rich.stop()

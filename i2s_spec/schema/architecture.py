@@ -1,0 +1,187 @@
+"""This module declares the architectures that ternary weights occur in: their keys, their tensors, what their graph does.
+
+`ARCHITECTURES` maps the values of `general.architecture` to what a file of that architecture must and may hold. A new
+architecture is added by one entry.
+
+    >>> bitnet = ARCHITECTURES["bitnet"]
+    >>> bitnet.key("rope.freq_base").default
+    10000.0
+    >>> from i2s_spec.schema.hyperparameters import Hyperparameters
+    >>> h = Hyperparameters(layers=1, embd=256, ff=512, heads=4, heads_kv=2, head_dim=64, value_dim=64, vocab=320)
+    >>> [(name, ne) for name, ne, spec in bitnet.tensors(h)][1:3]
+    [('blk.0.attn_norm.weight', (256,)), ('blk.0.ffn_down.weight', (512, 256))]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from i2s_spec.schema import inventory, keys
+from i2s_spec.schema.inventory import TensorSpec
+from i2s_spec.schema.keys import Key
+
+if TYPE_CHECKING:
+    from i2s_spec.schema.hyperparameters import Hyperparameters
+
+
+class Placed(NamedTuple):
+    """A tensor that a file with given hyperparameters has or may have: name, shape in ggml's order, declaration."""
+
+    name: str
+    ne: tuple[int, ...]
+    spec: TensorSpec
+
+
+class Architecture:
+    """What a file of one architecture holds, and what its graph does with it.
+
+    :param name: the value of `general.architecture`, which is also the prefix of its keys
+    :param inventory: its tensors, in the order of real files
+    :param activation: of the feed-forward's gate: `relu2`, `silu` or `gelu`
+    :param rope: how rotated pairs lie in a head: `neox` (halves) or `norm` (neighbours, rows permuted at conversion)
+    :param head: `tied` (always the embedding), `untied` (output.weight, else the embedding) or `none`
+    :param whole_head_rope: whether loaders refuse rope.dimension_count unless it is the width of a head
+    :param embedding_model: whether its result is a vector, not logits
+    """
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        tensors: tuple[TensorSpec, ...],
+        *,
+        activation: str,
+        rope: str,
+        head: str,
+        whole_head_rope: bool,
+        embedding_model: bool = False,
+    ) -> None:
+        self.name = name
+        self.title = title
+        self.inventory = tensors
+        self.activation = activation
+        self.rope = rope
+        self.head = head
+        self.whole_head_rope = whole_head_rope
+        self.embedding_model = embedding_model
+        self._keys: dict[str, Key] | None = None
+        self._specs: dict[str, TensorSpec] | None = None
+
+    @property
+    def keys(self) -> Mapping[str, Key]:
+        """Every declared key by its name in a file of this architecture."""
+        if self._keys is None:
+            own = (keys.GENERAL, keys.MODEL, keys.EMBEDDING_MODEL if self.embedding_model else (), keys.TOKENIZER)
+            self._keys = {key.name: key for group in own for key in (key.of(self.name) for key in group)}
+        return self._keys
+
+    def key(self, name: str) -> Key:
+        """The key of a name without the prefix, such as `rope.freq_base`."""
+        return self.keys[f"{self.name}.{name}"]
+
+    def tensors(self, h: Hyperparameters) -> Iterator[Placed]:
+        """Every tensor that a file with these hyperparameters must or may have, in the order of real files.
+
+        Layers come in the order of their numbers as text (0, 1, 10, 11, 2), as converters write them.
+        """
+        absent = "experts" if h.experts == 0 else "dense"
+        specs = [spec for spec in self.inventory if spec.when != absent]
+        in_layers = [spec for spec in specs if spec.per_layer]
+        first = specs.index(in_layers[0])
+        for spec in specs[:first]:
+            yield placed(spec, h)
+        for layer in sorted(range(h.layers), key=str):
+            sizes = h.at(layer)
+            for spec in in_layers:
+                yield placed(spec, sizes, layer)
+        for spec in specs[first:]:
+            if not spec.per_layer:
+                yield placed(spec, h)
+
+    def match(self, name: str) -> tuple[TensorSpec, int | None] | None:
+        """The declaration that a tensor's name fits, and its layer; None for a name that the architecture does not know."""
+        if self._specs is None:
+            self._specs = {spec.name: spec for spec in self.inventory}
+        if name in self._specs and "{" not in name:
+            return self._specs[name], None
+        found = _LAYER.match(name)
+        spec = self._specs.get("blk.{i}." + found[2]) if found else None
+        return (spec, int(found[1])) if found and spec else None
+
+    def __repr__(self) -> str:
+        return f"<Architecture {self.name!r}>"
+
+
+#: A layer's number has no leading zero and is no longer than MAX_LAYERS makes sense.
+_LAYER: Final = re.compile(r"blk\.(0|[1-9][0-9]{0,8})\.(.+)", re.ASCII | re.DOTALL)
+
+
+def placed(spec: TensorSpec, h: Hyperparameters, layer: int | None = None) -> Placed:
+    """One tensor with its name and shape filled in; `h` are the sizes of its layer."""
+    name = spec.name if layer is None else spec.name.replace("{i}", str(layer))
+    return Placed(name, tuple(getattr(h, size) for size in spec.ne), spec)
+
+
+_ALL: Final = (
+    Architecture(
+        "bitnet-b1.58",
+        "BitNet b1.58 2B-4T",
+        inventory.BITNET_B158,
+        activation="relu2",
+        rope="neox",
+        head="tied",
+        whole_head_rope=True,
+    ),
+    Architecture(
+        "bitnet-25",
+        "BitNet b1.58 2B-4T, files made before 22 April 2025",
+        inventory.BITNET_B158,
+        activation="relu2",
+        rope="neox",
+        head="tied",
+        whole_head_rope=True,
+    ),
+    Architecture(
+        "bitnet",
+        "bitnet_b1_58-large and -3B",
+        inventory.BITNET,
+        activation="silu",
+        rope="neox",
+        head="tied",
+        whole_head_rope=False,
+    ),
+    Architecture(
+        "llama",
+        "Llama3-8B-1.58, Falcon3-1.58bit, Falcon-E",
+        inventory.LLAMA,
+        activation="silu",
+        rope="norm",
+        head="untied",
+        whole_head_rope=True,
+    ),
+    Architecture(
+        "qwen3",
+        "bitnet-embedding-0.6b",
+        inventory.QWEN3,
+        activation="silu",
+        rope="neox",
+        head="none",
+        whole_head_rope=False,
+        embedding_model=True,
+    ),
+    Architecture(
+        "gemma3",
+        "bitnet-embedding-270m",
+        inventory.GEMMA3,
+        activation="gelu",
+        rope="neox",
+        head="none",
+        whole_head_rope=False,
+        embedding_model=True,
+    ),
+)
+
+#: Every architecture that is declared, by the value of `general.architecture`; the commonest first.
+ARCHITECTURES: Final[Mapping[str, Architecture]] = {architecture.name: architecture for architecture in _ALL}

@@ -1,0 +1,249 @@
+"""This module declares how ternary weights become bytes: layouts, code maps and tails, and the dialects they form.
+
+A *layout* says in which byte and at which bit the code of an element lies, a *code map* which trit a code stands for,
+a *tail* what follows the payload. The three together are a `Dialect`. Each is declared once; the codecs, the tables of
+the specification and the exports are derived from these objects. A file does not say which layout it has: choose by who
+wrote it, never by the machine that reads it (clause 5.5).
+
+    >>> str(parse("interleave-64"))
+    'interleave-64'
+    >>> parse("canonical") is CANONICAL
+    True
+    >>> CANONICAL.layout.byte_of(130, 1, 256), CANONICAL.layout.shift_of(130, 1, 256)
+    (34, 6)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, TypeVar
+
+from i2s_spec.errors import quote
+from i2s_spec.schema.types import TAIL_BYTES
+
+#: Codes are two bits wide, so four share a byte.
+CODES_PER_BYTE: Final = 4
+
+
+class Formula:
+    """Arithmetic over `k` (flat index, row-major), `rows` and `cols`: its text is the declaration and is what runs.
+
+    Takes Python integers and NumPy integer arrays alike.
+    """
+
+    __slots__ = ("_call", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._call = eval(f"lambda k, rows, cols: {text}", {"__builtins__": {}})  # the texts are those below, no others
+
+    def __call__(self, k: Any, rows: int, cols: int) -> Any:
+        return self._call(k, rows, cols)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Formula) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __reduce__(self) -> tuple[type[Formula], tuple[str]]:
+        return Formula, (self.text,)
+
+    def __repr__(self) -> str:
+        return f"Formula({self.text!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the code of each element lies (clause 5.5).
+
+    :param byte_of: byte of the payload that holds the code of element `k`
+    :param shift_of: how far left the code is shifted in that byte: 6, 4, 2 or 0
+    :param block: elements that only whole blocks of can be packed
+    :param row_block: rows that only whole groups of can be packed
+    :param known_as: who writes or reads it
+    :param in_gguf: whether it occurs inside GGUF files
+    """
+
+    name: str
+    byte_of: Formula
+    shift_of: Formula
+    block: int
+    known_as: str
+    row_block: int = 1
+    in_gguf: bool = True
+
+    def check(self, rows: int, cols: int) -> None:
+        """Refuse a shape that the layout cannot hold.
+
+        :raises ValueError: unless rows * cols is a multiple of `block` and rows of `row_block`
+        """
+        if rows % self.row_block:
+            raise ValueError(f"{self} packs rows in groups of {self.row_block}; {rows:,} rows are not whole groups")
+        if over := rows * cols % self.block:
+            n = f"{rows:,} x {cols:,} = {rows * cols:,} elements"
+            raise ValueError(f"{self} packs elements in blocks of {self.block}; {n} leave {over} over")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class CodeMap:
+    """Which trit each of the codes 0 to 3 stands for; None is the code that stands for nothing (clauses 5.4, 5.5)."""
+
+    name: str
+    trits: tuple[int | None, int | None, int | None, int | None]
+    known_as: str
+
+    def code_of(self, trit: int) -> int:
+        """The code of -1, 0 or +1."""
+        return self.trits.index(trit)
+
+    @property
+    def unused(self) -> int:
+        """The code that has no meaning."""
+        return self.trits.index(None)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What the 32 bytes behind the payload hold: the float32 scale, `copies` times, then nothing (clause 6.1)."""
+
+    name: str
+    copies: int
+    known_as: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_T = TypeVar("_T", Layout, CodeMap, Tail)
+
+
+def _by_name(*entries: _T) -> Mapping[str, _T]:
+    return {entry.name: entry for entry in entries}
+
+
+#: Every layout; the first is the canonical one.
+LAYOUTS: Final = _by_name(
+    Layout(
+        "interleave-128",
+        byte_of=Formula("k // 128 * 32 + k % 32"),
+        shift_of=Formula("6 - k % 128 // 32 * 2"),
+        block=128,
+        known_as="the file format; x86 kernels, both Python converters, every release before November 2025",
+    ),
+    Layout(
+        "interleave-64",
+        byte_of=Formula("k // 64 * 16 + k % 16"),
+        shift_of=Formula("6 - k % 64 // 16 * 2"),
+        block=64,
+        known_as="files quantised by an ARM build since November 2025",
+    ),
+    Layout(
+        "rows-1x4",
+        byte_of=Formula("k // cols // 4 * cols + k % cols"),
+        shift_of=Formula("6 - k // cols % 4 * 2"),
+        block=4,
+        row_block=4,
+        known_as="files quantised by an x86 build without ACT_PARALLEL, which reads them wrong itself",
+    ),
+    Layout(
+        "sequential-msb",
+        byte_of=Formula("k // 4"),
+        shift_of=Formula("6 - k % 4 * 2"),
+        block=4,
+        known_as="two development forks",
+    ),
+    Layout(
+        "sequential-lsb",
+        byte_of=Formula("k // 4"),
+        shift_of=Formula("k % 4 * 2"),
+        block=4,
+        known_as="private converters",
+    ),
+    Layout(
+        "row-blocks-4",
+        byte_of=Formula("k // cols % (rows // 4) * cols + k % cols"),
+        shift_of=Formula("k // cols // (rows // 4) * 2"),
+        block=4,
+        row_block=4,
+        in_gguf=False,
+        known_as="Hugging Face's packed uint8 checkpoints",
+    ),
+)
+
+#: Every code map; the first is the canonical one.
+CODE_MAPS: Final = _by_name(
+    CodeMap("offset-1", (-1, 0, 1, None), "every released quantiser and converter"),
+    CodeMap("zero-first", (0, 1, -1, None), "an error in documentation that readers implement"),
+    CodeMap("twos-complement", (0, 1, None, -1), "pre-release files of June to August 2024"),
+    CodeMap("offset-2", (None, -1, 0, 1), "T-MAC tensors"),
+)
+
+#: Every tail; the first is the canonical one.
+TAILS: Final = _by_name(
+    Tail("first-float", 1, "one float32 and 28 bytes that mean nothing; zeros where this package writes them"),
+    Tail("replicated-8", TAIL_BYTES // 4, "June 2024 files and T-MAC tensors"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One way to write a ternary tensor: a layout, a code map and a tail."""
+
+    layout: Layout
+    code_map: CodeMap
+    tail: Tail
+
+    @property
+    def name(self) -> str:
+        """`layout[/code map[/tail]]` without what is canonical at its end."""
+        if self.tail != CANONICAL.tail:
+            return f"{self.layout}/{self.code_map}/{self.tail}"
+        return f"{self.layout}/{self.code_map}" if self.code_map != CANONICAL.code_map else self.layout.name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+CANONICAL: Final = Dialect(next(iter(LAYOUTS.values())), next(iter(CODE_MAPS.values())), next(iter(TAILS.values())))
+
+#: Other names of whole dialects.
+ALIASES: Final = {"canonical": CANONICAL}
+
+
+def parse(dialect: str | Dialect) -> Dialect:
+    """The dialect that a name such as `interleave-64` or `interleave-128/offset-1/replicated-8` means.
+
+    What is left out is canonical. A `Dialect` is given back as it is, so that functions may take either.
+
+    :raises ValueError: for a name that no layout, code map or tail has
+    """
+    if isinstance(dialect, Dialect):
+        return dialect
+    if dialect in ALIASES:
+        return ALIASES[dialect]
+    layout, *rest = dialect.split("/")
+    if layout not in LAYOUTS:
+        _unknown("layout", layout, [*LAYOUTS, *ALIASES])
+    code_map = rest[0] if rest else CANONICAL.code_map.name
+    if code_map not in CODE_MAPS:
+        _unknown("code map", code_map, CODE_MAPS)
+    tail = rest[1] if len(rest) > 1 else CANONICAL.tail.name
+    if tail not in TAILS:
+        _unknown("tail", tail, TAILS)
+    if len(rest) > 2:
+        raise ValueError(f"a dialect is named layout[/code map[/tail]]; {quote(dialect)} has {len(rest) + 1} parts")
+    if (layout, code_map, tail) == (CANONICAL.layout.name, CANONICAL.code_map.name, CANONICAL.tail.name):
+        return CANONICAL
+    return Dialect(LAYOUTS[layout], CODE_MAPS[code_map], TAILS[tail])
+
+
+def _unknown(what: str, name: str, known: Any) -> NoReturn:
+    raise ValueError(f"no {what} is called {quote(name)}; there are {', '.join(known)}")
