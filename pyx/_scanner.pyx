@@ -75,6 +75,22 @@ cdef inline uint64_t u64(const uint8_t *p, bint big) noexcept nogil:
     return (<uint64_t>u32(p + 4, False) << 32) | u32(p, False)
 
 
+cdef int64_t skim_strings(const uint8_t *start, int64_t room, bint big, int64_t *left) noexcept nogil:
+    """Pass over at most `left` strings that lie whole in `room` bytes: how many bytes they take; `left` counts down."""
+    cdef const uint8_t *p = start
+    cdef const uint8_t *last = start + room - 8
+    cdef int64_t todo = left[0]
+    cdef uint64_t length
+    while todo and p <= last:
+        length = u64(p, big)
+        if length > <uint64_t>(last - p):
+            break
+        p += 8 + length
+        todo -= 1
+    left[0] = todo
+    return p - start
+
+
 cdef class Window:
     """The part of a source that is in memory at the moment; of a buffer, all of it."""
 
@@ -297,13 +313,25 @@ cdef class _Scan:
                 self.array_head(note, item, depth + 1, &kinds[depth], &left[depth])
                 depth += 1
             elif kinds[depth - 1] == STRING:
-                length = self.length(faults.METADATA_TRUNCATED, item, "key_values[{}].value")
-                self.pos += length
-                left[depth - 1] -= 1
+                self.skim(&left[depth - 1])
+                if left[depth - 1]:  # at the end of the window, or at a fault
+                    length = self.length(faults.METADATA_TRUNCATED, item, "key_values[{}].value")
+                    self.pos += length
+                    left[depth - 1] -= 1
             else:
                 self.pos += left[depth - 1] * WIDTH[kinds[depth - 1]]
                 left[depth - 1] = 0
         return 0
+
+    cdef void skim(self, int64_t *left) noexcept:
+        """Pass over the strings of an array as far as they lie in the window whole; what is special is left to `length`."""
+        cdef Window window = self.window
+        cdef int64_t room = window.base + window.filled - self.pos
+        cdef const uint8_t *p
+        if self.pos < window.base or room <= 8:
+            return
+        p = window.bytes + (self.pos - window.base)
+        self.pos += skim_strings(p, room, self.big, left)
 
     cdef int array_head(self, KeyNote *note, Py_ssize_t item, int depth, uint32_t *kind, int64_t *count) except -1:
         kind[0] = u32(self.word(4, faults.METADATA_TRUNCATED, item, "key_values[{}].value.type"), self.big)
@@ -499,14 +527,43 @@ def invalid_utf8(source, spans):
     return [i for i, (start, length) in enumerate(spans) if not valid(window, start, length)]
 
 
+cdef int64_t sound_strings(const uint8_t *start, int64_t room, bint big, Py_ssize_t *left) noexcept nogil:
+    """Pass over at most `left` strings that lie whole in `room` bytes and are UTF-8: how many bytes they take."""
+    cdef const uint8_t *p = start
+    cdef const uint8_t *last = start + room - 8
+    cdef Py_ssize_t todo = left[0]
+    cdef uint64_t length
+    cdef Utf8 state
+    while todo and p <= last:
+        length = u64(p, big)
+        if length > <uint64_t>(last - p):
+            break
+        state.more = 0
+        if not feed(&state, p + 8, <int64_t>length) or state.more:
+            break
+        p += 8 + length
+        todo -= 1
+    left[0] = todo
+    return p - start
+
+
 def invalid_utf8_in_array(source, int64_t start, int64_t stop, Py_ssize_t count, bint big):
     """Look at an array of strings between `start` and `stop`: how many are not UTF-8, the first's index and span."""
     cdef Window window = Window(source)
-    cdef Py_ssize_t bad = 0, i
+    cdef Py_ssize_t bad = 0, left = count
     cdef uint64_t length
+    cdef int64_t ready
     cdef const uint8_t *p
     first = None
-    for i in range(count):
+    while left:
+        ready = window.ready(start)
+        if ready > stop - start:
+            ready = stop - start
+        if ready > 8:
+            start += sound_strings(window.at(start, 1), ready, big, &left)
+            if not left:
+                break
+        # One that is wrong, or that the window cuts.
         p = window.at(start, 8)
         if p == NULL:
             raise _changed(start)
@@ -517,8 +574,9 @@ def invalid_utf8_in_array(source, int64_t start, int64_t stop, Py_ssize_t count,
         if not valid(window, start, <int64_t>length):
             bad += 1
             if first is None:
-                first = (i, start, start + <int64_t>length)
+                first = (count - left, start, start + <int64_t>length)
         start += <int64_t>length
+        left -= 1
     return bad, first
 
 

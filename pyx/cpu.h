@@ -4,34 +4,34 @@
 
 #if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
 #define I2S_HAS(name) (__builtin_cpu_init(), __builtin_cpu_supports(name) != 0)
-static int i2s_cpu_ssse3(void) { return I2S_HAS("ssse3"); }
-static int i2s_cpu_avx2(void) { return I2S_HAS("avx2"); }
-static int i2s_cpu_f16c(void) { return I2S_HAS("f16c"); }
-static int i2s_cpu_avx512bw(void) { return I2S_HAS("avx512f") && I2S_HAS("avx512bw") && I2S_HAS("avx512vl"); }
-static int i2s_cpu_avx512vnni(void) { return i2s_cpu_avx512bw() && I2S_HAS("avx512vnni"); }
-static int i2s_cpu_avx512vpopcntdq(void) { return i2s_cpu_avx512bw() && I2S_HAS("avx512vpopcntdq"); }
-static int i2s_cpu_neon(void) { return 0; }
-static int i2s_cpu_dotprod(void) { return 0; }
+static inline int i2s_cpu_ssse3(void) { return I2S_HAS("ssse3"); }
+static inline int i2s_cpu_avx2(void) { return I2S_HAS("avx2"); }
+static inline int i2s_cpu_f16c(void) { return I2S_HAS("f16c"); }
+static inline int i2s_cpu_avx512bw(void) { return I2S_HAS("avx512f") && I2S_HAS("avx512bw") && I2S_HAS("avx512vl"); }
+static inline int i2s_cpu_avx512vnni(void) { return i2s_cpu_avx512bw() && I2S_HAS("avx512vnni"); }
+static inline int i2s_cpu_avx512vpopcntdq(void) { return i2s_cpu_avx512bw() && I2S_HAS("avx512vpopcntdq"); }
+static inline int i2s_cpu_neon(void) { return 0; }
+static inline int i2s_cpu_dotprod(void) { return 0; }
 #else
-static int i2s_cpu_ssse3(void) { return 0; }
-static int i2s_cpu_avx2(void) { return 0; }
-static int i2s_cpu_f16c(void) { return 0; }
-static int i2s_cpu_avx512bw(void) { return 0; }
-static int i2s_cpu_avx512vnni(void) { return 0; }
-static int i2s_cpu_avx512vpopcntdq(void) { return 0; }
+static inline int i2s_cpu_ssse3(void) { return 0; }
+static inline int i2s_cpu_avx2(void) { return 0; }
+static inline int i2s_cpu_f16c(void) { return 0; }
+static inline int i2s_cpu_avx512bw(void) { return 0; }
+static inline int i2s_cpu_avx512vnni(void) { return 0; }
+static inline int i2s_cpu_avx512vpopcntdq(void) { return 0; }
 #if defined(__aarch64__)
-static int i2s_cpu_neon(void) { return 1; }
+static inline int i2s_cpu_neon(void) { return 1; }
 #if defined(__linux__)
 #include <sys/auxv.h>
-static int i2s_cpu_dotprod(void) { return (getauxval(AT_HWCAP) & (1UL << 20)) != 0; }  /* HWCAP_ASIMDDP */
+static inline int i2s_cpu_dotprod(void) { return (getauxval(AT_HWCAP) & (1UL << 20)) != 0; }  /* HWCAP_ASIMDDP */
 #elif defined(__APPLE__)
-static int i2s_cpu_dotprod(void) { return 1; }  /* every Apple processor of this architecture has it */
+static inline int i2s_cpu_dotprod(void) { return 1; }  /* every Apple processor of this architecture has it */
 #else
-static int i2s_cpu_dotprod(void) { return 0; }
+static inline int i2s_cpu_dotprod(void) { return 0; }
 #endif
 #else
-static int i2s_cpu_neon(void) { return 0; }
-static int i2s_cpu_dotprod(void) { return 0; }
+static inline int i2s_cpu_neon(void) { return 0; }
+static inline int i2s_cpu_dotprod(void) { return 0; }
 #endif
 #endif
 

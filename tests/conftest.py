@@ -11,6 +11,12 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("I2S_SHARED") or ROOT.parent / "shared")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--write-transcripts", action="store_true", help="Write golden transcripts anew (tests/transcripts)."
+    )
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder with the reference implementations' vectors and other projects' files."""

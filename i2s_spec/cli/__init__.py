@@ -1,12 +1,13 @@
 """The command line: one module per verb, each a thin face over a public function.
 
 Verbs are imported when they are used, so that `i2s --version` starts in a moment. Results go to stdout, everything else
-to stderr. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 input unreadable or not GGUF, 4 our bug; 130 for Ctrl-C, 141 where
-the reader of a pipe has gone.
+to stderr. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 input unreadable or not GGUF, 4 our bug; 130 for Ctrl-C,
+141 where the reader of a pipe has gone.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -89,7 +90,7 @@ def main(args: list[str] | None = None) -> None:
         _say(f"{error.strerror or error}{name}")
         sys.exit(EXIT_INPUT)
     except SystemExit:
-        if isinstance(sys.stdout, click.utils.PacifyFlushWrapper):  # click met the broken pipe, and exits with 1
+        if not isinstance(sys.stdout, io.TextIOBase):  # click met a broken pipe, and wrapped it
             _reader_has_gone()
         raise
     except Exception as error:  # anything else is a bug of ours, and must say so

@@ -22,7 +22,12 @@ _WORST = (4, 3, 1, 0)
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
 @click.option(
-    "--format", "form", type=click.Choice(sorted(FORMATS)), default="text", show_default=True, help="Form of the report."
+    "--format",
+    "form",
+    type=click.Choice(sorted(FORMATS)),
+    default="text",
+    show_default=True,
+    help="Form of the report.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--profile", type=click.Choice(PROFILES), default="default", show_default=True, help="Which rules apply.")

@@ -30,7 +30,8 @@ def convert_endian(
     byte order but little, so a big-endian copy is of version 3 whatever the source is, and keeps it on the way back.
 
     :param byte_order: `little` or `big`
-    :raises ValueError: where a tensor's type has words whose places are not known (TL2, I2_SR, the IQ types); nothing
+    :raises ValueError: where a tensor's type has words whose places are not known (TL2, I2_SR, Q5_0, Q5_1, Q3_K, the IQ
+        types); nothing
         is written then
     :raises FormatError, OSError: as `rewrite` does
     """

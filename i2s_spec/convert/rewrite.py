@@ -14,7 +14,8 @@ from i2s_spec.errors import FormatError, Span, Words, quote
 from i2s_spec.gguf.output import Target, refuse_source
 from i2s_spec.gguf.reader import Entry, File, Tensor
 from i2s_spec.gguf.source import chunks
-from i2s_spec.gguf.writer import Kind, Progress, Writer
+from i2s_spec.gguf.values import Kind
+from i2s_spec.gguf.writer import Progress, Writer
 from i2s_spec.schema import faults
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.types import ValueType
@@ -175,11 +176,7 @@ def _check_extents(file: File, tensors: list[Tensor]) -> None:
     before = None
     for tensor in sorted(tensors, key=lambda tensor: tensor.span):
         span = tensor.span
-        if span.start > file.size:
-            where = tensor.info_span
-            raise FormatError(faults.OFFSET_PAST_END, where, got=span.start, want=file.size, name=tensor.raw_name)
-        if span.stop > file.size:
-            raise FormatError(faults.TENSOR_PAST_END, span, got=span.stop, want=file.size, name=tensor.raw_name)
+        tensor.require(span)
         if before is not None and span.start < end:
             raise ValueError(f"tensors {quote(before.name)} and {quote(tensor.name)} share bytes: drop one of them")
         end, before = span.stop, tensor

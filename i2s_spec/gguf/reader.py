@@ -386,7 +386,7 @@ class Tensor:
         span = self.span
         if dtype is None:
             raise TypeError(f"{name} tensors have no plain elements; read() gives their bytes")
-        self._check(span)
+        self.require(span)
         view = self._file.source.view
         data: bytes | memoryview = view[span.start : span.stop] if view is not None else self._bytes(span)
         array = np.frombuffer(data, dtype=mark + dtype)
@@ -396,7 +396,12 @@ class Tensor:
         array.flags.writeable = False
         return array
 
-    def _check(self, span: Span) -> None:
+    def require(self, span: Span) -> None:
+        """Make sure that the file holds a part of the tensor, before anything is read or allocated for it.
+
+        :param span: `span`, `payload_span` or `tail_span`
+        :raises FormatError: G402 where it starts behind the end of the file, G401 where only its end lies there (clause 2.7)
+        """
         size = self._file.size
         if span.start > size:
             raise FormatError(faults.OFFSET_PAST_END, self._at("offset"), got=span.start, want=size, name=self.raw_name)
@@ -404,7 +409,7 @@ class Tensor:
             raise FormatError(faults.TENSOR_PAST_END, span, got=span.stop, want=size, name=self.raw_name)
 
     def _bytes(self, span: Span) -> bytes:
-        self._check(span)
+        self.require(span)
         return self._file.source.read(span.start, span.stop - span.start)
 
     def _at(self, field: str) -> Span:

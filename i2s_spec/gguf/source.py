@@ -11,6 +11,7 @@ import mmap
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 
 from i2s_spec.errors import FormatError, Span, Words
@@ -192,10 +193,8 @@ class MapSource(BufferSource):
     def close(self) -> None:
         super().close()
         if self._map is not None:
-            try:
+            with suppress(BufferError):  # an array still looks into the map; it goes with the last of them
                 self._map.close()
-            except BufferError:
-                pass  # an array still looks into the map; it goes with the last of them
 
 
 def source_of(origin: Origin, trusted: bool = False) -> Source:

@@ -51,7 +51,6 @@ def as_dict(rule: Rule) -> dict[str, Any]:
         "example": rule.sections.get("Example", ""),
         "remedy": rule.sections.get("Fix", ""),
         "fix": rule.fix.value,
-        "sources": list(rule.sources),
         "provenance": list(rule.provenance),
         "cwe": rule.cwe,
     }
@@ -68,8 +67,6 @@ def _facts(rule: Rule) -> list[tuple[str, str]]:
         facts.append(("Weakness", f"CWE-{rule.cwe}"))
     if rule.provenance:
         facts.append(("Seen in", ", ".join(rule.provenance)))
-    if rule.sources:
-        facts.append(("Catalogue", ", ".join(rule.sources)))
     return facts
 
 
@@ -88,8 +85,12 @@ def as_markdown(rule: Rule) -> str:
     """A rule as a page of the site."""
     parts = [f"# {rule.code} {rule.slug}", "", rule.title, ""]
     parts += ["| | |", "|---|---|", *(f"| {name} | {words} |" for name, words in _facts(rule)), ""]
-    for name, heading in (("Why", "Why it matters"), ("Example", "Example"), ("Fix", "What to do")):
-        if name in rule.sections:
-            parts += [f"## {heading}", "", rule.sections[name], ""]
-    parts += ["## What the linter says", "", f"> {rule.fault.message}", ""]
+    for name, words in rule.sections.items():
+        parts += [f"**{name}:** {_escaped(words)}", ""]
+    parts += [f"**Says:** {_escaped(rule.fault.message)}", ""]
     return "\n".join(parts)
+
+
+def _escaped(words: str) -> str:
+    """Words for Markdown: what looks like a tag is none."""
+    return words.replace("<", "&lt;")

@@ -214,11 +214,14 @@ class Subject:
             expected += padded(placement.size, alignment)
         return True
 
-    def rooms(self) -> Iterator[Room]:
+    @cached_property
+    def rooms(self) -> list[Room]:
         """The room of every tensor, in the order of the offsets."""
-        for at, placement in enumerate(self.placements):
-            after = self.placements[at + 1] if at + 1 < len(self.placements) else None
-            yield Room(placement, (after.offset if after is not None else self.data_size) - placement.offset, after)
+        following: list[Placement | None] = [*self.placements[1:], None]
+        return [
+            Room(placement, (after.offset if after is not None else self.data_size) - placement.offset, after)
+            for placement, after in zip(self.placements, following, strict=False)
+        ]
 
     def is_legacy(self, placement: Placement) -> bool:
         """Whether a tensor of type 30 or 31 has exactly the room of an I2_S tensor: a file from before the number 36."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isnan
 from typing import Any, NamedTuple
 
 from construct import Construct, FormatField, Struct, Subconstruct
@@ -119,7 +120,7 @@ class Word(FormatField):  # type: ignore[misc]
             return super()._parse(stream, context, path)
         raw = stream.read(4)
         value = struct.unpack(self.fmtstr, raw)[0]
-        return value if value == value else NaN32(raw)
+        return NaN32(raw) if isnan(value) else value
 
     def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
         if isinstance(obj, NaN32):

@@ -28,5 +28,6 @@ from i2s_spec.linter.rules import (
 )
 
 __all__ = [
-    "REGISTRY", "bounds", "extent", "header", "identity", "infos", "keys", "metadata", "placement", "slack", "split", "values",
+    "REGISTRY", "bounds", "extent", "header", "identity", "infos", "keys", "metadata", "placement", "slack", "split",
+    "values",
 ]  # fmt: skip

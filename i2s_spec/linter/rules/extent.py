@@ -55,7 +55,7 @@ def _chunks(subject: Subject, placement: Placement, room: int) -> int:
 
 def tail_cut(subject: Subject) -> Placement | None:
     """The last tensor, if the file ends inside its I2_S tail: the payload is there, the scale is not or not whole."""
-    if not subject.placements:
+    if not subject.placements or not subject.i2s:
         return None
     last = max(subject.placements, key=lambda p: p.end)
     if last.number != I2_S.number or not last.size:
@@ -152,7 +152,7 @@ def tail_overlapped(subject: Subject) -> Iterator[Finding]:
 
     Fix: lay the tensors out again, each I2_S tensor with its 32 bytes of tail.
     """
-    for placement, room, after in subject.rooms():
+    for placement, room, after in subject.rooms if subject.i2s else ():
         if after is not None and misjudged_room(subject, placement, room) == "no-tail":
             assert placement.size is not None
             span = subject.info_span(after.row, "offset")
@@ -192,7 +192,7 @@ def whole_block_size(subject: Subject) -> Iterator[Finding]:
 
 
 def _rooms(subject: Subject, idea: str, made: Rule) -> Iterator[Finding]:
-    for placement, room, _ in subject.rooms():
+    for placement, room, _ in subject.rooms if subject.i2s else ():
         if misjudged_room(subject, placement, room) == idea:
             span = subject.absolute(placement.offset, placement.offset + room, f"data[{placement.row}]")
             name = subject.name(placement.row)
@@ -212,7 +212,7 @@ def chunked_payload(subject: Subject) -> Iterator[Finding]:
 
     Fix: quantise again with one thread.
     """
-    for placement, room, _ in subject.rooms():
+    for placement, room, _ in subject.rooms if subject.i2s else ():
         if misjudged_room(subject, placement, room) == "chunks":
             span = subject.absolute(placement.offset, placement.offset + room, f"data[{placement.row}]")
             chunks = _chunks(subject, placement, room)

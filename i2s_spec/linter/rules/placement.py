@@ -168,7 +168,7 @@ def gap_between_tensors(subject: Subject) -> Iterator[Finding]:
     """
     if subject.ignores_alignment:
         return
-    for placement, room, after in subject.rooms():
+    for placement, room, after in subject.rooms:
         if after is None or not placement.size or _astray(subject, after) or after.offset % subject.step:
             continue
         gap = room - padded(placement.size, subject.step)

@@ -22,9 +22,14 @@ NEARBY = 4096
 #: Stretches of slack below this are no place for another file.
 WORTH_HIDING_IN = 64
 
-#: Shortest run of zero bytes that is reported, and how many places are probed for one.
+#: Shortest run of zero bytes that is reported, how many places are probed for one, and how far all are followed.
 RUN = 1 << 20
-PROBES = 1024
+PROBES = 256
+FOLLOWED = 16 << 20
+_ZEROS = bytes(LOOKED_AT)
+
+#: Holes of a sparse file that are looked at.
+HOLES = 64
 
 
 def _padding(subject: Subject) -> Iterator[tuple[int, int, str]]:
@@ -33,7 +38,7 @@ def _padding(subject: Subject) -> Iterator[tuple[int, int, str]]:
     if file.infos_end is None or file.data_start is None:
         return
     yield file.infos_end, min(file.data_start, file.size), "padding"
-    for placement, room, _ in subject.rooms():
+    for placement, room, _ in subject.rooms:
         if not placement.size or misjudged_room(subject, placement, room) is not None:
             continue  # what lies behind a tensor of a misjudged size is not padding
         stop = min(padded(placement.size, subject.step), room)
@@ -78,7 +83,7 @@ def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
     if any(placement.size is None for placement in subject.placements):
         return None
     ends = [padded(placement.end, subject.step) for placement in subject.placements]
-    for placement, room, after in subject.rooms():
+    for placement, room, after in subject.rooms:
         if after is None and misjudged_room(subject, placement, room) is not None:
             return None
     start = file.data_start + max(ends, default=0)
@@ -138,7 +143,7 @@ def _gaps(subject: Subject) -> Iterator[tuple[int, int, str]]:
         return
     if subject.placements and 0 < subject.placements[0].offset <= subject.data_size:
         yield base, base + subject.placements[0].offset, "gap"
-    for placement, room, after in subject.rooms():
+    for placement, room, after in subject.rooms:
         if placement.size and after is not None and room > padded(placement.size, subject.step):
             start = placement.offset + padded(placement.size, subject.step)
             span = subject.absolute(start, placement.offset + room, f"gap[{placement.row}]")
@@ -155,7 +160,7 @@ def _looked_at(subject: Subject, start: int, stop: int) -> Iterator[tuple[int, b
         yield again, source.read(again, stop - again)
 
 
-@rule("G411", "zero-run", "{got} zero bytes in a row lie in tensor {name}; in I2_S a zero byte is four weights of -1",
+@rule("G411", "zero-run", "tensor {name} has at least {got} zero bytes in a row; in I2_S a zero byte is four weights of -1",
       severity=WARNING, clause="5.4", sources="M28", provenance=("microsoft/BitNet#608",))  # fmt: skip
 def zero_run(subject: Subject) -> Iterator[Finding]:
     """A long stretch of a tensor is zero bytes.
@@ -182,17 +187,18 @@ def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
     if base is None:
         return
     source, end = subject.file.source, subject.data_size
+    holes = _holes(subject)
     inside = [p for p in subject.placements if p.size and p.size >= RUN and p.offset < end]
     step = max(RUN // 2, sum(p.size or 0 for p in inside) // PROBES)
+    budget = FOLLOWED
     for placement in inside:
-        stop = min(placement.end, end)
-        for at in range(placement.offset, stop - 64, step):
-            if any(source.read(base + at, 64)):
+        start, stop = base + placement.offset, base + min(placement.end, end)
+        for at in range(start, stop - 64, step):
+            if any(a <= at < b for a, b in holes) or any(source.read(at, 64)):
                 continue
-            first, last = (
-                _zeros_before(source, base + placement.offset, base + at),
-                _zeros_behind(source, base + at, base + stop),
-            )
+            least, most = max(start, at - budget), min(stop, at + budget)
+            first, last = _zeros_before(source, least, at), _zeros_behind(source, at, most)
+            budget = max(RUN, budget - (last - first))
             if last - first >= RUN:
                 yield placement.row, first, last
                 break
@@ -202,7 +208,7 @@ def _zeros_before(source: Source, start: int, at: int) -> int:
     """Where the run of zero bytes that ends at `at` begins, not before `start`."""
     while at > start:
         data = source.read(max(start, at - LOOKED_AT), min(LOOKED_AT, at - start))
-        kept = len(data.rstrip(b"\0"))
+        kept = 0 if data == _ZEROS else len(data.rstrip(b"\0"))
         at -= len(data) - kept
         if kept:
             break
@@ -213,7 +219,7 @@ def _zeros_behind(source: Source, at: int, stop: int) -> int:
     """Where the run of zero bytes that begins at `at` ends, not behind `stop`."""
     while at < stop:
         data = source.read(at, min(LOOKED_AT, stop - at))
-        kept = len(data.lstrip(b"\0"))
+        kept = 0 if data == _ZEROS else len(data.lstrip(b"\0"))
         at += len(data) - kept
         if kept:
             break
@@ -232,11 +238,8 @@ def sparse_hole(subject: Subject) -> Iterator[Finding]:
 
     Fix: fetch the file again and compare its checksum.
     """
-    descriptor = getattr(subject.file.source, "fileno", None)
-    base = subject.file.data_start
-    if descriptor is None or base is None or not hasattr(os, "SEEK_HOLE") or not subject.placements:
-        return
-    for start, stop in _holes(descriptor(), base, subject.file.size):
+    base = subject.file.data_start or 0
+    for start, stop in _holes(subject):
         for placement in subject.placements:
             if placement.size and placement.offset < stop - base and start - base < placement.end:
                 name = subject.name(placement.row)
@@ -245,19 +248,23 @@ def sparse_hole(subject: Subject) -> Iterator[Finding]:
                 break
 
 
-def _holes(descriptor: int, start: int, size: int) -> Iterator[tuple[int, int]]:
-    """The first few holes of an open file from `start` on; the end of the file, which counts as one, is left out."""
-    for _ in range(64):
-        try:
-            hole = os.lseek(descriptor, start, os.SEEK_HOLE)
+def _holes(subject: Subject) -> list[tuple[int, int]]:
+    """The first few holes of a sparse file in its data section; the end of the file, which counts as one, is left out."""
+    descriptor = getattr(subject.file.source, "fileno", None)
+    start, size = subject.file.data_start, subject.file.size
+    if descriptor is None or start is None or not hasattr(os, "SEEK_HOLE") or not subject.placements:
+        return []
+    holes: list[tuple[int, int]] = []
+    try:
+        while start < size and len(holes) < HOLES:
+            hole = os.lseek(descriptor(), start, os.SEEK_HOLE)
             if hole >= size:
-                return
+                break
             try:
-                start = os.lseek(descriptor, hole, os.SEEK_DATA)
+                start = os.lseek(descriptor(), hole, os.SEEK_DATA)
             except OSError:
                 start = size  # a hole up to the end
-            yield hole, start
-            if start >= size:
-                return
-        except OSError:
-            return  # this file system does not say
+            holes.append((hole, start))
+    except OSError:
+        pass  # this file system does not say
+    return holes

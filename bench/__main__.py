@@ -1,0 +1,93 @@
+"""The command line of the benchmarks: `python -m bench [PART...]`, in a checkout.
+
+Tables go to stdout, what is going on to stderr. Nothing fails because it is slow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import machine, peers, report
+from bench.measure import Result
+from bench.parts import PARTS, Setting, benchmarks_of
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmarks that were asked for."""
+    asked = _parser().parse_args(arguments)
+    if asked.install:
+        try:
+            peers.install(asked.peers)
+        except RuntimeError as error:
+            print(f"bench: {error}", file=sys.stderr)
+            return 1
+    rounds = asked.rounds or (1 if asked.quick else 3)
+    parts = asked.parts or list(PARTS)
+    runs = []
+    for part in parts:
+        facts = machine.facts()
+        print(f"{part}\n{report.machine_line(facts)}\n", flush=True)
+        results: dict[str, Result] = {}
+        for benchmark in benchmarks_of(part):
+            if asked.only and benchmark.name not in asked.only:
+                continue
+            with tempfile.TemporaryDirectory(prefix="i2s-bench-", dir=asked.folder) as folder:
+                say = _say(f"{part} {benchmark.name}")
+                setting = Setting(asked.quick, rounds, Path(folder), asked.peers, say)
+                results[benchmark.name] = benchmark.run(setting)
+                say("")
+            print(report.as_text(benchmark.name, results[benchmark.name]), flush=True)
+        runs.append(report.as_dict(part, asked.quick, rounds, facts, results))
+    if asked.json:
+        value = runs[0] if len(runs) == 1 else runs
+        asked.json.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Benchmarks, each against named peers or a limit, in the same run."
+    )
+    parser.add_argument("parts", nargs="*", type=_part, metavar="PART", help=f"of: {', '.join(PARTS)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="small input, one round: does everything run?")
+    parser.add_argument("--rounds", type=_count, metavar="N", help="rounds of all contenders (default: 3)")
+    parser.add_argument("--only", action="append", metavar="NAME", help="this benchmark only; may be repeated")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write the result as JSON, as in bench/results/")
+    parser.add_argument(
+        "--peers", type=Path, default=peers.default_folder(), metavar="DIR", help="where npm packages are"
+    )
+    parser.add_argument("--install", action="store_true", help="install the npm package into that folder first")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="for temporary files, 2 GB of them")
+    return parser
+
+
+def _part(text: str) -> str:
+    if text not in PARTS:
+        raise argparse.ArgumentTypeError(f"there are: {', '.join(PARTS)}")
+    return text
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least one round is needed")
+    return number
+
+
+def _say(name: str) -> Callable[[str], None]:
+    """One line that is overwritten, where somebody looks."""
+
+    def say(text: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\033[K{f'{name}: {text}' if text else ''}", end="", file=sys.stderr, flush=True)
+
+    return say
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""This module measures: rounds in which all contenders take their turn, medians, and ratios pair by pair.
+
+Machines are shared and their speed drifts, so figures that were taken minutes apart cannot be divided. Here every round
+runs each contender in turn; a ratio is taken inside each round, and what is reported is the median of those ratios with
+the lowest and the highest. A contender that is done in no time runs several times in its turn and counts with its
+median; a slow one runs once.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any, NamedTuple
+
+
+class Contender(NamedTuple):
+    """Somebody who does the job: `run` does it once and says in seconds how long it took, timed from inside."""
+
+    name: str
+    run: Callable[[], float]
+    repeat: int = 1
+
+
+class Row(NamedTuple):
+    """What was measured of one contender: one value for each round, in `unit`."""
+
+    name: str
+    values: tuple[float, ...]
+    unit: str
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    def as_dict(self) -> dict[str, Any]:
+        ends = {"median": self.median, "low": min(self.values), "high": max(self.values)}
+        return {"name": self.name, "unit": self.unit, **_rounded(ends), "values": [_round(v) for v in self.values]}
+
+
+class Claim(NamedTuple):
+    """A sentence about a number, one for each round, that should be at least `least` or at most `most`.
+
+    Without either it is told for information. Nothing fails when it is missed; the table says so.
+    """
+
+    text: str
+    values: tuple[float, ...]
+    unit: str
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the median is where it should be; None without a goal."""
+        if self.least is not None:
+            return self.median >= self.least
+        return self.median <= self.most if self.most is not None else None
+
+    def as_dict(self) -> dict[str, Any]:
+        ends = {"median": self.median, "low": min(self.values), "high": max(self.values)}
+        goal = {"least": self.least, "most": self.most, "reached": self.reached}
+        return {"claim": self.text, "unit": self.unit, **_rounded(ends), **goal}
+
+
+class Result(NamedTuple):
+    """The outcome of one benchmark."""
+
+    title: str
+    rows: tuple[Row, ...]
+    claims: tuple[Claim, ...]
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "title": self.title,
+            "rows": [row.as_dict() for row in self.rows],
+            "claims": [claim.as_dict() for claim in self.claims],
+            "notes": list(self.notes),
+        }
+
+
+def timed(job: Callable[[], object]) -> Callable[[], float]:
+    """The job as a contender's `run`: what it gives is let go after the clock was stopped."""
+
+    def run() -> float:
+        start = perf_counter()
+        kept = job()
+        seconds = perf_counter() - start
+        del kept
+        return seconds
+
+    return run
+
+
+def interleaved(
+    contenders: Sequence[Contender], rounds: int, progress: Callable[[str], None] = lambda text: None
+) -> dict[str, tuple[float, ...]]:
+    """Seconds of each contender in each round; every other round goes through them backwards."""
+    times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
+    for number in range(rounds):
+        for contender in contenders if number % 2 == 0 else reversed(contenders):
+            progress(f"round {number + 1} of {rounds}: {contender.name}")
+            gc.collect()  # what others left behind is not this one's work
+            times[contender.name].append(statistics.median(contender.run() for _ in range(contender.repeat)))
+    return {name: tuple(values) for name, values in times.items()}
+
+
+def ratios(theirs: Sequence[float], ours: Sequence[float]) -> tuple[float, ...]:
+    """How many times as much theirs is as ours, round by round."""
+    return tuple(a / b for a, b in zip(theirs, ours, strict=True))
+
+
+def beyond(values: Sequence[float], base: Sequence[float]) -> tuple[float, ...]:
+    """How much more each value is than its base, pair by pair."""
+    return tuple(a - b for a, b in zip(values, base, strict=True))
+
+
+def rows(times: dict[str, tuple[float, ...]]) -> tuple[Row, ...]:
+    """Seconds as rows of a table."""
+    return tuple(Row(name, values, "s") for name, values in times.items())
+
+
+def _round(value: float) -> float:
+    """Six significant digits: more is noise."""
+    return float(f"{value:.6g}")
+
+
+def _rounded(values: dict[str, float]) -> dict[str, float]:
+    return {name: _round(value) for name, value in values.items()}

@@ -1,0 +1,120 @@
+"""This module measures whole processes: how long a command takes, and what a job costs a fresh interpreter in memory.
+
+The second half is the child: `python -m bench.processes JOB FILE` does one job and prints one line of JSON. Imports come
+before the measurement, and the peak is started anew, so that what is said is what the job itself took.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+
+#: Seconds from which on a command is run only once.
+SLOW = 2.0
+
+#: What a child is asked to do: modules to import before, then the function.
+JOBS = {
+    "i2s_spec": (("i2s_spec.gguf.reader",), "bench.readers:ours_table"),
+    "i2s_spec, all strings": (("i2s_spec.gguf.reader",), "bench.readers:ours_strings"),
+    "GGUFReader": (("gguf",), "bench.readers:gguf_table"),
+    "lint": (("i2s_spec.linter.engine", "i2s_spec.linter.rules"), "i2s_spec.linter.engine:lint"),
+}
+
+
+class Spent(NamedTuple):
+    """What a process took: seconds on the wall, seconds of processor time (its own and the system's), exit status."""
+
+    wall: float
+    processor: float
+    status: int
+
+
+def command(arguments: Sequence[str], cache: Path) -> Spent:
+    """Run `i2s` with these arguments, as a whole process, with its output thrown away.
+
+    Byte code is kept in the folder `cache`, so that a first run compiles every module and later ones find them, as with
+    a package that is installed, whatever the environment and the checkout are like.
+    """
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(cache)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    start = perf_counter()
+    run = subprocess.Popen(
+        [sys.executable, "-m", "i2s_spec", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=ROOT,
+        env=environment,
+    )
+    _, status, usage = os.wait4(run.pid, 0)
+    wall = perf_counter() - start
+    run.returncode = os.waitstatus_to_exitcode(status)
+    return Spent(wall, usage.ru_utime + usage.ru_stime, run.returncode)
+
+
+def pairs(first: Sequence[str], second: Sequence[str], count: int, cache: Path) -> list[tuple[Spent, Spent]]:
+    """Two commands in turn, `count` times, each time the other one first; once, where a command takes seconds."""
+    warm = command(first, cache), command(second, cache)  # files and byte code are in memory from here on
+    if max(spent.wall for spent in warm) > SLOW:
+        return [warm]
+    found = []
+    for number in range(count):
+        one, two = (first, second) if number % 2 == 0 else (second, first)
+        spent = (command(one, cache), command(two, cache))
+        found.append(spent if number % 2 == 0 else spent[::-1])
+    return found
+
+
+class Cost(NamedTuple):
+    """What a job took in a fresh interpreter: seconds, and bytes that its peak of memory lay above that of the start."""
+
+    seconds: float
+    grown: int
+
+
+def child(job: str, path: Path) -> Cost:
+    """Do one of `JOBS` in a process of its own."""
+    arguments = [sys.executable, "-m", "bench.processes", job, os.fspath(path)]
+    answer = subprocess.run(arguments, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return Cost(**json.loads(answer))
+
+
+def _peak() -> int:
+    """The largest resident set so far in bytes, pages of mapped files included."""
+    with open("/proc/self/status", encoding="latin-1") as status:
+        return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+
+def _restart_peak() -> int:
+    """Start the peak anew from what is resident now; where that is not allowed it includes the imports."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return _peak()
+
+
+def _main(job: str, path: str) -> None:
+    modules, function = JOBS[job]
+    for module in modules:
+        importlib.import_module(module)
+    home, _, name = function.partition(":")
+    work = getattr(importlib.import_module(home), name)
+    before = _restart_peak()
+    start = perf_counter()
+    kept: Any = work(Path(path))
+    seconds = perf_counter() - start
+    print(json.dumps({"seconds": seconds, "grown": _peak() - before}))
+    del kept
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

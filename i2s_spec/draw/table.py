@@ -1,0 +1,73 @@
+"""This module lays out tables: aligned columns of plain text, as wide as what is in them, or as wide as a terminal is.
+
+>>> from i2s_spec.draw.terminal import plain
+    >>> columns = (Column("name"), Column("bytes", right=True))
+>>> for line in table(columns, [("a.weight", "12"), ("b", "4,096")]): print(plain(line))
+  name      bytes
+  a.weight     12
+  b         4,096
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from i2s_spec.draw.terminal import Line, Piece
+from i2s_spec.draw.text import cut, width
+
+#: A column that gives way is never made narrower than this.
+NARROWEST: Final = 16
+
+_GAP: Final = "  "
+
+
+class Column(NamedTuple):
+    """One column: its title, whether it is aligned to the right, and whether it gives way where a line is too long.
+
+    A column that gives way loses the middle of what is in it; the last one loses the end.
+    """
+
+    title: str
+    right: bool = False
+    gives: bool = False
+    style: str = ""
+
+
+def table(
+    columns: Sequence[Column], rows: Iterable[Sequence[str]], available: int | None = None, indent: int = 2
+) -> Iterator[Line]:
+    """The lines of a table, its titles first.
+
+    :param rows: cells that are escaped already; a row of one cell is a remark across all columns
+    :param available: columns of the terminal, if the table has to fit
+    """
+    kept = list(rows)
+    widths = [width(column.title) for column in columns]
+    for row in kept:
+        if len(row) > 1:
+            widths = [max(known, width(cell)) for known, cell in zip(widths, row, strict=True)]
+    if available is not None:
+        over = indent + sum(widths) + len(_GAP) * (len(widths) - 1) - available
+        for i in reversed(range(len(columns))):
+            if columns[i].gives and over > 0:
+                narrowed = max(min(widths[i], NARROWEST), widths[i] - over)
+                over -= widths[i] - narrowed
+                widths[i] = narrowed
+
+    yield _line([column.title for column in columns], columns, widths, indent, "bold")
+    for row in kept:
+        yield [Piece(" " * indent + row[0], "dim")] if len(row) == 1 else _line(row, columns, widths, indent)
+
+
+def _line(
+    cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int], indent: int, style: str | None = None
+) -> Line:
+    pieces = [Piece(" " * indent)]
+    for i, (cell, column) in enumerate(zip(cells, columns, strict=True)):
+        last = i == len(columns) - 1
+        text = cut(cell, widths[i], middle=not last) if width(cell) > widths[i] else cell
+        space = " " * (widths[i] - width(text))
+        shown = space + text if column.right else text if last else text + space
+        pieces.append(Piece((_GAP if i else "") + shown, column.style if style is None else style))
+    return pieces

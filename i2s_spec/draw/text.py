@@ -1,0 +1,158 @@
+"""This module turns values into words: text of unknown origin made harmless, numbers, sizes, faults.
+
+>>> print(visible("\\x1b]52;c;...\\x07"))
+'\\x1b]52;c;...\\x07'
+>>> size_words(1_187_801_280), count_words(2_412_820_480)
+('1.11 GiB', '2.41 B')
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+import struct
+import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from i2s_spec.errors import FormatError, quote
+
+#: Characters that Python calls printable and that show nothing: hidden text could be written in them.
+_INVISIBLE: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+_ELLIPSIS: Final = "…"
+
+
+def visible(text: str | bytes, limit: int = 60, bare: bool = False) -> str:
+    """Text of unknown origin as one line in which every character can be seen: `errors.quote`, and no invisible ones.
+
+    :param limit: longest text that is shown whole, in characters; of a longer one the rest is counted
+    :param bare: without quotation marks
+    """
+    if isinstance(text, bytes) and len(text) <= 4 * limit:
+        text = text.decode("utf-8", "surrogateescape")
+    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quote(text, limit, bare))
+
+
+def for_html(text: str | bytes, limit: int = 400) -> str:
+    """Text of unknown origin for an HTML page: as `visible` shows it, with `& < > \" '` as entities."""
+    return html.escape(visible(text, limit, bare=True))
+
+
+def width(text: str) -> int:
+    """Columns that a text takes on a terminal: two for wide characters, none for combining marks."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.category(char) in ("Mn", "Me") else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in text
+    )
+
+
+def cut(text: str, columns: int, middle: bool = False) -> str:
+    """A text that takes at most so many columns: what is too long loses its end, or its middle."""
+    if width(text) <= columns:
+        return text
+    if middle:
+        tail = (columns - 1) // 2
+        return _fitting(text, columns - 1 - tail) + _ELLIPSIS + _fitting(text[::-1], tail)[::-1]
+    return _fitting(text, columns - 1) + _ELLIPSIS
+
+
+def _fitting(text: str, columns: int) -> str:
+    """As many characters from the start of a text as fit into so many columns."""
+    taken = 0
+    for i, char in enumerate(text):
+        taken += width(char)
+        if taken > columns:
+            return text[:i]
+    return text
+
+
+def size_words(size: int) -> str:
+    """A size in bytes, in the unit that suits it: `101 bytes`, `468.4 KiB`, `1.11 GiB`."""
+    if size < 1024:
+        return f"{size} byte{'' if size == 1 else 's'}"
+    return _scaled(size, 1024, ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))
+
+
+def count_words(count: int) -> str:
+    """A large count, in the unit that suits it: `940`, `335 K`, `2.41 B`."""
+    return str(count) if count < 1000 else _scaled(count, 1000, ("K", "M", "B", "T", "P", "E"))
+
+
+def _scaled(number: int, base: int, units: tuple[str, ...]) -> str:
+    step = 1
+    while step < len(units) and number >= base ** (step + 1):
+        step += 1
+    value = number / base**step
+    digits = 2 if value < 10 else 1 if value < 100 or base == 1024 else 0
+    return f"{value:.{digits}f} {units[step - 1]}"
+
+
+def float32_words(value: float) -> str:
+    """A float32 in as few digits as tell it from its neighbours."""
+    if not math.isfinite(value):
+        return str(float(value))
+    for digits in range(6, 10):
+        shown = f"{value:.{digits}g}"
+        try:
+            if struct.pack("<f", float(shown)) == struct.pack("<f", value):
+                return shown if any(c in shown for c in ".en") else f"{shown}.0"
+        except OverflowError:  # rounded beyond the largest float32: another digit is needed
+            continue
+    return repr(float(value))
+
+
+def fault_words(error: FormatError) -> str:
+    """A fault in one sentence, with its code and, where bytes of the file are to blame, their place."""
+    where = f" at {error.span}" if error.span.stop > error.span.start else ""
+    return f"{error.code} {error.fault.slug}{where}: {error.message}"
+
+
+def json_text(value: Any) -> str:
+    """Strict JSON on one line of printable ASCII; numbers that JSON lacks become the strings NaN, Infinity, -Infinity."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(_strict(value), allow_nan=False)
+
+
+def json_document(members: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a JSON object: a line for each member, and for each item of a list; a list may be an iterator."""
+    opening = "{"
+    for name, value in members.items():
+        start = f"{opening}\n  {json_text(name)}: "
+        opening = ","
+        if not isinstance(value, list | Iterator):
+            yield start + json_text(value)
+            continue
+        before = start + "["
+        for item in value:
+            yield f"{before}\n    {json_text(item)}"
+            before = ","
+        yield start + "[]" if before != "," else "\n  ]"
+    yield "\n}\n" if members else "{}\n"
+
+
+def json_string(text: bytes | str) -> Any:
+    """Text for JSON: a string, or `{"hex": ...}` where the bytes are not UTF-8."""
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"hex": data.hex()}
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {name: _strict(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    return value

@@ -1,0 +1,208 @@
+"""This module lays out what `describe` tells of a file as one page of text: header, keys, tensors, totals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from i2s_spec.draw.table import Column, table
+from i2s_spec.draw.terminal import Line, Piece
+from i2s_spec.draw.text import count_words, float32_words, size_words, visible
+
+#: Columns that a value may take.
+VALUE_WIDTH: Final = 60
+
+#: What is wrong with a tensor, in as few words as a table has room for.
+_PROBLEMS: Final = {
+    "G313": "type of unknown size",
+    "G315": "rows are not whole blocks",
+    "G401": "cut off by the end of the file",
+    "G402": "starts beyond the end of the file",
+}
+
+
+def page(about: dict[str, Any], available: int | None = None) -> Iterator[Line]:
+    """The lines of the page.
+
+    :param about: what `describe` gave
+    :param available: columns of the terminal, if the page has to fit
+    """
+    if about["header"] is None or about["header"]["version"] is None:
+        return  # it is not a GGUF file: the fault says all there is to say
+    yield from _header(about)
+    keys, tensors = about["keys"], about["tensors"]
+    if keys:
+        columns = (Column("key", gives=True, style="cyan"), Column("type"), Column("value", gives=True))
+        yield from _titled("Keys", about["header"]["key_count"], keys[-1]["index"] + 1)
+        yield from table(_numbered(columns), _rows(keys, "keys", _key_cells), available)
+    if tensors:
+        yield from _titled("Tensors", about["header"]["tensor_count"], tensors[-1]["index"] + 1)
+        yield from _tensors(tensors, available)
+    if about["totals"]["tensors"]:
+        yield from _totals(about["totals"], available)
+
+
+def _header(about: dict[str, Any]) -> Iterator[Line]:
+    header = about["header"]
+    order = f", {header['byte_order']}-endian" if header["byte_order"] else ""
+    yield [
+        Piece(visible(_bytes(about["path"]), 4096, bare=True), "bold"),
+        Piece(f"  GGUF version {header['version']}{order}"),
+    ]
+    facts = [("file", _size(about["size"]))]
+    counts = f"{_plural(header['key_count'], 'key')}, {_plural(header['tensor_count'], 'tensor')}"
+    if header["header_bytes"] is None:
+        facts.append(("header", f"{counts} promised"))
+    else:
+        facts.append(("header", f"{_size(header['header_bytes'])}, {counts}"))
+    if header["data_start"] is not None:
+        source = "general.alignment" if header["alignment_declared"] else "the default"
+        where = f" from 0x{header['data_start']:x}, aligned to {header['alignment']:,} ({source})"
+        facts.append(("data", _size(header["data_bytes"]) + where if header["data_bytes"] else "none"))
+    for name, fact in facts:
+        yield [Piece(f"  {name:<8}", "dim"), Piece(fact)]
+
+
+def _titled(title: str, promised: int, shown: int) -> Iterator[Line]:
+    yield []
+    count = f"{promised:,}" if shown == promised else f"{shown:,} of the {promised:,} promised"
+    yield [Piece(title, "bold"), Piece(f" ({count})")]
+
+
+def _numbered(columns: Sequence[Column]) -> tuple[Column, ...]:
+    return (Column("#", right=True, style="dim"), *columns)
+
+
+def _rows(items: list[dict[str, Any]], what: str, cells: Any) -> Iterator[Sequence[str]]:
+    """A row for each item, and a remark where items were left out."""
+    expected = 0
+    for item in items:
+        if item["index"] != expected:
+            yield (f"… {item['index'] - expected:,} {what} are not shown; --all shows them",)
+        expected = item["index"] + 1
+        yield (str(item["index"]), *cells(item))
+
+
+def _key_cells(key: dict[str, Any]) -> tuple[str, ...]:
+    return visible(_bytes(key["key"]), bare=True), key["type"], _value(key)
+
+
+def _value(key: dict[str, Any]) -> str:
+    value, count = key["value"], key["count"]
+    if key["type"].startswith("arr"):
+        return f"[{_plural(count, 'item')}] " + _elements(value, key["type"], key["whole"]) if count else "[0 items]"
+    if key["type"] != "str":
+        return _scalar(value, key["type"])
+    text = _bytes(value)
+    first, newline, _ = text.partition(b"\n")
+    if key["whole"] and len(text) <= VALUE_WIDTH and not newline:
+        return visible(text)
+    # a long text, such as a chat template: its first line, and how much there is
+    lines = f", {text.count(10) + 1:,} lines" if newline and key["whole"] else ""
+    size = f"… ({count:,} bytes{lines})"
+    start = visible(first[: 4 * VALUE_WIDTH], 10**9, bare=False)
+    room = VALUE_WIDTH - len(size)
+    return (start if len(start) <= room else start[: room - 1] + "'") + size
+
+
+def _elements(values: list[Any], kind: str, whole: bool) -> str:
+    """The first elements of an array, as many as there is room for."""
+    shown: list[str] = []
+    room = VALUE_WIDTH - 16
+    for value in values:
+        if isinstance(value, list):
+            word = "[" + _elements(value, kind, whole) + "]"
+        else:
+            word = visible(_bytes(value), 24) if isinstance(value, str | dict) else _scalar(value, kind)
+        if shown and sum(len(known) + 2 for known in shown) + len(word) > room:
+            return ", ".join(shown) + ", …"
+        shown.append(word)
+    return ", ".join(shown) + ("" if whole else ", …" if shown else "…")
+
+
+def _scalar(value: Any, kind: str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return float32_words(value) if "f32" in kind else repr(value)
+    return str(value)
+
+
+def _tensors(tensors: list[dict[str, Any]], available: int | None) -> Iterator[Line]:
+    scales = any(tensor["scale"] is not None for tensor in tensors)
+    problems = any(tensor["problem"] is not None for tensor in tensors)
+    columns = [
+        Column("name", gives=True, style="cyan"),
+        Column("type"),
+        Column("rows x cols", right=True),
+        Column("offset", right=True),
+        Column("bytes", right=True),
+    ]
+    if scales:
+        columns.append(Column("scale", right=True))
+    if problems:
+        columns.append(Column("", style="red"))
+
+    def cells(tensor: dict[str, Any]) -> tuple[str, ...]:
+        start = tensor["start"]
+        row = [
+            visible(_bytes(tensor["name"]), 64, bare=True),
+            _type(tensor),
+            " x ".join(map(str, tensor["shape"])) or "scalar",
+            f"0x{start:x}" if start is not None else f"+0x{tensor['offset']:x}",
+            "?" if tensor["bytes"] is None else f"{tensor['bytes']:,}",
+        ]
+        if scales:
+            row.append("" if tensor["scale"] is None else f"{tensor['scale']:.6g}")
+        if problems:
+            problem = tensor["problem"]
+            row.append("" if problem is None else _PROBLEMS[problem["code"]])
+        return tuple(row)
+
+    yield from table(_numbered(columns), _rows(tensors, "tensors", cells), available)
+
+
+def _type(of: dict[str, Any]) -> str:
+    return of["type"] or f"type {of['type_number']}"
+
+
+def _totals(totals: dict[str, Any], available: int | None) -> Iterator[Line]:
+    yield []
+    yield [Piece("Totals", "bold")]
+    columns = (
+        Column("type"),
+        Column("tensors", right=True),
+        Column("elements", right=True),
+        Column("bytes", right=True),
+        Column("bits per element", right=True),
+    )
+    rows = [(_type(total), *_sums(total)) for total in totals["by_type"]]
+    yield from table(columns, [*rows, ("all", *_sums(totals))], available)
+    yield [Piece(f"  {_plural(totals['elements'], 'parameter')}"), Piece(_rounded(totals["elements"]), "dim")]
+
+
+def _sums(total: dict[str, Any]) -> tuple[str, ...]:
+    size, bits = total["bytes"], total["bits_per_element"]
+    return (
+        f"{total['tensors']:,}",
+        f"{total['elements']:,}",
+        "?" if size is None else f"{size:,}",
+        "" if bits is None else f"{bits:.2f}",
+    )
+
+
+def _rounded(count: int) -> str:
+    return f" ({count_words(count)})" if count >= 1000 else ""
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _size(size: int) -> str:
+    return f"{size:,} bytes ({size_words(size)})" if size >= 1024 else size_words(size)
+
+
+def _bytes(text: Any) -> bytes:
+    """The bytes of a string as `describe` gives it."""
+    return bytes.fromhex(text["hex"]) if isinstance(text, dict) else text.encode("utf-8", "surrogatepass")

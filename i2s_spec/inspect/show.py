@@ -1,0 +1,190 @@
+"""This module tells what a GGUF file is on one page: `describe` as data (show.schema.json), for JSON and for text alike.
+
+Header, keys with the beginnings of their values, tensors with place, size and scale, and totals by type. Nothing is
+judged: what does not fit (a type that nobody knows, data behind the end of the file) is told as it is.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from math import prod
+from typing import Any, Final
+
+from i2s_spec.draw.text import json_string
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf.reader import Entry, File, Tensor
+from i2s_spec.inspect.values import beginning
+from i2s_spec.schema.types import RETIRED, ValueType
+
+SCHEMA_VERSION: Final = 1
+
+#: How many first and last rows of a long table are wanted; None for all of it.
+Rows = tuple[int, int] | None
+
+#: Elements of an array that are shown unless all are asked for.
+ELEMENTS: Final = 8
+
+
+def describe(file: File, limit: int | None = ELEMENTS, rows: Rows = None) -> dict[str, Any]:
+    """A file as plain data that JSON can carry: what `members` gives, its tables as lists."""
+    about = members(file, limit, rows)
+    return {name: list(value) if isinstance(value, Iterator) else value for name, value in about.items()}
+
+
+def members(file: File, limit: int | None = ELEMENTS, rows: Rows = None) -> dict[str, Any]:
+    """A file as plain data, its keys and tensors as iterators that read as they go.
+
+    :param file: a `File`, which may carry a fault; then what lies before it is described
+    :param limit: elements of each array that are given (and 64 KiB of each string or array); None for all
+    :param rows: where there are more keys (or tensors) than both numbers together, only so many first and last ones
+    :returns: `schema_version`, `path`, `size`, `header`, `totals`, `fault`, `keys`, `tensors`; strings that are not
+        UTF-8 are `{"hex": ...}`, numbers that JSON lacks (NaN) are left as they are
+    """
+    index = file.index
+    header = {
+        "version": file.version,
+        "byte_order": index.byte_order,
+        "tensor_count": index.tensor_count,
+        "key_count": index.key_count,
+        "alignment": file.alignment,
+        "alignment_declared": index.alignment_key is not None,
+        "header_bytes": file.infos_end,
+        "data_start": file.data_start,
+        "data_bytes": None if file.data_start is None else max(0, file.size - file.data_start),
+    }
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "path": json_string(file.name),
+        "size": file.size,
+        "header": header,
+        "totals": _totals(file),
+        "fault": None if file.fault is None else fault(file.fault),
+        "keys": (_key(file, file.metadata.row(i), limit) for i in _chosen(index.keys, rows)),
+        "tensors": (_tensor(file, file.tensors.row(i)) for i in _chosen(index.tensors, rows)),
+    }
+
+
+def fault(error: FormatError) -> dict[str, Any]:
+    """A fault as data: code, slug, sentence and span."""
+    start, stop, path = error.span
+    span = {"start": start, "stop": stop, "path": path}
+    return {"code": error.code, "slug": error.fault.slug, "message": error.message, "span": span}
+
+
+def unreadable(path: str, error: FormatError) -> dict[str, Any]:
+    """The description of a file that could not be opened."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "path": json_string(path),
+        "size": None,
+        "header": None,
+        "totals": None,
+        "fault": fault(error),
+        "keys": [],
+        "tensors": [],
+    }
+
+
+def _chosen(count: int, rows: Rows) -> Iterable[int]:
+    if rows is None or count <= sum(rows):
+        return range(count)
+    return chain(range(rows[0]), range(count - rows[1], count))
+
+
+def _key(file: File, entry: Entry, limit: int | None) -> dict[str, Any]:
+    value, whole = beginning(file, entry, limit)
+    counted = entry.type in (ValueType.STRING, ValueType.ARRAY)
+    return {
+        "index": entry.index,
+        "key": json_string(entry.name),
+        "type": entry.label,
+        "count": entry.count if counted else None,
+        "start": entry.span.start,
+        "stop": entry.span.stop,
+        "value": _plain(value, whole),
+        "whole": whole,
+    }
+
+
+def _plain(value: Any, whole: bool = True) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if not isinstance(value, bytes):
+        return value
+    for cut in range(1 if whole else 4):  # a text that was cut may end inside a character
+        shown = json_string(value[: len(value) - cut])
+        if isinstance(shown, str):
+            return shown
+    return json_string(value)
+
+
+def _tensor(file: File, tensor: Tensor) -> dict[str, Any]:
+    start = None if file.data_start is None else file.data_start + tensor.offset
+    size, problem = None, None
+    try:
+        size = tensor.nbytes
+        if start is not None:
+            tensor.require(tensor.span)
+    except FormatError as error:
+        problem = error
+    return {
+        "index": tensor.index,
+        "name": json_string(tensor.raw_name),
+        "type": type_name(tensor),
+        "type_number": tensor.number,
+        "shape": list(tensor.shape),
+        "ne": list(tensor.ne),
+        "elements": tensor.elements,
+        "offset": tensor.offset,
+        "start": start,
+        "bytes": size,
+        "scale": _scale(file, tensor, start),
+        "problem": None if problem is None else fault(problem),
+    }
+
+
+def type_name(tensor: Tensor) -> str | None:
+    """The name of a tensor's type, also of one that ggml has taken back; None for a number that nobody gave out."""
+    return tensor.type.name if tensor.type is not None else RETIRED.get(tensor.number)
+
+
+def _scale(file: File, tensor: Tensor, start: int | None) -> float | None:
+    """The float32 at the start of an I2_S tensor's tail, where the file has it (clause 6.1)."""
+    if start is None or tensor.type is None or tensor.type.name != "I2_S":
+        return None
+    at = start + prod(tensor.ne) // 4
+    if at + 4 > file.size:
+        return None
+    mark = "<" if file.byte_order == "little" else ">"
+    scale: float = struct.unpack(mark + "f", file.source.read(at, 4))[0]
+    return scale
+
+
+def _totals(file: File) -> dict[str, Any]:
+    """Tensors, elements and bytes of each type, in the order in which the types first occur, and of all together."""
+    types: dict[tuple[int, str | None], dict[str, Any]] = {}
+    for tensor in file.tensors.rows:
+        name = type_name(tensor)
+        total = types.setdefault(
+            (tensor.number, name),
+            {"type": name, "type_number": tensor.number, "tensors": 0, "elements": 0, "bytes": 0},
+        )
+        total["tensors"] += 1
+        total["elements"] += tensor.elements
+        try:
+            total["bytes"] = None if total["bytes"] is None else total["bytes"] + tensor.nbytes
+        except FormatError:
+            total["bytes"] = None
+    by_type = list(types.values())
+    known = all(total["bytes"] is not None for total in by_type)
+    whole = {
+        "tensors": sum(total["tensors"] for total in by_type),
+        "elements": sum(total["elements"] for total in by_type),
+        "bytes": sum(total["bytes"] for total in by_type) if known else None,
+    }
+    for total in (*by_type, whole):
+        bits = total["bytes"] is not None and total["elements"]
+        total["bits_per_element"] = round(8 * total["bytes"] / total["elements"], 4) if bits else None
+    return {"by_type": by_type, **whole}

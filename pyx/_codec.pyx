@@ -1,0 +1,141 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# cython: freethreading_compatible=True
+"""The compiled payload kernels: thin calls into kernels.h, without the GIL.
+
+Nothing is checked here: `i2s_spec.codec.native` compares every size with every buffer before it calls. `row` is the row of
+the kernel table, as `kernel_sets` numbers them.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+cdef extern from "kernels.h" nogil:
+    ctypedef struct i2s_kernel_set:
+        const char *name
+        int (*available)() noexcept nogil
+        void (*unpack)(const uint8_t *, int64_t, int64_t, int, int, uint8_t *, int) noexcept nogil
+        int (*pack)(const uint8_t *, int64_t, int64_t, int, int, uint8_t *, int) noexcept nogil
+        void (*floats)(const uint8_t *, int64_t, int64_t, int, int, float, float *, int) noexcept nogil
+        void (*blocks)(const uint8_t *, int64_t, int, int, const uint8_t *, uint8_t *, int) noexcept nogil
+        void (*rows_of_planes)(const uint8_t *, int64_t, int, int, const uint8_t *, uint8_t **, int) noexcept nogil
+        void (*planes_of_rows)(const uint8_t **, int64_t, int, int, const uint8_t *, uint8_t *, int) noexcept nogil
+        int (*scan)(const uint8_t *, int64_t, int) noexcept nogil
+        void (*histogram)(const uint8_t *, int64_t, uint64_t *) noexcept nogil
+        uint64_t (*read)(const uint8_t *, int64_t) noexcept nogil
+    const i2s_kernel_set *i2s_kernels
+    int I2S_KERNEL_SETS
+
+
+def kernel_sets():
+    """The kernel sets that were compiled, slowest first, and whether this processor can run each."""
+    return [(i2s_kernels[i].name.decode("ascii"), bool(i2s_kernels[i].available())) for i in range(I2S_KERNEL_SETS)]
+
+
+cdef const uint8_t *start_of(const uint8_t[::1] data) noexcept nogil:
+    return &data[0] if data.shape[0] else NULL
+
+
+def unpack(int row, const uint8_t[::1] src, int64_t blocks, int64_t group, bint lsb, int map, uint8_t[::1] dst, bint stream):
+    """`blocks` runs of `group` bytes to one byte an element."""
+    cdef const uint8_t *s = start_of(src)
+    cdef uint8_t *d = <uint8_t *>start_of(dst)
+    if blocks:
+        with nogil:
+            i2s_kernels[row].unpack(s, blocks, group, lsb, map, d, stream)
+
+
+def pack(int row, const uint8_t[::1] src, int64_t blocks, int64_t group, bint lsb, int map, uint8_t[::1] dst, bint stream):
+    """One byte an element to `blocks` runs of `group` bytes; True where a byte was no trit (or no code)."""
+    cdef const uint8_t *s = start_of(src)
+    cdef uint8_t *d = <uint8_t *>start_of(dst)
+    cdef int bad = 0
+    if blocks:
+        with nogil:
+            bad = i2s_kernels[row].pack(s, blocks, group, lsb, map, d, stream)
+    return bool(bad)
+
+
+def floats(int row, const uint8_t[::1] src, int64_t blocks, int64_t group, bint lsb, int map, float scale,
+           float[::1] dst, bint stream):
+    """`blocks` runs of `group` bytes to one float32 an element."""
+    cdef const uint8_t *s = start_of(src)
+    if blocks:
+        with nogil:
+            i2s_kernels[row].floats(s, blocks, group, lsb, map, scale, &dst[0], stream)
+
+
+def blocks(int row, const uint8_t[::1] src, int64_t count, int source, int target, const uint8_t[::1] remap,
+           uint8_t[::1] dst, bint stream):
+    """`count` blocks of 32 bytes from one layout to another; `remap` is empty or eight coefficients."""
+    cdef const uint8_t *s = start_of(src)
+    cdef uint8_t *d = <uint8_t *>start_of(dst)
+    cdef const uint8_t *m = start_of(remap)
+    if count:
+        with nogil:
+            i2s_kernels[row].blocks(s, count, source, target, m, d, stream)
+
+
+def rows_of_planes(int row, const uint8_t[::1] src, int64_t cols, bint lsb, int target, const uint8_t[::1] remap,
+                   uint8_t[::1] dst, int64_t first, int64_t step, int64_t last, int64_t row_bytes, bint stream):
+    """Groups of four rows that share bytes, `cols` bytes a group, to rows of blocks.
+
+    Group i holds rows first + i, first + i + step, ... of the result; groups run up to `last`.
+    """
+    cdef const uint8_t *s = start_of(src)
+    cdef uint8_t *d = <uint8_t *>start_of(dst)
+    cdef const uint8_t *m = start_of(remap)
+    cdef uint8_t *rows[4]
+    cdef int64_t i, base
+    cdef int p
+    with nogil:
+        for i in range(first, last):
+            base = i if step != 1 else 4 * i
+            for p in range(4):
+                rows[p] = d + (base + p * step) * row_bytes
+            i2s_kernels[row].rows_of_planes(s + i * cols, cols, lsb, target, m, rows, stream)
+
+
+def planes_of_rows(int row, const uint8_t[::1] src, int64_t cols, bint lsb, int source, const uint8_t[::1] remap,
+                   uint8_t[::1] dst, int64_t first, int64_t step, int64_t last, int64_t row_bytes, bint stream):
+    """Rows of blocks to groups of four rows that share bytes; the numbers are those of `rows_of_planes`."""
+    cdef const uint8_t *s = start_of(src)
+    cdef uint8_t *d = <uint8_t *>start_of(dst)
+    cdef const uint8_t *m = start_of(remap)
+    cdef const uint8_t *rows[4]
+    cdef int64_t i, base
+    cdef int p
+    with nogil:
+        for i in range(first, last):
+            base = i if step != 1 else 4 * i
+            for p in range(4):
+                rows[p] = s + (base + p * step) * row_bytes
+            i2s_kernels[row].planes_of_rows(rows, cols, lsb, source, m, d + i * cols, stream)
+
+
+def scan(int row, const uint8_t[::1] src, int code):
+    """Whether a code occurs at all."""
+    cdef const uint8_t *s = start_of(src)
+    cdef int64_t n = src.shape[0]
+    cdef int found
+    with nogil:
+        found = i2s_kernels[row].scan(s, n, code)
+    return bool(found)
+
+
+def histogram(int row, const uint8_t[::1] src):
+    """How often each of the codes 0 to 3 occurs."""
+    cdef const uint8_t *s = start_of(src)
+    cdef int64_t n = src.shape[0]
+    cdef uint64_t count[4]
+    with nogil:
+        i2s_kernels[row].histogram(s, n, count)
+    return count[0], count[1], count[2], count[3]
+
+
+def read(int row, const uint8_t[::1] src):
+    """Read every byte and do next to nothing with it: the probe that benchmarks are held against."""
+    cdef const uint8_t *s = start_of(src)
+    cdef int64_t n = src.shape[0]
+    cdef uint64_t found
+    with nogil:
+        found = i2s_kernels[row].read(s, n)
+    return found
