@@ -109,13 +109,15 @@ def quote(text: str | bytes, limit: int = QUOTE_LIMIT, bare: bool = False) -> st
     >>> print(quote("\\x1b[31mred"))
     '\\x1b[31mred'
     """
-    length, unit = len(text), "characters"
+    length, unit, cut = len(text), "characters", len(text) > limit
     if isinstance(text, bytes):
-        text, unit = text[: 4 * limit].decode("utf-8", "surrogateescape"), "bytes"
+        unit, whole = "bytes", len(text) <= 4 * limit
+        text = text[: 4 * limit].decode("utf-8", "surrogateescape")
+        cut = not whole or len(text) > limit
     shown = "".join(c if c.isprintable() and c != "\\" else _escaped(c) for c in text[:limit])
     if not bare:
         shown = "'" + shown.replace("'", "\\'") + "'"
-    return shown if length <= limit else f"{shown}… ({length:,} {unit})"
+    return f"{shown}… ({length:,} {unit})" if cut else shown
 
 
 def _escaped(char: str) -> str:

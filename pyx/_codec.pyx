@@ -6,6 +6,9 @@ Nothing is checked here: `i2s_spec.codec.native` compares every size with every 
 the kernel table, as `kernel_sets` numbers them.
 """
 
+from cpython.buffer cimport PyBUF_WRITE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 cdef extern from "kernels.h" nogil:
@@ -16,8 +19,10 @@ cdef extern from "kernels.h" nogil:
         int (*pack)(const uint8_t *, int64_t, int64_t, int, int, uint8_t *, int) noexcept nogil
         void (*floats)(const uint8_t *, int64_t, int64_t, int, int, float, float *, int) noexcept nogil
         void (*blocks)(const uint8_t *, int64_t, int, int, const uint8_t *, uint8_t *, int) noexcept nogil
-        void (*rows_of_planes)(const uint8_t *, int64_t, int, int, const uint8_t *, uint8_t **, int) noexcept nogil
-        void (*planes_of_rows)(const uint8_t **, int64_t, int, int, const uint8_t *, uint8_t *, int) noexcept nogil
+        void (*to_rows)(const uint8_t *, int64_t, int64_t, int64_t, int64_t, int, int, const uint8_t *, uint8_t *,
+                        int) noexcept nogil
+        void (*of_rows)(const uint8_t *, int64_t, int64_t, int64_t, int64_t, int, int, const uint8_t *, uint8_t *,
+                        int) noexcept nogil
         int (*scan)(const uint8_t *, int64_t, int) noexcept nogil
         void (*histogram)(const uint8_t *, int64_t, uint64_t *) noexcept nogil
         uint64_t (*read)(const uint8_t *, int64_t) noexcept nogil
@@ -74,41 +79,24 @@ def blocks(int row, const uint8_t[::1] src, int64_t count, int source, int targe
             i2s_kernels[row].blocks(s, count, source, target, m, d, stream)
 
 
-def rows_of_planes(int row, const uint8_t[::1] src, int64_t cols, bint lsb, int target, const uint8_t[::1] remap,
-                   uint8_t[::1] dst, int64_t first, int64_t step, int64_t last, int64_t row_bytes, bint stream):
-    """Groups of four rows that share bytes, `cols` bytes a group, to rows of blocks.
-
-    Group i holds rows first + i, first + i + step, ... of the result; groups run up to `last`.
-    """
+def to_rows(int row, const uint8_t[::1] src, int64_t first, int64_t last, int64_t cols, int64_t step, bint lsb, int target,
+            const uint8_t[::1] remap, uint8_t[::1] dst, bint stream):
+    """Groups `first` to `last` of four rows that share bytes, `cols` bytes a group, to rows of blocks."""
     cdef const uint8_t *s = start_of(src)
     cdef uint8_t *d = <uint8_t *>start_of(dst)
     cdef const uint8_t *m = start_of(remap)
-    cdef uint8_t *rows[4]
-    cdef int64_t i, base
-    cdef int p
     with nogil:
-        for i in range(first, last):
-            base = i if step != 1 else 4 * i
-            for p in range(4):
-                rows[p] = d + (base + p * step) * row_bytes
-            i2s_kernels[row].rows_of_planes(s + i * cols, cols, lsb, target, m, rows, stream)
+        i2s_kernels[row].to_rows(s, first, last, cols, step, lsb, target, m, d, stream)
 
 
-def planes_of_rows(int row, const uint8_t[::1] src, int64_t cols, bint lsb, int source, const uint8_t[::1] remap,
-                   uint8_t[::1] dst, int64_t first, int64_t step, int64_t last, int64_t row_bytes, bint stream):
-    """Rows of blocks to groups of four rows that share bytes; the numbers are those of `rows_of_planes`."""
+def of_rows(int row, const uint8_t[::1] src, int64_t first, int64_t last, int64_t cols, int64_t step, bint lsb, int source,
+            const uint8_t[::1] remap, uint8_t[::1] dst, bint stream):
+    """Rows of blocks to groups `first` to `last` of four rows that share bytes."""
     cdef const uint8_t *s = start_of(src)
     cdef uint8_t *d = <uint8_t *>start_of(dst)
     cdef const uint8_t *m = start_of(remap)
-    cdef const uint8_t *rows[4]
-    cdef int64_t i, base
-    cdef int p
     with nogil:
-        for i in range(first, last):
-            base = i if step != 1 else 4 * i
-            for p in range(4):
-                rows[p] = s + (base + p * step) * row_bytes
-            i2s_kernels[row].planes_of_rows(rows, cols, lsb, source, m, d + i * cols, stream)
+        i2s_kernels[row].of_rows(s, first, last, cols, step, lsb, source, m, d, stream)
 
 
 def scan(int row, const uint8_t[::1] src, int code):
@@ -129,6 +117,17 @@ def histogram(int row, const uint8_t[::1] src):
     with nogil:
         i2s_kernels[row].histogram(s, n, count)
     return count[0], count[1], count[2], count[3]
+
+
+def fresh_bytes(Py_ssize_t n):
+    """A bytes object of `n` bytes that are still to be written, and a view to write them through."""
+    made = PyBytes_FromStringAndSize(NULL, n)
+    return made, PyMemoryView_FromMemory(PyBytes_AS_STRING(made), n, PyBUF_WRITE)
+
+
+def address(const uint8_t[::1] data):
+    """Where a buffer lies in memory: streaming stores want a multiple of 16."""
+    return <size_t>start_of(data)
 
 
 def read(int row, const uint8_t[::1] src):

@@ -26,6 +26,9 @@ enum { I2S_KIND_128, I2S_KIND_64, I2S_KIND_MSB, I2S_KIND_LSB };
     I2S_PAIRS_OF(K, I2S_KIND_MSB)                                                                                       \
     I2S_PAIRS_OF(K, I2S_KIND_LSB)
 
+/* Bytes of four rows that are put together in the cache before they leave it. */
+#define I2S_HELD 32768
+
 static inline uint8_t i2s_meaning(uint8_t c, int map) {
     switch (map) {
     case I2S_OFFSET_1: return (uint8_t)(c - 1);
@@ -68,7 +71,10 @@ typedef uint32_t v8d __attribute__((vector_size(32)));
 
 #define I2S_NAME(x) x##_avx2
 #define I2S_TARGET __attribute__((target("avx2")))
-#define I2S_STREAM32(p, v) _mm256_stream_si256((__m256i *)(p), (__m256i)(v))
+/* Two halves, so that an address need only be a multiple of 16: that of a bytes object is. */
+#define I2S_STREAM32(p, v)                                                                                              \
+    (_mm_stream_si128((__m128i *)(p), _mm256_castsi256_si128((__m256i)(v))),                                            \
+     _mm_stream_si128((__m128i *)(p) + 1, _mm256_extracti128_si256((__m256i)(v), 1)))
 #define I2S_FENCE() _mm_sfence()
 #define I2S_WIDE_VECTOR v32
 #define I2S_WIDE_UNALIGNED v32u
@@ -222,8 +228,8 @@ typedef struct {
     int (*pack)(const uint8_t *, int64_t, int64_t, int, int, uint8_t *, int);
     void (*floats)(const uint8_t *, int64_t, int64_t, int, int, float, float *, int);
     void (*blocks)(const uint8_t *, int64_t, int, int, const uint8_t *, uint8_t *, int);
-    void (*rows_of_planes)(const uint8_t *, int64_t, int, int, const uint8_t *, uint8_t *const[4], int);
-    void (*planes_of_rows)(const uint8_t *const[4], int64_t, int, int, const uint8_t *, uint8_t *, int);
+    void (*to_rows)(const uint8_t *, int64_t, int64_t, int64_t, int64_t, int, int, const uint8_t *, uint8_t *, int);
+    void (*of_rows)(const uint8_t *, int64_t, int64_t, int64_t, int64_t, int, int, const uint8_t *, uint8_t *, int);
     int (*scan)(const uint8_t *, int64_t, int);
     void (*histogram)(const uint8_t *, int64_t, uint64_t[4]);
     uint64_t (*read)(const uint8_t *, int64_t);
@@ -232,8 +238,8 @@ typedef struct {
 static int i2s_always(void) { return 1; }
 
 #define I2S_ROW(set, has)                                                                                               \
-    {#set, has, i2s_unpack_##set, i2s_pack_##set, i2s_floats_##set, i2s_blocks_##set, i2s_rows_of_planes_##set,          \
-     i2s_planes_of_rows_##set, i2s_scan_##set, i2s_histogram_##set, i2s_read_##set}
+    {#set, has, i2s_unpack_##set, i2s_pack_##set, i2s_floats_##set, i2s_blocks_##set, i2s_to_rows_##set,                 \
+     i2s_of_rows_##set, i2s_scan_##set, i2s_histogram_##set, i2s_read_##set}
 
 /* From the slowest to the fastest. */
 static const i2s_kernel_set i2s_kernels[] = {

@@ -494,39 +494,39 @@ I2S_INLINE v32 I2S_NAME(finish)(v32 v, int to, const uint8_t *map) {
 }
 
 I2S_INLINE void I2S_NAME(rows_with)(const uint8_t *planes, int64_t cols, int lsb, int to, const uint8_t *map,
-                                    uint8_t *const rows[4], int stream) {
-    int64_t c = 0;
+                                    uint8_t *const rows[4]) {
+    int64_t c;
     int p;
-    for (; c + 256 <= cols; c += 256) {  /* 64 bytes of each row: whole cache lines leave at once */
-        v32 v[4], w[4];
-        for (p = 0; p < 4; p++) v[p] = I2S_NAME(load)(planes + c + 32 * p);
-        for (p = 0; p < 4; p++) w[p] = I2S_NAME(load)(planes + c + 128 + 32 * p);
-        I2S_NAME(transpose)(v);
-        I2S_NAME(transpose)(w);
-        for (p = 0; p < 4; p++) {
-            uint8_t *out = rows[lsb ? 3 - p : p] + c / 4;
-            I2S_NAME(store)(out, I2S_NAME(finish)(v[p], to, map), stream);
-            I2S_NAME(store)(out + 32, I2S_NAME(finish)(w[p], to, map), stream);
-        }
-    }
-    for (; c < cols; c += 128) {
+    for (c = 0; c < cols; c += 128) {
         v32 v[4];
         for (p = 0; p < 4; p++) v[p] = I2S_NAME(load)(planes + c + 32 * p);
         I2S_NAME(transpose)(v);
-        for (p = 0; p < 4; p++)
-            I2S_NAME(store)(rows[lsb ? 3 - p : p] + c / 4, I2S_NAME(finish)(v[p], to, map), stream);
+        for (p = 0; p < 4; p++) I2S_NAME(store)(rows[lsb ? 3 - p : p] + c / 4, I2S_NAME(finish)(v[p], to, map), 0);
     }
 }
 
-static I2S_TARGET void I2S_NAME(i2s_rows_of_planes)(const uint8_t *planes, int64_t cols, int lsb, int to,
-                                                    const uint8_t *map, uint8_t *const rows[4], int stream) {
-#define I2S_CALL(T)                                                                                                     \
-    case T:                                                                                                             \
-        if (stream) I2S_NAME(rows_with)(planes, cols, lsb, T, map, rows, 1);                                            \
-        else I2S_NAME(rows_with)(planes, cols, lsb, T, map, rows, 0);                                                   \
-        break;
-    switch (to) { I2S_KINDS(I2S_CALL) }
+/* Groups first to last: group i shares the bytes src + i cols, and is the rows i, i + step, ... (4 i, 4 i + 1, ... with
+ * step 1) of the result. With `stream` a group is put together in the cache and leaves row by row. */
+static I2S_TARGET void I2S_NAME(i2s_to_rows)(const uint8_t *src, int64_t first, int64_t last, int64_t cols, int64_t step,
+                                             int lsb, int to, const uint8_t *map, uint8_t *dst, int stream) {
+    const int64_t row_bytes = cols / 4;
+    uint8_t held[I2S_HELD] __attribute__((aligned(64)));
+    int64_t i, j;
+    int p;
+    stream = stream && 4 * row_bytes <= I2S_HELD;
+    for (i = first; i < last; i++) {
+        uint8_t *rows[4], *into[4];
+        for (p = 0; p < 4; p++) {
+            rows[p] = dst + ((step == 1 ? 4 * i : i) + p * step) * row_bytes;
+            into[p] = stream ? held + p * row_bytes : rows[p];
+        }
+#define I2S_CALL(T) case T: I2S_NAME(rows_with)(src + i * cols, cols, lsb, T, map, into); break;
+        switch (to) { I2S_KINDS(I2S_CALL) }
 #undef I2S_CALL
+        if (stream)
+            for (p = 0; p < 4; p++)
+                for (j = 0; j < row_bytes; j += 32) I2S_NAME(store)(rows[p] + j, I2S_NAME(load)(into[p] + j), 1);
+    }
     if (stream) I2S_FENCE();
 }
 
@@ -543,15 +543,28 @@ I2S_INLINE void I2S_NAME(planes_with)(const uint8_t *const rows[4], int64_t cols
     }
 }
 
-static I2S_TARGET void I2S_NAME(i2s_planes_of_rows)(const uint8_t *const rows[4], int64_t cols, int lsb, int from,
-                                                    const uint8_t *map, uint8_t *planes, int stream) {
+/* The way back; the numbers are those of i2s_to_rows. The rows of the next group are asked for before this one is done,
+ * because four streams at once are more than the processor foresees. */
+static I2S_TARGET void I2S_NAME(i2s_of_rows)(const uint8_t *src, int64_t first, int64_t last, int64_t cols, int64_t step,
+                                             int lsb, int from, const uint8_t *map, uint8_t *dst, int stream) {
+    const int64_t row_bytes = cols / 4;
+    int64_t i, j;
+    int p;
+    for (i = first; i < last; i++) {
+        const uint8_t *rows[4];
+        for (p = 0; p < 4; p++) rows[p] = src + ((step == 1 ? 4 * i : i) + p * step) * row_bytes;
+        if (i + 1 < last)
+            for (p = 0; p < 4; p++)
+                for (j = 0; j < row_bytes; j += 64)
+                    __builtin_prefetch(rows[p] + (step == 1 ? 4 : 1) * row_bytes + j, 0, 3);
 #define I2S_CALL(F)                                                                                                     \
     case F:                                                                                                             \
-        if (stream) I2S_NAME(planes_with)(rows, cols, lsb, F, map, planes, 1);                                          \
-        else I2S_NAME(planes_with)(rows, cols, lsb, F, map, planes, 0);                                                 \
+        if (stream) I2S_NAME(planes_with)(rows, cols, lsb, F, map, dst + i * cols, 1);                                  \
+        else I2S_NAME(planes_with)(rows, cols, lsb, F, map, dst + i * cols, 0);                                         \
         break;
-    switch (from) { I2S_KINDS(I2S_CALL) }
+        switch (from) { I2S_KINDS(I2S_CALL) }
 #undef I2S_CALL
+    }
     if (stream) I2S_FENCE();
 }
 

@@ -99,10 +99,9 @@ static void i2s_blocks_portable(const uint8_t *src, int64_t blocks, int from, in
 }
 
 static void i2s_rows_of_planes_portable(const uint8_t *planes, int64_t cols, int lsb, int to, const uint8_t *map,
-                                        uint8_t *const rows[4], int stream) {
+                                        uint8_t *const rows[4]) {
     int64_t c;
     int p, j;
-    (void)stream;
     for (c = 0; c < cols; c += 128)
         for (p = 0; p < 4; p++) {
             const int shift = i2s_shift(p, lsb);
@@ -115,10 +114,9 @@ static void i2s_rows_of_planes_portable(const uint8_t *planes, int64_t cols, int
 }
 
 static void i2s_planes_of_rows_portable(const uint8_t *const rows[4], int64_t cols, int lsb, int from, const uint8_t *map,
-                                        uint8_t *planes, int stream) {
+                                        uint8_t *planes) {
     int64_t c;
     int p, j;
-    (void)stream;
     for (c = 0; c < cols; c += 128) {
         uint8_t out[128] = {0};
         for (p = 0; p < 4; p++) {
@@ -128,6 +126,30 @@ static void i2s_planes_of_rows_portable(const uint8_t *const rows[4], int64_t co
             for (j = 0; j < 128; j++) out[j] |= (uint8_t)(codes[j] << i2s_shift(p, lsb));
         }
         for (j = 0; j < 128; j++) planes[c + j] = map != NULL ? i2s_remap_portable(out[j], map) : out[j];
+    }
+}
+
+static void i2s_to_rows_portable(const uint8_t *src, int64_t first, int64_t last, int64_t cols, int64_t step, int lsb,
+                                 int to, const uint8_t *map, uint8_t *dst, int stream) {
+    int64_t i;
+    int p;
+    (void)stream;
+    for (i = first; i < last; i++) {
+        uint8_t *rows[4];
+        for (p = 0; p < 4; p++) rows[p] = dst + ((step == 1 ? 4 * i : i) + p * step) * (cols / 4);
+        i2s_rows_of_planes_portable(src + i * cols, cols, lsb, to, map, rows);
+    }
+}
+
+static void i2s_of_rows_portable(const uint8_t *src, int64_t first, int64_t last, int64_t cols, int64_t step, int lsb,
+                                 int from, const uint8_t *map, uint8_t *dst, int stream) {
+    int64_t i;
+    int p;
+    (void)stream;
+    for (i = first; i < last; i++) {
+        const uint8_t *rows[4];
+        for (p = 0; p < 4; p++) rows[p] = src + ((step == 1 ? 4 * i : i) + p * step) * (cols / 4);
+        i2s_planes_of_rows_portable(rows, cols, lsb, from, map, dst + i * cols);
     }
 }
 

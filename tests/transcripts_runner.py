@@ -16,6 +16,7 @@ writes what is printed now; read the difference before it is kept.
 from __future__ import annotations
 
 import io
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -29,6 +30,9 @@ from i2s_spec.cli import main
 from i2s_spec.testing.sample import Draft
 
 FOLDER = Path(__file__).resolve().parent / "transcripts"
+
+#: Where conftest's `shared` looks too; needed here before there are fixtures.
+SHARED = Path(os.environ.get("I2S_SHARED") or FOLDER.parent.parent.parent / "shared")
 
 
 def _sample(change: Callable[[Draft], bytes]) -> Callable[[], bytes]:
@@ -78,11 +82,16 @@ def _aligned(draft: Draft, alignment: int) -> bytes:
     return draft.built(file)
 
 
-def workshop(folder: Path, shared: Path) -> Path:
+def real_files() -> list[Path]:
+    """The files of other projects, as far as they are there."""
+    return sorted(path for pattern in ("vectors/gguf/*", "real/*.gguf") for path in SHARED.glob(pattern))
+
+
+def workshop(folder: Path) -> Path:
     """A folder with the files that transcripts name."""
     for name, make in FILES.items():
         (folder / name).write_bytes(make())
-    for name, source in (("real", shared / "real"), ("vectors", shared / "vectors" / "gguf")):
+    for name, source in (("real", SHARED / "real"), ("vectors", SHARED / "vectors" / "gguf")):
         if source.is_dir():
             (folder / name).symlink_to(source)
     return folder

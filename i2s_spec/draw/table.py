@@ -1,11 +1,13 @@
 """This module lays out tables: aligned columns of plain text, as wide as what is in them, or as wide as a terminal is.
 
->>> from i2s_spec.draw.terminal import plain
+Cells are text that is escaped already; their widths are counted in columns of a terminal.
+
+    >>> from i2s_spec.draw.terminal import plain
     >>> columns = (Column("name"), Column("bytes", right=True))
->>> for line in table(columns, [("a.weight", "12"), ("b", "4,096")]): print(plain(line))
-  name      bytes
-  a.weight     12
-  b         4,096
+    >>> for line in table(columns, [("a.weight", "12"), ("b", "4,096")]): print(plain(line))
+      name      bytes
+      a.weight     12
+      b         4,096
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ Everything else in the package is a view of this room. From the ground up:
     checks      the container's rules about numbers, asked by the schema and by the scanner alike
     field       the words the schema is written in: Field, Record, and counts that are checked first
     gguf        the container itself: `parse` and `build`
+    i2s         the extent of an I2_S tensor: payload and tail
+    walk        one record of a file at a time, as nodes
     dialect     layouts, code maps and tails of ternary tensors
     keys, inventory, architecture, hyperparameters
                 metadata keys and tensors of each architecture, and the sizes that follow from them

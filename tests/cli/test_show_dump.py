@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from transcripts_runner import check, run, transcripts, workshop
+from transcripts_runner import check, real_files, run, transcripts, workshop
 
 from i2s_spec.cli import EXIT_BROKEN_PIPE, cli
 from i2s_spec.draw import terminal
@@ -22,9 +21,7 @@ from i2s_spec.testing.sample import Draft
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from conftest import SHARED
-
-    return workshop(tmp_path_factory.mktemp("transcripts"), SHARED)
+    return workshop(tmp_path_factory.mktemp("transcripts"))
 
 
 @pytest.mark.parametrize("transcript", transcripts("show-", "dump-"), ids=lambda path: path.stem)
@@ -32,18 +29,12 @@ def test_transcript(transcript: Path, folder: Path, request: pytest.FixtureReque
     check(transcript, folder, write=request.config.getoption("--write-transcripts", default=False))
 
 
-def real_files() -> list[str]:
-    from conftest import SHARED
-
-    return sorted(str(path) for pattern in ("vectors/gguf/*", "real/*.gguf") for path in SHARED.glob(pattern))
-
-
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize("path", real_files(), ids=os.path.basename)
+@pytest.mark.parametrize("path", real_files(), ids=lambda path: path.name)
 @pytest.mark.parametrize("verb", ["show", "dump"])
-def test_every_real_file_gets_an_answer(verb: str, path: str) -> None:
+def test_every_real_file_gets_an_answer(verb: str, path: Path) -> None:
     text, as_json = (run(f"i2s {verb} {option} '{path}'", Path()) for option in ("", "--json"))
-    expected = 3 if path.endswith(".gz") else 1 if "mini" in path else 0
+    expected = 3 if path.suffix == ".gz" else 1 if "mini" in path.name else 0
     for output in (text, as_json):
         assert output.endswith(f"[exit {expected}]\n" if expected else "\n")
         assert "Traceback" not in output

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from i2s_spec.codec import reference
+from i2s_spec.codec import shape
 from i2s_spec.codec.reference import pack, pack_codes, read_tail, unpack, unpack_codes, write_tail
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS, Dialect, parse
 
@@ -82,7 +82,7 @@ def test_unpack_undoes_pack(
         shape = (shape[0], 2 * shape[1])
     trits = np.random.default_rng(seed).integers(-1, 2, shape)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reference, "WINDOW", window)
+        patch.setattr(shape, "WINDOW", window)
         data = pack(trits, scale, dialect, byte_order=order)
         got, read = unpack(data, shape, dialect, byte_order=order)
     assert len(data) == trits.size // 4 + 32
@@ -179,7 +179,7 @@ def test_pack_refuses_what_is_no_integer(trits: Any) -> None:
 
 
 def test_the_first_wrong_value_is_found_across_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference, "WINDOW", 100)
+    monkeypatch.setattr(shape, "WINDOW", 100)
     trits = np.zeros((2, 256), np.int8)
     trits[1, 5] = trits[1, 250] = 3
     with pytest.raises(ValueError, match=r"^2 values .* at element 261 \(row 1, column 5\)$"):

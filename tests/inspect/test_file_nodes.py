@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from transcripts_runner import real_files
 
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
@@ -59,12 +60,6 @@ def test_every_byte_of_every_prefix_is_in_one_leaf(order: str) -> None:
     data = Draft("big" if order == "big" else "little").data
     for length in range(len(data)):
         covered(data[:length], Scope())
-
-
-def real_files() -> list[Path]:
-    from conftest import SHARED
-
-    return sorted(path for pattern in ("vectors/gguf/*", "real/*.gguf") for path in SHARED.glob(pattern))
 
 
 @pytest.mark.usefixtures("shared")
