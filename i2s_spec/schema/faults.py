@@ -55,7 +55,7 @@ TENSOR_COUNT: Final = Fault(
 
 # Key-values.
 METADATA_TRUNCATED: Final = Fault(
-    "G201", "metadata-truncated", "the file ends inside key-value {index}: {want} more bytes are needed, {got} are left"
+    "G201", "metadata-truncated", "the file ends inside key-value {index} (bytes needed: {want}, left: {got})"
 )
 KEY_TOO_LONG: Final = Fault("G204", "key-too-long", "key {index} is {got} bytes long; the limit is {want}")
 STRING_PAST_END: Final = Fault(
@@ -83,7 +83,7 @@ ALIGNMENT_NOT_POWER_OF_TWO: Final = Fault(
 TENSOR_INFOS_TRUNCATED: Final = Fault(
     "G301",
     "tensor-infos-truncated",
-    "the file ends inside tensor info {index}: {want} more bytes are needed, {got} are left",
+    "the file ends inside tensor info {index} (bytes needed: {want}, left: {got})",
 )
 NAME_TOO_LONG: Final = Fault(
     "G302", "name-too-long", "the name of tensor {index} is {got} bytes long; the limit is {want}"
