@@ -208,8 +208,8 @@ def key_not_utf8(subject: Subject) -> Iterator[Finding]:
             yield key_not_utf8.at(subject.key_span(i), key=name)
 
 
-@rule("G216", "string-not-utf8", "key {key} has strings that are not valid UTF-8: {got}, the first is {what}", severity=WARNING,
-      clause="2.4", sources="C18", cwe=176)  # fmt: skip
+@rule("G216", "string-not-utf8", "key {key} has strings that are not valid UTF-8: {got}, the first is {what}",
+      severity=WARNING, clause="2.4", sources="C18", cwe=176)  # fmt: skip
 def string_not_utf8(subject: Subject) -> Iterator[Finding]:
     """A string value is not valid UTF-8.
 
