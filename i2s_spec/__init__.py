@@ -14,11 +14,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from i2s_spec.codec.native import dequantize as dequantize
+    from i2s_spec.codec.native import histogram as histogram
+    from i2s_spec.codec.native import pack as pack
+    from i2s_spec.codec.native import scan as scan
+    from i2s_spec.codec.native import transcode as transcode
+    from i2s_spec.codec.native import unpack as unpack
+    from i2s_spec.codec.quantise import quantize as quantize
+    from i2s_spec.convert.endian import convert_endian as convert_endian
+    from i2s_spec.convert.new import new as new
+    from i2s_spec.convert.rewrite import rewrite as rewrite
     from i2s_spec.errors import FormatError as FormatError
     from i2s_spec.errors import Span as Span
     from i2s_spec.gguf.reader import File as File
     from i2s_spec.gguf.reader import Tensor as Tensor
     from i2s_spec.gguf.reader import open as open
+    from i2s_spec.gguf.writer import Writer as Writer
+    from i2s_spec.linter.engine import Report as Report
+    from i2s_spec.linter.engine import lint as lint
 
 __version__ = "0.1.0"
 
@@ -29,6 +42,19 @@ _HOMES = {
     "File": "i2s_spec.gguf.reader",
     "Tensor": "i2s_spec.gguf.reader",
     "open": "i2s_spec.gguf.reader",
+    "Writer": "i2s_spec.gguf.writer",
+    "dequantize": "i2s_spec.codec.native",
+    "histogram": "i2s_spec.codec.native",
+    "pack": "i2s_spec.codec.native",
+    "scan": "i2s_spec.codec.native",
+    "transcode": "i2s_spec.codec.native",
+    "unpack": "i2s_spec.codec.native",
+    "quantize": "i2s_spec.codec.quantise",
+    "new": "i2s_spec.convert.new",
+    "rewrite": "i2s_spec.convert.rewrite",
+    "convert_endian": "i2s_spec.convert.endian",
+    "Report": "i2s_spec.linter.engine",
+    "lint": "i2s_spec.linter.engine",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605

@@ -76,6 +76,10 @@ def _rebuild(fault: Fault, span: Span, got: Any, want: Any, details: dict[str, A
     return FormatError(fault, span, got, want, **details)
 
 
+class SettingError(ValueError):
+    """A setting of the caller's (an environment variable, an option) that cannot be followed."""
+
+
 class MissingExtra(ImportError):
     """A feature was asked for whose optional dependency is not installed."""
 

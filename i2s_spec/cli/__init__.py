@@ -16,7 +16,7 @@ from typing import NoReturn
 import click
 
 from i2s_spec import __version__
-from i2s_spec.errors import FormatError, MissingExtra, quote
+from i2s_spec.errors import FormatError, MissingExtra, SettingError, quote
 
 #: Every verb and the module that holds it; `validate` is another name for `lint`.
 VERBS = {
@@ -82,7 +82,7 @@ def main(args: list[str] | None = None) -> None:
     except FormatError as error:
         _say(str(error))
         sys.exit(EXIT_INPUT)
-    except MissingExtra as error:
+    except (MissingExtra, SettingError) as error:
         _say(str(error))
         sys.exit(EXIT_USAGE)
     except OSError as error:

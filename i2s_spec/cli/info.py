@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from i2s_spec import __version__
-from i2s_spec.codec import _cpu
-from i2s_spec.gguf import _scanner
+from i2s_spec.codec import _cpu, isa
 
 #: What is listed with its version, and the extra that brings it, if it is not part of every install.
 _LIBRARIES = {"numpy": "", "construct": "", "click": "", "rich": "", "gguf": "gguf", "tokenizers": "tokenizer"}
@@ -33,7 +32,8 @@ def describe() -> dict[str, Any]:
         "libraries": libraries,
         "processor": _cpu.features(),
         "compiler": _cpu.compiler(),
-        "kernels": {"scanner": "compiled" if _scanner.__file__.endswith((".so", ".pyd")) else "interpreted"},
+        "kernels": {each.name: each.available for each in isa.kernel_sets()},
+        "kernel": isa.chosen().name,
     }
 
 
@@ -55,7 +55,13 @@ def command(as_json: bool) -> None:
         ("Not installed", ", ".join(f"{name} (extra [{extra}])" for name, extra in missing.items()) or "nothing"),
         ("Processor", ", ".join(features) or "no instruction set that matters here"),
         ("Built with", facts["compiler"]),
-        ("Kernels", ", ".join(f"{name}: {kind}" for name, kind in facts["kernels"].items())),
+        ("Kernels", ", ".join(_kernel(name, runs, facts["kernel"]) for name, runs in facts["kernels"].items())),
     ]
     for name, words in rows:
         click.echo(f"{name + ':':<15}{words}")
+
+
+def _kernel(name: str, runs: bool, used: str) -> str:
+    if name == used:
+        return f"{name} (in use)"
+    return name if runs else f"{name} (not on this processor)"

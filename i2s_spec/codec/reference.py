@@ -2,7 +2,7 @@
 
 It is the definition, not the fast path: the place of each code is computed from the layout's two formulas, element by
 element, and from nothing else. Large tensors are worked through in windows, so that beside input and output only a few
-megabytes are in use.
+megabytes and a byte for each element are in use. What needs codes only, and no weights, is in `recode`.
 
     >>> trits, scale = unpack(pack([[1, 0, -1, 0] * 32], 0.5), (1, 128))
     >>> trits[0, :4].tolist(), float(scale)
@@ -11,34 +11,84 @@ megabytes are in use.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterator, Sequence
-from math import isfinite
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args, overload
 
 import numpy as np
 
+from i2s_spec.codec.payload import codes_of_trits, held_codes, join, pack_codes, unpack_codes
+from i2s_spec.codec.recode import Scan, histogram, scan, transcode
+from i2s_spec.codec.remainder import check_readable, check_writable
+from i2s_spec.codec.shape import Payloads, Slices, matrix, payloads, place, windows
+from i2s_spec.codec.tail import read_tail, write_tail
 from i2s_spec.schema.checks import ByteOrder
-from i2s_spec.schema.dialect import CODES_PER_BYTE, Dialect, Layout, Tail, parse
-from i2s_spec.schema.types import TAIL_BYTES
+from i2s_spec.schema.dialect import CODE_MAPS, CodeMap, Dialect, parse
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-#: Elements that are worked on at a time; the index arrays of a window take some 10 MB.
-WINDOW = 1 << 18
+#: The whole definition can be had from here, wherever its parts are.
+__all__ = [
+    "Code3",
+    "Scan",
+    "UnusedCodeError",
+    "dequantize",
+    "histogram",
+    "matrix",
+    "pack",
+    "pack_codes",
+    "place",
+    "read_tail",
+    "scan",
+    "transcode",
+    "trits_of_codes",
+    "unpack",
+    "unpack_codes",
+    "windows",
+    "write_tail",
+]
+
+#: What to make of the code that stands for nothing, since real programs differ (clause 5.4): an error, the trit 0 as the
+#: released dequantiser does, or +2 as the released kernels, ik_llama.cpp and 0xBitNet do.
+Code3 = Literal["reject", "zero", "plus-two"]
+
+#: The code map whose readers take the code minus 1 for the trit, and so read +2.
+_MINUS_ONE: Final = CODE_MAPS["offset-1"]
+
+
+class UnusedCodeError(ValueError):
+    """The code that stands for nothing occurs: `count` times, at flat element `first` and perhaps later."""
+
+    def __init__(self, code: int, code_map: str, count: int, first: int, cols: int) -> None:
+        super().__init__(code, code_map, count, first, cols)
+        self.code, self.code_map, self.count, self.first, self.cols = code, code_map, count, first, cols
+
+    def __str__(self) -> str:
+        times = "once," if self.count == 1 else f"{self.count:,} times, first"
+        return (
+            f"code {self.code} stands for nothing in {self.code_map}; it occurs {times} {place(self.first, self.cols)}"
+        )
 
 
 def pack(
-    trits: ArrayLike, scale: float, dialect: str | Dialect = "canonical", *, byte_order: ByteOrder = "little"
+    trits: ArrayLike,
+    scale: float | ArrayLike,
+    dialect: str | Dialect = "canonical",
+    *,
+    byte_order: ByteOrder = "little",
+    strict: bool = True,
+    slices: Slices | None = None,
 ) -> bytes:
     """The bytes of a ternary tensor: payload, then tail (clauses 5.5 and 6.1).
 
     :param trits: integers -1, 0 and +1, [rows, cols] or [n]
-    :param scale: what +1 stands for; stored as float32, whatever its value
+    :param scale: what +1 stands for; stored as float32, whatever its value. With `slices="each"` one, or one for each
     :param dialect: a name or a `Dialect`
     :param byte_order: of the file that the scale is written for; the payload has none
-    :returns: n/4 + 32 bytes
+    :param strict: refuse what no whole block holds, and rows that begin inside a block (clause 5.3). If False, write what
+        the released quantiser of the layout writes, whole blocks and zeros, with an `UndefinedElementsWarning`
+    :param slices: for more than two dimensions, and only if not `strict`: whether `each` slice or `one` whole has a tail
+    :returns: n/4 + 32 bytes, rounded down; that for each slice with `slices="each"`
     :raises TypeError: if `trits` are not integers
     :raises ValueError: for other values than -1, 0, +1, for a shape that the layout cannot hold, and for a scale beyond
         what a float32 holds
@@ -47,145 +97,122 @@ def pack(
     array = np.asarray(trits)
     if array.dtype.kind not in "iu":
         raise TypeError(f"trits are integers -1, 0 and +1, not {array.dtype}")
-    rows, cols = matrix(array.shape)
-    dialect.layout.check(rows, cols)
-    tail = write_tail(scale, dialect.tail, byte_order)
+    tensor = payloads(array.shape, strict=strict, slices=slices)
+    check_writable(dialect.layout, tensor, strict=strict)
+    scales = np.asarray(scale)
+    if scales.shape not in {(), (tensor.count,)}:
+        raise ValueError(f"{tensor.count:,} payloads have one scale, or one each, not an array of shape {scales.shape}")
+    tails = [write_tail(each, dialect.tail, byte_order) for each in np.broadcast_to(scales, (tensor.count,))]
 
-    code_of = np.array([dialect.code_map.code_of(trit) for trit in (-1, 0, 1)], dtype=np.uint8)
-    flat = array.reshape(-1)
-    wrong = first = 0
-    codes = np.empty(flat.size, dtype=np.uint8)
-    for start, stop in windows(flat.size):
-        part = flat[start:stop]
-        bad = (part < -1) | (part > 1)
-        if bad.any():
-            first = first if wrong else start + int(bad.argmax())
-            wrong += int(np.count_nonzero(bad))
-        elif not wrong:
-            codes[start:stop] = code_of[part.astype(np.int8) + 1]
-    if wrong:
-        raise ValueError(f"{wrong:,} values are not -1, 0 or +1; the first is {flat[first]} {place(first, cols)}")
-    return pack_codes(codes.reshape(rows, cols), dialect.layout) + tail
+    return join(codes_of_trits(array, dialect.code_map), tensor, dialect.layout, tails)
+
+
+@overload
+def unpack(
+    data: Any, shape: Sequence[int], dialect: str | Dialect = ..., *, byte_order: ByteOrder = ..., code3: Code3 = ...,
+    strict: bool = ..., slices: Literal["one"] | None = ...,
+) -> tuple[NDArray[np.int8], np.float32]: ...  # fmt: skip
+
+
+@overload
+def unpack(
+    data: Any, shape: Sequence[int], dialect: str | Dialect = ..., *, byte_order: ByteOrder = ..., code3: Code3 = ...,
+    strict: bool = ..., slices: Literal["each"],
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]: ...  # fmt: skip
 
 
 def unpack(
-    data: Any, shape: Sequence[int], dialect: str | Dialect = "canonical", *, byte_order: ByteOrder = "little"
-) -> tuple[NDArray[np.int8], np.float32]:
+    data: Any,
+    shape: Sequence[int],
+    dialect: str | Dialect = "canonical",
+    *,
+    byte_order: ByteOrder = "little",
+    code3: Code3 = "reject",
+    strict: bool = True,
+    slices: Slices | None = None,
+) -> tuple[NDArray[np.int8], np.float32 | NDArray[np.float32]]:
     """The trits and the scale of a ternary tensor (clauses 5.5 and 6.1).
 
     :param data: payload and tail, anything with the buffer protocol
     :param shape: (rows, cols) or (n,), the order of NumPy
     :param dialect: a name or a `Dialect`
     :param byte_order: of the file that the bytes come from; concerns the scale only
-    :returns: int8 trits of the given shape, float32 scale
-    :raises ValueError: for a shape that the layout cannot hold, for data of another size than n/4 + 32, for the code
-        that stands for nothing, and for copies of the scale that differ
+    :param code3: what the code that stands for nothing becomes: `reject` (an error), `zero`, or `plus-two`
+    :param strict: refuse a tensor with elements in no whole block (clause 5.3). If False, these are 0, and an
+        `UndefinedElementsWarning` says which they are
+    :param slices: for more than two dimensions, and only if not `strict`: whether `each` slice or `one` whole has a tail
+    :returns: int8 trits of the given shape, float32 scale; with `slices="each"` a float32 array of one scale for each
+    :raises ValueError: for a shape that the layout cannot hold, for data of another size than n/4 + 32, for copies of the
+        scale that differ, and for `plus-two` with a code map where no program reads +2
+    :raises UnusedCodeError: for the code that stands for nothing, which is a ValueError, unless `code3` has an answer
     """
     dialect = parse(dialect)
-    rows, cols = matrix(shape)
-    dialect.layout.check(rows, cols)
-    payload_bytes = rows * cols // CODES_PER_BYTE
-    raw = np.frombuffer(data, dtype=np.uint8)
-    if raw.size != payload_bytes + TAIL_BYTES:
-        raise ValueError(
-            f"{rows:,} x {cols:,} elements take {payload_bytes:,} bytes of payload and {TAIL_BYTES} of tail; "
-            f"there are {raw.size:,} bytes"
-        )
-    scale = read_tail(raw[payload_bytes:], dialect.tail, byte_order)
+    tensor = payloads(shape, strict=strict, slices=slices)
+    check_readable(dialect.layout, tensor, strict=strict)
+    trits, scales = _decode(data, tensor, dialect, byte_order, code3)
+    return trits.reshape(tuple(shape)), scales if slices == "each" else scales[0]
 
-    codes = unpack_codes(raw[:payload_bytes], (rows, cols), dialect.layout).reshape(-1)
+
+def dequantize(
+    data: Any,
+    shape: Sequence[int],
+    dialect: str | Dialect = "canonical",
+    *,
+    byte_order: ByteOrder = "little",
+    code3: Code3 = "reject",
+    strict: bool = True,
+    slices: Slices | None = None,
+) -> NDArray[np.float32]:
+    """The weights of a ternary tensor: each is its trit times the scale, one multiplication of float32 (clause 6.2).
+
+    So 0 times a negative scale is -0.0, and everything times NaN is NaN. Parameters and errors are those of `unpack`;
+    elements in no whole block, if not `strict`, are 0 times the scale.
+
+    :returns: float32 weights of the given shape
+    """
+    dialect = parse(dialect)
+    tensor = payloads(shape, strict=strict, slices=slices)
+    check_readable(dialect.layout, tensor, strict=strict)
+    trits, scales = _decode(data, tensor, dialect, byte_order, code3)
+    weights = np.empty(trits.shape, dtype=np.float32)
+    with np.errstate(all="ignore"):  # infinities and NaN are answers here
+        for each, scale, product in zip(trits, scales, weights, strict=True):
+            for start, stop in windows(tensor.elements):
+                np.multiply(each[start:stop].astype(np.float32), scale, out=product[start:stop])
+    return weights.reshape(tuple(shape))
+
+
+def _decode(
+    data: Any, tensor: Payloads, dialect: Dialect, byte_order: ByteOrder, code3: Code3
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Trits [payloads, elements] and scales [payloads]."""
+    trit_of = trits_of_codes(dialect.code_map, code3)
+    parts = tensor.split(data)
+    scales = np.array([read_tail(tail, dialect.tail, byte_order) for _, tail in parts], dtype=np.float32)
+    trits = np.zeros((tensor.count, tensor.elements), dtype=np.int8)
     unused = dialect.code_map.unused
-    trit_of = np.array([0 if trit is None else trit for trit in dialect.code_map.trits], dtype=np.int8)
-    trits = np.empty(codes.size, dtype=np.int8)
     wrong = first = 0
-    for start, stop in windows(codes.size):
-        part = codes[start:stop]
-        bad = part == unused
-        if bad.any():
-            first = first if wrong else start + int(bad.argmax())
-            wrong += int(np.count_nonzero(bad))
-        trits[start:stop] = trit_of[part]
+    for number, (payload, _) in enumerate(parts):
+        codes = held_codes(payload, tensor, dialect.layout)
+        for start, stop in windows(codes.size):
+            bad = codes[start:stop] == unused
+            if code3 == "reject" and bad.any():
+                first = first if wrong else number * tensor.elements + start + int(bad.argmax())
+                wrong += int(np.count_nonzero(bad))
+            trits[number, start:stop] = trit_of[codes[start:stop]]
     if wrong:
-        raise ValueError(
-            f"code {unused} stands for nothing in {dialect.code_map}; "
-            f"it occurs {wrong:,} times, first {place(first, cols)}"
-        )
-    return trits.reshape(tuple(shape)), scale
+        raise UnusedCodeError(unused, dialect.code_map.name, wrong, first, tensor.cols)
+    return trits, scales
 
 
-def pack_codes(codes: NDArray[np.uint8], layout: Layout) -> bytes:
-    """The payload that holds codes 0 to 3, uint8 [rows, cols], in a layout; n/4 bytes (clause 5.5)."""
-    rows, cols = codes.shape
-    layout.check(rows, cols)
-    flat = codes.reshape(-1)
-    payload = np.zeros(flat.size // CODES_PER_BYTE, dtype=np.uint8)
-    for start, stop in windows(flat.size):
-        k = np.arange(start, stop, dtype=np.int64)
-        byte, shift = layout.byte_of(k, rows, cols), layout.shift_of(k, rows, cols)
-        for bits in (6, 4, 2, 0):  # no two elements of one shift share a byte, so none is lost in the assignment
-            here = shift == bits
-            payload[byte[here]] |= flat[start:stop][here] << np.uint8(bits)
-    return payload.tobytes()
+def trits_of_codes(code_map: CodeMap, code3: Code3 = "reject") -> NDArray[np.int8]:
+    """What each of the codes 0 to 3 becomes, int8 [4]; with `reject`, 0 stands in for the one that is an error.
 
-
-def unpack_codes(payload: Any, shape: tuple[int, int], layout: Layout) -> NDArray[np.uint8]:
-    """The codes 0 to 3 that a payload holds, uint8 [rows, cols], whatever they stand for (clause 5.5)."""
-    rows, cols = shape
-    layout.check(rows, cols)
-    raw = np.frombuffer(payload, dtype=np.uint8)
-    if raw.size != (want := rows * cols // CODES_PER_BYTE):
-        raise ValueError(f"{rows:,} x {cols:,} codes take {want:,} bytes; there are {raw.size:,} bytes")
-    codes = np.empty(rows * cols, dtype=np.uint8)
-    for start, stop in windows(codes.size):
-        k = np.arange(start, stop, dtype=np.int64)
-        shift = layout.shift_of(k, rows, cols).astype(np.uint8)
-        codes[start:stop] = raw[layout.byte_of(k, rows, cols)] >> shift & 3
-    return codes.reshape(rows, cols)
-
-
-def write_tail(scale: float, tail: Tail, byte_order: ByteOrder = "little") -> bytes:
-    """The 32 bytes behind the payload; what is not the scale is zero (clause 6.1)."""
-    value = float(scale)
-    if isfinite(value) and abs(value) >= _FLOAT32_END:
-        raise ValueError(f"the scale {value} is beyond what a float32 holds")
-    word = np.array([scale], dtype=np.float32).astype(_FLOAT32[byte_order]).tobytes()
-    return (word * tail.copies).ljust(TAIL_BYTES, b"\0")
-
-
-def read_tail(data: Any, tail: Tail, byte_order: ByteOrder = "little") -> np.float32:
-    """The scale that a tail of 32 bytes holds (clause 6.1)."""
-    words = np.frombuffer(data, dtype=np.uint8)
-    if words.size != TAIL_BYTES:
-        raise ValueError(f"a tail has {TAIL_BYTES} bytes; there are {words.size:,}")
-    first, *others = (words[start : start + 4].tobytes() for start in range(0, 4 * tail.copies, 4))
-    for number, other in enumerate(others, 1):
-        if other != first:
-            raise ValueError(f"{tail} repeats the scale, but copy {number} is {other.hex()} and copy 0 {first.hex()}")
-    scale: np.float32 = np.frombuffer(first, dtype=_FLOAT32[byte_order]).astype(np.float32)[0]
-    return scale
-
-
-def matrix(shape: Sequence[int]) -> tuple[int, int]:
-    """Rows and columns of a shape (rows, cols) or (n,); the latter is one row."""
-    sizes = [operator.index(size) for size in shape]
-    if len(sizes) not in {1, 2}:
-        raise ValueError(f"a ternary tensor has 1 or 2 dimensions, not {len(sizes)}")
-    if any(size <= 0 for size in sizes):
-        raise ValueError(f"the shape {tuple(sizes)} holds no elements")
-    return (1, sizes[0]) if len(sizes) == 1 else (sizes[0], sizes[1])
-
-
-def windows(n: int) -> Iterator[tuple[int, int]]:
-    """Ranges of at most `WINDOW` elements that cover `n`."""
-    return ((start, min(start + WINDOW, n)) for start in range(0, n, WINDOW))
-
-
-def place(k: int, cols: int) -> str:
-    """Where element `k` is, for a message."""
-    return f"at element {k:,} (row {k // cols:,}, column {k % cols:,})"
-
-
-_FLOAT32 = {"little": np.dtype("<f4"), "big": np.dtype(">f4")}
-
-#: The first magnitude that rounds to infinity: halfway between the largest float32 and the next that there would be.
-_FLOAT32_END = (2 - 2**-24) * 2.0**127
+    :raises ValueError: for a policy that does not exist, and for `plus-two` where no program reads +2
+    """
+    if code3 not in get_args(Code3):
+        raise ValueError(f"code3 is one of {', '.join(get_args(Code3))}, not {code3!r}")
+    if code3 == "plus-two" and code_map != _MINUS_ONE:
+        raise ValueError(f"code {code_map.unused} is +2 to readers of {_MINUS_ONE} only, not of {code_map}")
+    unused = 2 if code3 == "plus-two" else 0
+    return np.array([unused if trit is None else trit for trit in code_map.trits], dtype=np.int8)

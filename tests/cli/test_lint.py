@@ -250,8 +250,10 @@ def test_rules_as_text_and_data() -> None:
 
 def test_info() -> None:
     facts = json.loads(i2s("info", "--json").output)
-    assert facts["kernels"]["scanner"] == "compiled"
+    assert facts["kernels"]["portable"] is True
+    assert facts["kernels"][facts["kernel"]] is True
     assert "numpy" in i2s("info").output
+    assert f"{facts['kernel']} (in use)" in i2s("info").output
 
 
 def test_demo(tmp_path: Path) -> None:

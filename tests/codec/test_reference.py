@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import array
 import hashlib
 import json
+import mmap
+import pickle
 import struct
 import tracemalloc
 from pathlib import Path
@@ -12,8 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from i2s_spec.codec import shape
-from i2s_spec.codec.reference import pack, pack_codes, read_tail, unpack, unpack_codes, write_tail
+from i2s_spec.codec import shape as shapes
+from i2s_spec.codec.reference import (
+    UnusedCodeError,
+    dequantize,
+    pack,
+    pack_codes,
+    read_tail,
+    unpack,
+    unpack_codes,
+    write_tail,
+)
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS, Dialect, parse
 
 K = np.arange(512)
@@ -75,22 +87,26 @@ dialects = st.builds(
     window=st.integers(1, 700),
 )
 def test_unpack_undoes_pack(
-    dialect: Dialect, rows: int, cols: int, seed: int, scale: float, order: Any, window: int
+    codec: Any, dialect: Dialect, rows: int, cols: int, seed: int, scale: float, order: Any, window: int
 ) -> None:
     shape = (4 * rows, 64 * cols)
     if shape[0] * shape[1] % 128:
         shape = (shape[0], 2 * shape[1])
     trits = np.random.default_rng(seed).integers(-1, 2, shape)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shape, "WINDOW", window)
-        data = pack(trits, scale, dialect, byte_order=order)
-        got, read = unpack(data, shape, dialect, byte_order=order)
+        patch.setattr(shapes, "WINDOW", window)
+        data = codec.pack(trits, scale, dialect, byte_order=order, strict=False)
+        got, read = codec.unpack(data, shape, dialect, byte_order=order)
+        weights = codec.dequantize(data, shape, dialect, byte_order=order)
     assert len(data) == trits.size // 4 + 32
-    assert data == pack(trits.tolist(), scale, dialect.name, byte_order=order)
+    assert data == codec.pack(trits.tolist(), scale, dialect.name, byte_order=order, strict=False)
     assert (got == trits).all()
     word = struct.pack("<f" if order == "little" else ">f", scale)
     assert data[-32:] == (word * dialect.tail.copies).ljust(32, b"\0")
     assert read.tobytes() == struct.pack("=f", scale)
+    with np.errstate(all="ignore"):
+        assert weights.tobytes() == (trits.astype(np.float32) * read).tobytes()
+    assert weights.shape == shape
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=str)
@@ -124,7 +140,7 @@ def test_what_the_reference_quantiser_wrote(shared: Path, folder: str, dialect: 
     got, scale = unpack(data, weights.shape, dialect)
     assert (got == trits).all()
     assert scale == np.abs(weights).max()
-    ours = pack(trits, scale, dialect)
+    ours = pack(trits, scale, dialect, strict=False)
     assert ours[:-28] == data[:-28]
     assert ours[-28:] == bytes(28)
 
@@ -162,7 +178,8 @@ def test_hugging_face_s_packed_checkpoints(shared: Path) -> None:
         (np.array([-128] * 128, np.int8), "^128 values .* -128 at element 0"),
         (np.array([2**63] * 128, np.uint64), "^128 values"),
         (np.zeros((1, 100), np.int8), "blocks of 128; 1 x 100 = 100 elements leave 100 over"),
-        (np.zeros((2, 2, 128), np.int8), "1 or 2 dimensions, not 3"),
+        (np.zeros((2, 2, 128), np.int8), r"shape \(2, 2, 128\) is 2 slices, and programs disagree"),
+        (np.zeros((4, 64), np.int8), "rows of 64 elements are no whole blocks of 128: row 1 begins inside one"),
         (np.int8(0), "1 or 2 dimensions, not 0"),
         (np.zeros((0, 128), np.int8), r"the shape \(0, 128\) holds no elements"),
     ],
@@ -179,7 +196,7 @@ def test_pack_refuses_what_is_no_integer(trits: Any) -> None:
 
 
 def test_the_first_wrong_value_is_found_across_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shape, "WINDOW", 100)
+    monkeypatch.setattr(shapes, "WINDOW", 100)
     trits = np.zeros((2, 256), np.int8)
     trits[1, 5] = trits[1, 250] = 3
     with pytest.raises(ValueError, match=r"^2 values .* at element 261 \(row 1, column 5\)$"):
@@ -194,8 +211,11 @@ def test_the_code_that_means_nothing(code_map: Any) -> None:
     said = (
         rf"code {code_map.unused} stands for nothing in {code_map}; it occurs 2 times, first at element 131 \(row 1, "
     )
-    with pytest.raises(ValueError, match=said):
-        unpack(data, (2, 128), f"interleave-128/{code_map}")
+    for read in (unpack, dequantize):
+        with pytest.raises(UnusedCodeError, match=said) as caught:
+            read(data, (2, 128), f"interleave-128/{code_map}")
+        error = pickle.loads(pickle.dumps(caught.value))
+        assert (error.code, error.count, error.first) == (code_map.unused, 2, 131)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +227,10 @@ def test_the_code_that_means_nothing(code_map: Any) -> None:
         (64, (2**40, 2**20), "there are 64 bytes"),
         (64, (1, 130), "blocks of 128"),
         (64, (-1, -128), "holds no elements"),
-        (64, (1, 1, 128), "1 or 2 dimensions, not 3"),
+        (64, (2, 1, 128), "2 slices, and programs disagree"),
+        (64, (1, 2**63, 2**63), "there are 64 bytes"),
+        (64, (0, 1, 128), "holds no elements"),
+        (64, (-1, -1, 128), "holds no elements"),
         (64, (), "1 or 2 dimensions, not 0"),
     ],
 )
@@ -220,6 +243,7 @@ def test_a_shape_is_made_of_integers() -> None:
     with pytest.raises(TypeError):
         unpack(bytes(64), (1, 128.0))  # type: ignore[arg-type]
     assert unpack(memoryview(pack([0] * 128, 1)), (np.int64(128),))[0].shape == (128,)
+    assert unpack(pack([0] * 128, 1), (1, 1, 128))[0].shape == (1, 1, 128)
 
 
 def test_copies_of_the_scale_that_differ() -> None:
@@ -254,6 +278,133 @@ def test_a_tail_has_32_bytes() -> None:
         unpack_codes(bytes(31), (4, 32), LAYOUTS["interleave-128"])
 
 
+@pytest.mark.parametrize("code_map", CODE_MAPS.values(), ids=str)
+def test_policies_for_the_code_that_means_nothing(codec: Any, code_map: Any) -> None:
+    """0 wherever asked for; +2 only where programs take the code minus 1 for the trit, for what else would it be."""
+    codes = np.arange(512, dtype=np.uint8).reshape(4, 128) % 4
+    dialect = f"interleave-128/{code_map}"
+    data = pack_codes(codes, LAYOUTS["interleave-128"]) + write_tail(-0.5, TAILS["first-float"])
+    zero = np.array([0 if trit is None else trit for trit in code_map.trits], np.int8)
+    assert (codec.unpack(data, codes.shape, dialect, code3="zero")[0] == zero[codes]).all()
+    if code_map.name == "offset-1":
+        assert (codec.unpack(data, codes.shape, dialect, code3="plus-two")[0] == codes.astype(np.int8) - 1).all()
+        weights = codec.dequantize(data, codes.shape, dialect, code3="plus-two")
+        assert weights[0, :4].tolist() == [0.5, 0, -0.5, -1.0]
+    else:
+        with pytest.raises(ValueError, match=rf"code {code_map.unused} is \+2 to readers of offset-1 only, not of"):
+            codec.unpack(data, codes.shape, dialect, code3="plus-two")
+    with pytest.raises(ValueError, match="code3 is one of reject, zero, plus-two, not 'one'"):
+        codec.unpack(data, codes.shape, dialect, code3="one")
+
+
+def test_a_policy_changes_nothing_where_the_code_does_not_occur(codec: Any) -> None:
+    data = codec.pack(GOLDEN, 0.75)
+    for policy in ("reject", "zero", "plus-two"):
+        assert (codec.dequantize(data, GOLDEN.shape, code3=policy) == np.float32(0.75) * GOLDEN).all()
+
+
+def test_dequantising_is_one_multiplication(codec: Any) -> None:
+    """0 times a negative scale is -0.0, and NaN and infinities do as IEEE 754 says."""
+    trits = np.array([-1, 0, 1] * 128, np.int8)
+    negative, nan, infinite, tiny = (
+        codec.dequantize(codec.pack(trits, scale), (384,))[:3] for scale in (-0.1, float("nan"), float("inf"), 1e-45)
+    )
+    assert negative.tobytes() == np.array([0.1, -0.0, -0.1], np.float32).tobytes()
+    assert np.isnan(nan).all()
+    assert infinite[0] == -np.inf
+    assert np.isnan(infinite[1])
+    assert infinite[2] == np.inf
+    assert tiny.tolist() == [-(2.0**-149), 0.0, 2.0**-149]
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2, 3, 5, 7])
+def test_every_buffer_is_read_from_any_address(codec: Any, offset: int, tmp_path: Path) -> None:
+    """Bytes, slices of buffers, arrays of any type, mapped files: wherever the scale comes to lie."""
+    trits = np.resize(GOLDEN, (3, 256))
+    data = codec.pack(trits, 0.75)
+    padded = bytes(offset) + data + b"\xff"
+    path = tmp_path / "tensor"
+    path.write_bytes(padded)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        view = memoryview(padded)[offset:-1]
+        window = memoryview(mapped)[offset:-1]
+        floats = np.frombuffer(data, np.float32).copy()
+        sources: list[Any] = [data, bytearray(data), view, window, array.array("B", data), floats]
+        sources += [np.frombuffer(padded, np.uint8)[offset:-1], floats.reshape(2, -1), array.array("H", data)]
+        for source in sources:
+            got, scale = codec.unpack(source, trits.shape)
+            assert (got == trits).all()
+            assert scale == 0.75
+            assert (codec.dequantize(source, trits.shape) == trits * np.float32(0.75)).all()
+            assert codec.transcode(source, trits.shape) == data
+            assert sum(codec.histogram(source, trits.shape)) == trits.size
+        del window, source, sources
+
+
+def test_what_is_no_buffer_of_bytes_in_a_row(codec: Any) -> None:
+    data = codec.pack(GOLDEN, 0.75)
+    for read in (codec.unpack, codec.dequantize, codec.transcode, codec.histogram):
+        with pytest.raises(ValueError, match="follow each other"):
+            read(np.frombuffer(data * 2, np.uint8)[::2], GOLDEN.shape)
+        with pytest.raises(TypeError):
+            read("text", GOLDEN.shape)
+        with pytest.raises(TypeError):
+            read(list(data), GOLDEN.shape)
+
+
+@settings(max_examples=20, deadline=None)
+@given(dialect=dialects, count=st.integers(2, 4), seed=st.integers(0, 2**32), outer=st.booleans())
+def test_slices(codec: Any, dialect: Dialect, count: int, seed: int, outer: bool) -> None:
+    """`each` is so many tensors in a row; `one` is a tensor of so many times the rows."""
+    shape = (2, count, 4, 128) if outer else (count, 4, 128)
+    trits = np.random.default_rng(seed).integers(-1, 2, shape)
+    matrices = trits.reshape(-1, 4, 128)
+    scales = np.arange(1, len(matrices) + 1, dtype=np.float32) / 8
+    each = codec.pack(trits, scales, dialect, strict=False, slices="each")
+    assert each == b"".join(codec.pack(m, s, dialect) for m, s in zip(matrices, scales, strict=True))
+    got, read = codec.unpack(each, shape, dialect, strict=False, slices="each")
+    assert (got == trits).all()
+    assert read.dtype == np.float32
+    assert (read == scales).all()
+    weights = codec.dequantize(each, shape, dialect, strict=False, slices="each")
+    assert (weights.reshape(matrices.shape) == matrices * scales[:, None, None]).all()
+
+    one = codec.pack(trits, 0.5, dialect, strict=False, slices="one")
+    assert one == codec.pack(matrices.reshape(-1, 128), 0.5, dialect)
+    got, scale = codec.unpack(one, shape, dialect, strict=False, slices="one")
+    assert (got == trits).all()
+    assert type(scale) is np.float32
+    assert codec.pack(trits, 0.5, dialect, strict=False, slices="each") == codec.pack(
+        trits, [0.5] * len(matrices), dialect, strict=False, slices="each"
+    )
+
+
+def test_slices_are_refused_unless_asked_for(codec: Any) -> None:
+    trits = np.zeros((2, 4, 128), np.int8)
+    asked: list[dict[str, Any]] = [{}, {"strict": False}, {"slices": "each"}, {"slices": "one"}]
+    for wishes in asked:
+        with pytest.raises(ValueError, match="say strict=False and slices='each' or 'one'"):
+            codec.pack(trits, 1.0, **wishes)
+        with pytest.raises(ValueError, match="say strict=False and slices='each' or 'one'"):
+            codec.unpack(bytes(320), trits.shape, **wishes)
+    with pytest.raises(ValueError, match="slices is 'each' or 'one', not 'both'"):
+        codec.unpack(bytes(320), trits.shape, strict=False, slices="both")
+    with pytest.raises(
+        ValueError, match="2 slices of 4 x 128 elements take 128 bytes of payload and 32 of tail each; "
+    ):
+        codec.unpack(bytes(288), trits.shape, strict=False, slices="each")
+    with pytest.raises(ValueError, match=r"2 payloads have one scale, or one each, not an array of shape \(3,\)"):
+        codec.pack(trits, [1, 2, 3], strict=False, slices="each")
+
+
+def test_the_first_unused_code_of_many_slices(codec: Any) -> None:
+    data = bytearray(codec.pack(np.zeros((3, 4, 128), np.int8), 1.0, strict=False, slices="each"))
+    data[160] |= 0xC0
+    data[320] |= 0xC0
+    with pytest.raises(ValueError, match=r"it occurs 2 times, first at element 512 \(row 4, column 0\)"):
+        codec.unpack(data, (3, 4, 128), strict=False, slices="each")
+
+
 def test_memory_is_bounded_by_the_tensor() -> None:
     trits = np.zeros((512, 16384), np.int8)
     tracemalloc.start()
@@ -261,6 +412,10 @@ def test_memory_is_bounded_by_the_tensor() -> None:
         data = pack(trits, 1.0)
         unpack(data, trits.shape)
         _, peak = tracemalloc.get_traced_memory()
+        assert peak < 3 * trits.nbytes + 24e6
+        tracemalloc.reset_peak()
+        dequantize(data, trits.shape)
+        _, peak = tracemalloc.get_traced_memory()
+        assert peak < 6 * trits.nbytes + 24e6
     finally:
         tracemalloc.stop()
-    assert peak < 3 * trits.nbytes + 24e6

@@ -1,0 +1,206 @@
+"""This module calls the compiled kernels on whole payloads: the scheme of a layout, threads, streaming stores.
+
+Every layout is one scheme with two parameters, read off its formulas: bytes come in runs of `group`, and the four codes
+of byte j of a run belong to the elements j, group + j, 2 group + j and 3 group + j of a block; the first of them is in the
+top bits, or with `lsb` in the bottom ones. Nothing here looks at tails, shapes or policies: `native` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from i2s_spec.codec import _codec
+from i2s_spec.codec.isa import chosen
+from i2s_spec.codec.payload import pack_codes, unpack_codes
+from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, CodeMap, Layout
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Bytes = NDArray[np.uint8]
+
+#: What the kernels call the meaning of a code: the code itself, or the trit of a code map.
+CODES: Final = 0
+MAP_IDS: Final = {CODE_MAPS[name]: number for number, name in enumerate(
+    ("offset-1", "zero-first", "twos-complement", "offset-2"), 1)}  # fmt: skip
+
+#: Schemes in which 128 elements are 32 bytes of their own, by what the kernels call them.
+KINDS: Final = {(32, False): 0, (16, False): 1, (1, False): 2, (1, True): 3}
+BLOCK_BYTES: Final = 32
+BLOCK: Final = 128
+
+#: Results from this size on go past the cache: they would not stay in it anyway.
+STREAM_FROM: Final = 16 << 20
+#: Streaming stores want addresses that are multiples of this.
+STREAM_STEP: Final = 16
+#: No thread gets less than this many bytes of payload; starting one costs some tens of microseconds.
+THREAD_BYTES: Final = 1 << 18
+
+_NOTHING: Final = np.empty(0, dtype=np.uint8)
+
+
+class Scheme(NamedTuple):
+    """Where a layout puts codes in a matrix: runs of `group` bytes, first element at the top or the bottom of a byte."""
+
+    group: int
+    lsb: bool
+
+    @property
+    def kind(self) -> int | None:
+        """What the kernels call the layout if 128 elements are 32 bytes of their own in it."""
+        return KINDS.get((self.group, self.lsb))
+
+
+def scheme(layout: Layout, rows: int, cols: int) -> Scheme:
+    """The scheme of a layout in a matrix, from its formulas: a run ends where the shift changes first."""
+    first = layout.shift_of(0, rows, cols)
+    for group in (1, 16, 32, cols, rows // 4 * cols):
+        if group and layout.shift_of(group, rows, cols) != first == layout.shift_of(group - 1, rows, cols):
+            return Scheme(group, first == 0)
+    raise AssertionError(f"{layout} is no scheme of runs")
+
+
+def unpack(payload: Bytes, where: Scheme, code_map: CodeMap | None, out: Bytes, threads: int) -> None:
+    """One byte an element: the trit of a code map, or the code itself."""
+    row, meaning = chosen().row, CODES if code_map is None else MAP_IDS[code_map]
+    group, stream = where.group, _streams(out, where)
+
+    def part(start: int, stop: int) -> None:
+        src, dst = payload[start * group : stop * group], out[4 * start * group : 4 * stop * group]
+        _codec.unpack(row, src, stop - start, group, where.lsb, meaning, dst, stream)
+
+    _spread(part, payload.size // group, group, threads)
+
+
+def pack(elements: Bytes, where: Scheme, code_map: CodeMap | None, out: Bytes, threads: int) -> bool:
+    """One byte an element to payload; False if one was no trit, or no code."""
+    row, meaning = chosen().row, CODES if code_map is None else MAP_IDS[code_map]
+    group, stream = where.group, _streams(out, where)
+    bad: list[bool] = []
+
+    def part(start: int, stop: int) -> None:
+        src, dst = elements[4 * start * group : 4 * stop * group], out[start * group : stop * group]
+        bad.append(_codec.pack(row, src, stop - start, group, where.lsb, meaning, dst, stream))
+
+    _spread(part, out.size // group, group, threads)
+    return not any(bad)
+
+
+def floats(
+    payload: Bytes, where: Scheme, code_map: CodeMap, scale: np.float32, out: NDArray[np.float32], threads: int
+) -> None:
+    """One float32 an element: the trit times the scale."""
+    row, meaning = chosen().row, MAP_IDS[code_map]
+    group, stream = where.group, _streams(out.view(np.uint8), where)
+
+    def part(start: int, stop: int) -> None:
+        src, dst = payload[start * group : stop * group], out[4 * start * group : 4 * stop * group]
+        _codec.floats(row, src, stop - start, group, where.lsb, meaning, float(scale), dst, stream)
+
+    _spread(part, payload.size // group, group, threads)
+
+
+def recode(
+    payload: Bytes, rows: int, cols: int, source: Layout, target: Layout, codes: list[int], out: Bytes, threads: int
+) -> None:
+    """One layout to another, and each code to `codes[code]`; nothing but payload is read and written where both layouts
+    are permutations of blocks or of rows that the kernels know."""
+    of, to = scheme(source, rows, cols), scheme(target, rows, cols)
+    row, remap, stream = chosen().row, remap_of(codes), _streams(out, to)
+    source_kind, target_kind = (0, 0) if of == to else (of.kind, to.kind)
+    if source_kind is not None and target_kind is not None:
+        between: tuple[int, int] = source_kind, target_kind
+        whole = payload.size // BLOCK_BYTES
+
+        def blocks(start: int, stop: int) -> None:
+            at, end = start * BLOCK_BYTES, stop * BLOCK_BYTES
+            _codec.blocks(row, payload[at:end], stop - start, *between, remap, out[at:end], stream)
+
+        _spread(blocks, whole, BLOCK_BYTES, threads)
+        if whole * BLOCK_BYTES < payload.size:
+            _recode_rest(payload[whole * BLOCK_BYTES :], of == to, source, target, codes, out[whole * BLOCK_BYTES :])
+        return
+
+    # Four rows in the bytes of each column, to or from rows of whole blocks.
+    shared, blocky = (source, to) if to.kind is not None else (target, of)
+    kind = blocky.kind
+    if shared.row_block == 4 and kind is not None and cols % BLOCK == 0:
+        step = rows // 4 if not shared.in_gguf else 1
+        lsb = (of if shared is source else to).lsb
+        call = _codec.to_rows if shared is source else _codec.of_rows
+
+        def groups(start: int, stop: int) -> None:
+            call(row, payload, start, stop, cols, step, lsb, kind, remap, out, stream)
+
+        _spread(groups, rows // 4, cols, threads)
+        return
+
+    elements = np.empty(rows * cols, dtype=np.uint8)
+    unpack(payload, of, None, elements, threads)
+    pack(np.array(codes, dtype=np.uint8)[elements] if remap.size else elements, to, None, out, threads)
+
+
+def _recode_rest(payload: Bytes, same: bool, source: Layout, target: Layout, codes: list[int], out: Bytes) -> None:
+    """What is behind the last 32 bytes of payload: less than 128 elements, by the definition."""
+    table = np.array(codes, dtype=np.uint8)
+    shape = (1, payload.size * CODES_PER_BYTE)
+    if same:  # whatever the layout, four codes of a byte stay where they are
+        fields = [table[payload >> np.uint8(shift) & 3] << np.uint8(shift) for shift in (6, 4, 2, 0)]
+        out[:] = fields[0] | fields[1] | fields[2] | fields[3]
+    else:
+        out[:] = np.frombuffer(pack_codes(table[unpack_codes(payload, shape, source)], target), dtype=np.uint8)
+
+
+def remap_of(codes: list[int]) -> Bytes:
+    """Another code for each code, as the kernels take it: for either bit of the new code a polynomial over the bits of the
+    old one, constant, high bit, low bit, both; empty where every code stays."""
+    if codes == [0, 1, 2, 3]:
+        return _NOTHING
+    coefficients = []
+    for bit in (1, 0):
+        zero, low, high, both = ((code >> bit) & 1 for code in codes)
+        coefficients += [zero, zero ^ high, zero ^ low, zero ^ high ^ low ^ both]
+    return np.array([0x55 * c for c in coefficients], dtype=np.uint8)
+
+
+def histogram(payload: Bytes, threads: int) -> tuple[int, int, int, int]:
+    """How often each of the codes 0 to 3 occurs."""
+    row = chosen().row
+    counts: list[tuple[int, int, int, int]] = []
+    _spread(lambda start, stop: counts.append(_codec.histogram(row, payload[start:stop])), payload.size, 1, threads)
+    zero, one, two, three = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0, 0, 0)
+    return zero, one, two, three
+
+
+def occurs(payload: Bytes, code: int, threads: int) -> bool:
+    """Whether a code occurs at all."""
+    row = chosen().row
+    found: list[bool] = []
+    _spread(lambda start, stop: found.append(_codec.scan(row, payload[start:stop], code)), payload.size, 1, threads)
+    return any(found)
+
+
+def _streams(out: Bytes, where: Scheme) -> bool:
+    """Whether a result is so large that it should go past the cache, and lies so that it can."""
+    even = where.group % BLOCK_BYTES == 0 or where.kind is not None
+    return even and out.size >= STREAM_FROM and _codec.address(out) % STREAM_STEP == 0
+
+
+def _spread(part: Callable[[int, int], Any], count: int, unit_bytes: int, threads: int) -> None:
+    """Call `part(start, stop)` for ranges that cover `count` units, in as many threads as there is work for."""
+    threads = min(threads, max(1, count * unit_bytes // THREAD_BYTES), count or 1)
+    if threads <= 1:
+        if count:
+            part(0, count)
+        return
+    # Ranges begin at multiples of 64 units, so that no two threads write to one cache line.
+    step = -(-count // threads)
+    step = -(-step // 64) * 64 if count >= 64 * threads else step
+    starts = range(0, count, step)
+    with ThreadPoolExecutor(len(starts)) as pool:
+        for done in [pool.submit(part, start, min(start + step, count)) for start in starts]:
+            done.result()

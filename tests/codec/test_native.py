@@ -1,0 +1,265 @@
+"""The law of the compiled codec: the same answers and the same errors as the definition, in every kernel set."""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from i2s_spec.codec import isa, kernels, native, reference
+from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS, Dialect
+
+SETS = [each.name for each in isa.kernel_sets() if each.available]
+DIALECTS = [Dialect(*parts) for parts in itertools.product(LAYOUTS.values(), CODE_MAPS.values(), TAILS.values())]
+
+
+@pytest.fixture(params=SETS)
+def kernel_set(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv(isa.VARIABLE, request.param)
+    return str(request.param)
+
+
+@pytest.fixture(params=SETS, scope="module")
+def module_set(request: pytest.FixtureRequest) -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(isa.VARIABLE, request.param)
+        yield str(request.param)
+
+
+def outcome(call: Any, *args: Any, **options: Any) -> Any:
+    """What a call gives, or how it fails, in a form that compares; with the warnings it makes."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            result = call(*args, **options)
+        except (ValueError, TypeError) as error:
+            return type(error), str(error)
+    return comparable(result), [(each.category, str(each.message)) for each in said]
+
+
+def comparable(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(comparable(part) for part in value)
+    if isinstance(value, np.ndarray | np.generic):
+        return value.dtype, value.shape, value.tobytes()
+    return value
+
+
+shapes = st.one_of(
+    st.tuples(st.integers(1, 12), st.sampled_from([1, 4, 16, 32, 33, 64, 96, 128, 160, 192, 256, 320, 640])),
+    st.tuples(st.sampled_from([4, 8, 12, 16]), st.sampled_from([128, 256, 384, 512])),
+    st.tuples(st.integers(1, 700)),
+    st.tuples(st.integers(1, 3), st.integers(1, 4), st.sampled_from([32, 64, 128])),
+)
+
+
+@given(
+    shape=shapes,
+    dialect=st.sampled_from(DIALECTS),
+    scale=st.floats(width=32),
+    order=st.sampled_from(["little", "big"]),
+    strict=st.booleans(),
+    slices=st.sampled_from([None, "each", "one"]),
+    seed=st.integers(0, 2**32 - 1),
+    dtype=st.sampled_from(["i1", "i2", "i8"]),
+    threads=st.sampled_from([1, 3]),
+)
+@settings(max_examples=120, deadline=None)
+def test_pack(module_set: str, shape: Any, dialect: Dialect, scale: float, order: Any, strict: bool, slices: Any,
+              seed: int, dtype: str, threads: int) -> None:  # fmt: skip
+    trits = np.random.default_rng(seed).integers(-1, 2, shape).astype(dtype)
+    options = {"byte_order": order, "strict": strict, "slices": slices}
+    expected = outcome(reference.pack, trits, scale, dialect, **options)
+    assert outcome(native.pack, trits, scale, dialect, **options, threads=threads) == expected
+
+
+@given(
+    shape=shapes,
+    dialect=st.sampled_from(DIALECTS),
+    order=st.sampled_from(["little", "big"]),
+    strict=st.booleans(),
+    slices=st.sampled_from([None, "each", "one"]),
+    code3=st.sampled_from(["reject", "zero", "plus-two"]),
+    sound=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+    offset=st.integers(0, 33),
+    short=st.sampled_from([0, 0, 0, 1, -1]),
+)
+@settings(max_examples=200, deadline=None)
+def test_unpack_and_kin(module_set: str, shape: Any, dialect: Dialect, order: Any, strict: bool, slices: Any, code3: Any,
+                        sound: bool, seed: int, offset: int, short: int) -> None:  # fmt: skip
+    random = np.random.default_rng(seed)
+    n = int(np.prod(shape))
+    size = n // 4 + 32 + short
+    if slices == "each" and len(shape) == 3:
+        size = shape[0] * (shape[1] * shape[2] // 4 + 32)
+    data = random.integers(0, 256, max(size, 0), dtype=np.uint8)
+    if sound:  # no code that stands for nothing
+        used = [code for code in range(4) if code != dialect.code_map.unused]
+        fields = random.choice(used, (data.size, 4)).astype(np.uint8)
+        data = fields[:, 0] << 6 | fields[:, 1] << 4 | fields[:, 2] << 2 | fields[:, 3]
+    memory = memoryview(bytes(offset) + data.tobytes())[offset:]  # at any address
+    options = {"byte_order": order, "strict": strict, "slices": slices, "code3": code3}
+    for name in ("unpack", "dequantize"):
+        expected = outcome(getattr(reference, name), memory, shape, dialect, **options)
+        assert outcome(getattr(native, name), memory, shape, dialect, **options, threads=2) == expected
+    options = {"strict": strict, "slices": slices}
+    expected = outcome(reference.scan, memory, shape, dialect, **options)
+    assert outcome(native.scan, memory, shape, dialect, **options, threads=2) == expected
+    expected = outcome(reference.histogram, memory, shape, **options)
+    assert outcome(native.histogram, memory, shape, **options, threads=2) == expected
+
+
+@pytest.mark.parametrize("source", LAYOUTS)
+@pytest.mark.parametrize("target", LAYOUTS)
+def test_transcode_between_layouts(kernel_set: str, source: str, target: str) -> None:
+    random = np.random.default_rng(1)
+    for shape in ((4, 128), (8, 384), (12, 64), (16, 640), (4, 96), (20, 256), (8, 16), (64, 2560), (4, 32), (2, 192)):
+        data = random.integers(0, 256, int(np.prod(shape)) // 4 + 32, dtype=np.uint8).tobytes()
+        for maps in ("offset-1", "zero-first", "offset-2"):
+            args = (data, shape, source, f"{target}/{maps}")
+            assert outcome(native.transcode, *args) == outcome(reference.transcode, *args)
+            back = (data, shape, f"{source}/{maps}", target)
+            assert outcome(native.transcode, *back, threads=2) == outcome(reference.transcode, *back)
+
+
+@given(
+    shape=shapes,
+    source=st.sampled_from(DIALECTS),
+    target=st.sampled_from(DIALECTS),
+    order=st.sampled_from(["little", "big"]),
+    strict=st.booleans(),
+    slices=st.sampled_from([None, "each", "one"]),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=150, deadline=None)
+def test_transcode(module_set: str, shape: Any, source: Dialect, target: Dialect, order: Any, strict: bool, slices: Any,
+                   seed: int) -> None:  # fmt: skip
+    n = int(np.prod(shape))
+    data = np.random.default_rng(seed).integers(0, 256, n // 4 + 28, dtype=np.uint8).tobytes() + bytes(4)
+    data = data[: n // 4] + data[n // 4 : n // 4 + 4] * 8
+    options = {"byte_order": order, "strict": strict, "slices": slices}
+    expected = outcome(reference.transcode, data, shape, source, target, **options)
+    assert outcome(native.transcode, data, shape, source, target, **options) == expected
+
+
+def test_all_bytes_at_all_places(kernel_set: str) -> None:
+    """Every byte value at every place of a vector, in every layout and map."""
+    values = np.arange(256, dtype=np.uint8)
+    payload = np.concatenate([np.roll(values, shift) for shift in range(64)])
+    shape = (4, payload.size)
+    for name, layout in LAYOUTS.items():
+        codes = reference.unpack_codes(payload, shape, layout)
+        where = kernels.scheme(layout, *shape)
+        out = np.empty(codes.size, dtype=np.uint8)
+        kernels.unpack(payload, where, None, out, 1)
+        assert np.array_equal(out, codes.reshape(-1)), name
+        packed = np.empty_like(payload)
+        assert kernels.pack(out, where, None, packed, 1)
+        assert np.array_equal(packed, payload), name
+
+
+@pytest.mark.parametrize("value", [2, 3, 126, 127, -2, -128])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_wrong_value_is_found(kernel_set: str, layout: str, value: int) -> None:
+    trits = np.zeros((8, 160), dtype=np.int8)
+    strict = layout.startswith(("rows", "row-"))
+    for at in (0, 1, 31, 32, 700, 1279):
+        trits.reshape(-1)[at] = value
+        with pytest.raises(ValueError, match=f"the first is {value} at element {at:,}"):
+            native.pack(trits, 1.0, layout, strict=strict or layout.startswith("seq"))
+        trits.reshape(-1)[at] = 0
+
+
+def test_unsigned_values_that_int8_would_wrap() -> None:
+    with pytest.raises(ValueError, match="the first is 255"):
+        native.pack(np.full((1, 128), 255, dtype=np.uint8), 1.0)
+    with pytest.raises(ValueError, match="the first is 256"):
+        native.pack(np.full((1, 128), 256, dtype=np.int32), 1.0)
+
+
+def test_large_tensors_stream_past_the_cache(kernel_set: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "STREAM_FROM", 1 << 12)
+    monkeypatch.setattr(kernels, "THREAD_BYTES", 1 << 10)
+    random = np.random.default_rng(2)
+    shape = (64, 1152)
+    trits = random.integers(-1, 2, shape).astype(np.int8)
+    for name in LAYOUTS:
+        packed = reference.pack(trits, -0.5, name)
+        assert native.pack(trits, -0.5, name, threads=3) == packed
+        found, scale = native.unpack(packed, shape, name, threads=3)
+        assert np.array_equal(found, trits)
+        assert scale == np.float32(-0.5)
+        weights = native.dequantize(packed, shape, name, threads=3)
+        assert weights.tobytes() == reference.dequantize(packed, shape, name).tobytes()
+        for other in LAYOUTS:
+            assert native.transcode(packed, shape, name, other, threads=3) == reference.pack(trits, -0.5, other)
+        for address in (1, 8, 16):  # results where streaming is not to be had
+            buffer = bytearray(len(packed) + 16)
+            native.pack(trits, -0.5, name, out=memoryview(buffer)[address % 16 : address % 16 + len(packed)])
+            assert buffer[address % 16 : address % 16 + len(packed)] == packed
+
+
+def test_out_is_exact() -> None:
+    trits = np.zeros((4, 128), dtype=np.int8)
+    packed = native.pack(trits, 1.0)
+    out = bytearray(160)
+    assert native.pack(trits, 1.0, out=out) is out
+    assert bytes(out) == packed
+    array = np.empty((4, 128), dtype=np.int8)
+    assert native.unpack(packed, (4, 128), out=array)[0] is array
+    floats = np.empty((4, 128), dtype=np.float32)
+    assert native.dequantize(packed, (4, 128), out=floats) is floats
+    again = bytearray(160)
+    assert native.transcode(packed, (4, 128), target="interleave-64", out=again) is again
+    for wrong in (bytearray(159), bytearray(161)):
+        with pytest.raises(ValueError, match="the result takes 160 bytes"):
+            native.pack(trits, 1.0, out=wrong)
+    with pytest.raises(ValueError, match="cannot be written"):
+        native.pack(trits, 1.0, out=bytes(160))
+    for bad in (np.empty((128, 4), np.int8), np.empty((4, 128), np.uint8), np.empty((4, 256), np.int8)[:, ::2]):
+        with pytest.raises(ValueError, match=r"out is"):
+            native.unpack(packed, (4, 128), out=bad)
+    with pytest.raises(ValueError, match="its own bytes"):
+        native.transcode(out, (4, 128), target="interleave-64", out=out)
+
+
+def test_buffers_of_every_kind() -> None:
+    trits = np.random.default_rng(3).integers(-1, 2, (4, 128)).astype(np.int8)
+    packed = native.pack(trits, 1.0)
+    mapped = mmap.mmap(-1, len(packed))
+    mapped[:] = packed
+    kinds = (bytes(packed), bytearray(packed), memoryview(packed), np.frombuffer(packed, np.uint8), mapped)
+    for data in kinds:
+        assert np.array_equal(native.unpack(data, (4, 128))[0], trits)
+    del data, kinds
+
+
+def test_sizes_are_refused_before_anything_is_allocated() -> None:
+    for shape in ((1 << 40, 1 << 40), (1 << 31, 128), (0, 4), (-4, 128)):
+        for call in (native.unpack, native.dequantize, native.histogram, native.scan, native.transcode):
+            with pytest.raises(ValueError, match=r"."):
+                call(bytes(160), shape)
+
+
+def test_kernel_set_is_forced_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SETS:
+        monkeypatch.setenv(isa.VARIABLE, name)
+        assert isa.chosen().name == name
+    monkeypatch.setenv(isa.VARIABLE, "mmx")
+    with pytest.raises(ValueError, match="I2S_ISA is 'mmx'; there are portable"):
+        isa.chosen()
+    monkeypatch.delenv(isa.VARIABLE)
+    assert isa.chosen().name == SETS[-1]
+
+
+def test_no_threads_is_an_error() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        native.histogram(bytes(160), (4, 128), threads=0)
