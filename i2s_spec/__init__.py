@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from i2s_spec.codec.native import transcode as transcode
     from i2s_spec.codec.native import unpack as unpack
     from i2s_spec.codec.quantise import quantize as quantize
-    from i2s_spec.convert.endian import convert_endian as convert_endian
     from i2s_spec.convert.new import new as new
+    from i2s_spec.convert.rewrite import convert_endian as convert_endian
     from i2s_spec.convert.rewrite import rewrite as rewrite
     from i2s_spec.errors import FormatError as FormatError
     from i2s_spec.errors import Span as Span
@@ -52,7 +52,7 @@ _HOMES = {
     "quantize": "i2s_spec.codec.quantise",
     "new": "i2s_spec.convert.new",
     "rewrite": "i2s_spec.convert.rewrite",
-    "convert_endian": "i2s_spec.convert.endian",
+    "convert_endian": "i2s_spec.convert.rewrite",
     "Report": "i2s_spec.linter.engine",
     "lint": "i2s_spec.linter.engine",
 }

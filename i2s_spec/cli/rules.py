@@ -10,7 +10,7 @@ import click
 from i2s_spec.cli import EXIT_FINDINGS
 from i2s_spec.errors import quote
 from i2s_spec.linter.explain import SCHEMA_VERSION, as_dict
-from i2s_spec.linter.rule import all_rules
+from i2s_spec.linter.rules import all_rules
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 

@@ -1,4 +1,4 @@
-"""This module defines how a file changes its byte order: every word of it is turned round, and nothing else.
+"""This module turns the words of a file round: what `rewrite` needs to copy a file in another byte order.
 
 A big-endian file has everything big-endian (clause 2.3): header, key-values, tensor infos, and the words inside the
 tensors. Which bytes of a tensor are words is declared with its type; of I2_S it is the scale alone (clause 6.1), since
@@ -11,33 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from i2s_spec.errors import quote
-from i2s_spec.gguf.output import Target
 from i2s_spec.gguf.source import CHUNK, Source, chunks
-from i2s_spec.gguf.writer import Progress
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.types import SMALLEST_VALUE, TAIL_BYTES, TensorType, ValueType, two_bits_and_tail
 
 if TYPE_CHECKING:
-    from i2s_spec.gguf.reader import File, Tensor
-
-
-def convert_endian(
-    source_file: File, target: Target, byte_order: ByteOrder, force: bool = False, progress: Progress | None = None
-) -> None:
-    """Copy a file in the given byte order; one that has it already is copied as it is.
-
-    Converting there and back gives the same bytes, for files that are laid out as our writer does. Version 2 knows no
-    byte order but little, so a big-endian copy is of version 3 whatever the source is, and keeps it on the way back.
-
-    :param byte_order: `little` or `big`
-    :raises ValueError: where a tensor's type has words whose places are not known (TL2, I2_SR, Q5_0, Q5_1, Q3_K, the IQ
-        types); nothing
-        is written then
-    :raises FormatError, OSError: as `rewrite` does
-    """
-    from i2s_spec.convert.rewrite import rewrite
-
-    rewrite(source_file, target, byte_order=byte_order, force=force, progress=progress)
+    from i2s_spec.gguf.reader import Tensor
 
 
 def swapped_record(record: bytes, order: ByteOrder) -> bytes:

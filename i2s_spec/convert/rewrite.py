@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from i2s_spec.convert import endian
 from i2s_spec.errors import FormatError, Span, Words, quote
 from i2s_spec.gguf.output import Target, refuse_source
 from i2s_spec.gguf.reader import Entry, File, Tensor
@@ -55,7 +56,7 @@ def rewrite(
     :param drop_tensors: tensors to leave out
     :param rename_tensors: new names of tensors
     :param alignment: of tensors, in bytes; `general.alignment` follows. Without it the source's is kept.
-    :param byte_order: of the copy; another one than the source's is `i2s_spec.convert.endian`'s matter, with its rules
+    :param byte_order: of the copy; another one than the source's turns every word round (see `convert_endian`)
     :param force: replace an existing file, the source itself too: it is read until the complete copy takes its name
     :param progress: called now and then with (bytes written, bytes of the copy)
     :raises FormatError: where the source has a fault, a kept tensor is not all there or is of a type without known
@@ -110,8 +111,6 @@ class _Conversion(NamedTuple):
 
 def _conversion(file: File, order: ByteOrder) -> _Conversion:
     if order != file.byte_order:
-        from i2s_spec.convert import endian
-
         return _Conversion(
             lambda record: endian.swapped_record(record, file.byte_order),
             lambda tensor: endian.swapped_data(file.source, tensor),
@@ -196,3 +195,19 @@ def _require_unchanged(file: File) -> None:
     reason = file.source.changed()
     if reason is not None:
         raise FormatError(faults.CHANGED, Span(0, file.size), reason=Words(reason))
+
+
+def convert_endian(
+    source_file: File, target: Target, byte_order: ByteOrder, force: bool = False, progress: Progress | None = None
+) -> None:
+    """Copy a file in the given byte order; one that has it already is copied as it is (clause 2.3).
+
+    Converting there and back gives the same bytes, for files that are laid out as our writer does. Version 2 knows no
+    byte order but little, so a big-endian copy is of version 3 whatever the source is, and keeps it on the way back.
+
+    :param byte_order: `little` or `big`
+    :raises ValueError: where a tensor's type has words whose places are not known (TL2, I2_SR, Q5_0, Q5_1, Q3_K, the IQ
+        types); nothing is written then
+    :raises FormatError, OSError: as `rewrite` does
+    """
+    rewrite(source_file, target, byte_order=byte_order, force=force, progress=progress)

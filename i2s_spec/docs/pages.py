@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 from i2s_spec.gguf.output import OutputFile
 from i2s_spec.linter.explain import as_markdown
-from i2s_spec.linter.rule import FAMILIES, Rule, all_rules
+from i2s_spec.linter.rule import FAMILIES, Rule
+from i2s_spec.linter.rules import all_rules
 
 #: Last line of every page; a file without it is never replaced nor removed. (A first line would hide the title.)
 MARK: Final = "<!-- Written by `i2s rules --write` from the rules themselves: edit those. -->\n"

@@ -9,7 +9,8 @@ import textwrap
 from difflib import get_close_matches
 from typing import Any
 
-from i2s_spec.linter.rule import FAMILIES, REGISTRY, Rule, all_rules
+from i2s_spec.linter.rule import FAMILIES, REGISTRY, Rule
+from i2s_spec.linter.rules import all_rules
 
 SCHEMA_VERSION = 1
 

@@ -7,7 +7,7 @@ with `Why:`, `Example:` and `Fix:`. `i2s explain`, the rule pages and the JSON l
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -187,10 +187,3 @@ def _register(
 def finding_of(error: FormatError) -> Finding:
     """What a fault of the reader is to the linter."""
     return REGISTRY[error.code].at(error.span, error.got, error.want, **error.details)
-
-
-def all_rules() -> Iterator[Rule]:
-    """Every rule, in the order of the codes."""
-    import i2s_spec.linter.rules  # noqa: F401  # importing the rules registers them
-
-    return iter([REGISTRY[code] for code in sorted(REGISTRY)])

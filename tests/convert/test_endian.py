@@ -17,8 +17,8 @@ from gguf.scripts.gguf_convert_endian import byteswap_tensors, convert_byteorder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from i2s_spec.convert.endian import convert_endian, swapped_record, swapped_tail
-from i2s_spec.convert.rewrite import rewrite
+from i2s_spec.convert.endian import swapped_record, swapped_tail
+from i2s_spec.convert.rewrite import convert_endian, rewrite
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.schema import gguf as schema

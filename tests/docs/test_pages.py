@@ -22,7 +22,8 @@ from click.testing import CliRunner
 from i2s_spec.cli.rules import command
 from i2s_spec.codec import reference
 from i2s_spec.docs import pages
-from i2s_spec.linter.rule import Severity, all_rules
+from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.rules import all_rules
 from i2s_spec.schema import dialect, gguf, i2s, limits, types
 
 ROOT = Path(__file__).resolve().parents[2]

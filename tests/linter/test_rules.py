@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.rule import FAMILIES, REGISTRY, all_rules, rule
+from i2s_spec.linter.rule import FAMILIES, REGISTRY, rule
+from i2s_spec.linter.rules import all_rules
 from i2s_spec.testing.malformed import Case, malformed
 from i2s_spec.testing.sample import Draft
 

@@ -12,7 +12,7 @@ extent        the size and shape of I2_S tensors
 bounds        unusual amounts
 """
 
-from i2s_spec.linter.rule import REGISTRY
+from i2s_spec.linter.rule import REGISTRY, Rule
 from i2s_spec.linter.rules import (
     bounds,
     extent,
@@ -28,6 +28,11 @@ from i2s_spec.linter.rules import (
 )
 
 __all__ = [
-    "REGISTRY", "bounds", "extent", "header", "identity", "infos", "keys", "metadata", "placement", "slack", "split",
-    "values",
+    "REGISTRY", "all_rules", "bounds", "extent", "header", "identity", "infos", "keys", "metadata", "placement", "slack",
+    "split", "values",
 ]  # fmt: skip
+
+
+def all_rules() -> list[Rule]:
+    """Every rule, in the order of the codes."""
+    return [REGISTRY[code] for code in sorted(REGISTRY)]
