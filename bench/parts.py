@@ -12,6 +12,7 @@ from bench.measure import Result
 #: Every part and its module. A new part adds a line here, and a module whose `benchmarks()` lists what it measures.
 PARTS = {
     "container": "bench.container",
+    "codec": "bench.codec",
 }
 
 

@@ -1,0 +1,299 @@
+"""This module measures the codec: payload kernels against what memory gives, the definition, and the `gguf` package.
+
+Two probes stand beside every measurement, in the same round: reading every byte of the payload (`_codec.read`, an OR over
+it), and copying it (NumPy's copy, which is the C library's). A kernel's traffic is what it reads plus what it writes; a
+ratio of 1 to the copy probe says that it moves bytes as fast as a copy does. Results larger than a window are written into
+the same window again and again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bench import peers
+from bench.measure import Claim, Contender, Result, Row, interleaved, ratios, timed
+from bench.parts import Benchmark, Setting
+from i2s_spec.codec import _codec, isa, kernels, native, reference
+from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS
+
+MIB = 1 << 20
+#: Results are written in windows of at most so many bytes.
+WINDOW = 1 << 30
+COLS = 2560
+
+READ, COPY = "read probe", "copy probe"
+OFFSET_1 = CODE_MAPS["offset-1"]
+
+
+def benchmarks() -> list[Benchmark]:
+    """What is measured, in this order."""
+    found = [
+        Benchmark(f"memory-{size}-{threads}", partial(_stream, size=size, threads=threads))
+        for size in (64, 512)
+        for threads in (1, 2)
+    ]
+    return [
+        *found,
+        Benchmark("cache", _cache),
+        Benchmark("sets", _sets),
+        Benchmark("reference", _reference),
+        Benchmark("gguf", _gguf),
+    ]
+
+
+class Job(NamedTuple):
+    """One thing that a kernel does: how many bytes go to and fro, and the goals for its ratios to the probes."""
+
+    name: str
+    run: Callable[[], object]
+    traffic: int
+    probe: str = COPY
+    least: float | None = None
+
+
+@contextmanager
+def _using(name: str) -> Iterator[None]:
+    """Force a kernel set for a while."""
+    before = os.environ.get(isa.VARIABLE)
+    os.environ[isa.VARIABLE] = name
+    try:
+        yield
+    finally:
+        os.environ.pop(isa.VARIABLE, None)
+        if before is not None:
+            os.environ[isa.VARIABLE] = before
+
+
+def _aligned(nbytes: int) -> Any:
+    raw = np.empty(nbytes + 64, dtype=np.uint8)
+    skip = -raw.ctypes.data % 64
+    return raw[skip : skip + nbytes]
+
+
+def _payload(nbytes: int) -> Any:
+    """Codes 0 to 2, one zero in two, at an aligned address."""
+    table = np.array([0, 1, 1, 2], dtype=np.uint8)
+    random = np.random.Generator(np.random.PCG64(1))
+    payload = _aligned(nbytes)
+    step = 16 * MIB
+    for start in range(0, nbytes, step):
+        part = payload[start : start + step]
+        noise = np.frombuffer(random.bytes(part.size), dtype=np.uint8)
+        part[:] = 0
+        for shift in (0, 2, 4, 6):
+            part |= table[noise >> np.uint8(shift) & 3] << np.uint8(shift)
+    return payload
+
+
+def _in_threads(threads: int, size: int, call: Callable[[int, int], object]) -> None:
+    step = -(-size // threads)
+    if threads == 1:
+        call(0, size)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda start: call(start, min(start + step, size)), range(0, size, step)))
+
+
+def _jobs(payload: Any, threads: int, judged: bool, fast_set: bool) -> list[Job]:
+    """Everything that is measured on one payload, with the probes first."""
+    size = payload.size
+    window = min(WINDOW, 4 * size)
+    target, wide = _aligned(size), _aligned(window)
+    target[:] = 0
+    wide[:] = 0
+    elements = _aligned(min(WINDOW, 4 * size)).view(np.int8)
+    elements[:] = 1
+    row = isa.chosen().row
+    rows = 4 * size // COLS
+    where = {name: kernels.scheme(layout, rows, COLS) for name, layout in LAYOUTS.items()}
+
+    def unpack(name: str) -> None:
+        step = wide.size // 4
+        for start in range(0, size, step):
+            part = payload[start : start + step]
+            kernels.unpack(part, where[name], OFFSET_1, wide[: 4 * part.size], threads)
+
+    def pack(name: str) -> None:
+        step = elements.size // 4
+        for start in range(0, size, step):
+            part = target[start : start + step]
+            assert kernels.pack(elements[: 4 * part.size].view(np.uint8), where[name], OFFSET_1, part, threads)
+
+    def floats() -> None:
+        step = wide.size // 16
+        for start in range(0, size, step):
+            part = payload[start : start + step]
+            out = wide[: 16 * part.size].view(np.float32)
+            kernels.floats(part, where["interleave-128"], OFFSET_1, np.float32(0.75), out, threads)
+
+    def recode(source: str, to: str, codes: list[int]) -> None:
+        kernels.recode(payload, rows, COLS, LAYOUTS[source], LAYOUTS[to], codes, target, threads)
+
+    same, other = [0, 1, 2, 3], [1, 2, 0, 3]
+    pairs = [
+        ("interleave-128", "interleave-64", same), ("interleave-64", "interleave-128", same),
+        ("interleave-128", "sequential-msb", same), ("sequential-lsb", "interleave-128", same),
+        ("interleave-128", "rows-1x4", same), ("rows-1x4", "interleave-128", same),
+        ("row-blocks-4", "interleave-128", same), ("interleave-128", "interleave-128", other),
+    ]  # fmt: skip
+    goal = 1.0 if judged else None
+    return [
+        Job(READ, lambda: _in_threads(threads, size, lambda a, b: _codec.read(row, payload[a:b])), size),
+        Job(COPY, lambda: _in_threads(threads, size, lambda a, b: np.copyto(target[a:b], payload[a:b])), 2 * size),
+        Job("scan", lambda: kernels.occurs(payload, 3, threads), size, READ, 0.9 if judged else None),
+        Job("histogram", lambda: kernels.histogram(payload, threads), size, READ,
+            (0.85 if fast_set else 0.8) if judged and threads == 1 else None),
+        *(Job(f"unpack {name}", partial(unpack, name), 5 * size, COPY, goal)
+          for name in ("interleave-128", "interleave-64", "sequential-msb", "rows-1x4")),
+        *(Job(f"pack {name}", partial(pack, name), 5 * size, COPY, goal)
+          for name in ("interleave-128", "interleave-64", "sequential-msb", "rows-1x4")),
+        *(Job(f"{source} to {to}" if source != to else "another code map", partial(recode, source, to, codes),
+              2 * size, COPY, goal) for source, to, codes in pairs),
+        Job("dequantise to float32", floats, 17 * size, COPY, goal),
+    ]  # fmt: skip
+
+
+def _measured(jobs: list[Job], setting: Setting, repeat: int) -> dict[str, tuple[float, ...]]:
+    contenders = [Contender(job.name, timed(job.run), repeat) for job in jobs]
+    for job in jobs:
+        job.run()  # pages are there, the processor is awake
+    return interleaved(contenders, setting.rounds, setting.say)
+
+
+def _rates(jobs: list[Job], times: dict[str, tuple[float, ...]], payload: int) -> tuple[Row, ...]:
+    return tuple(Row(job.name, tuple(payload / t / 1e9 for t in times[job.name]), "GB/s of payload") for job in jobs)
+
+
+def _stream(setting: Setting, size: int, threads: int) -> Result:
+    """Everything from and to memory, against the probes."""
+    nbytes = (4 if setting.quick else size) * MIB
+    payload = _payload(nbytes)
+    fast_set = isa.chosen().name == "avx512"
+    jobs = _jobs(payload, threads, not setting.quick, fast_set)
+    times = _measured(jobs, setting, 1 if size > 64 else 3)
+    traffic = {job.name: job.traffic for job in jobs}
+    claims = []
+    for job in jobs[2:]:
+        scale = job.traffic / traffic[job.probe]
+        values = tuple(scale * ratio for ratio in ratios(times[job.probe], times[job.name]))
+        claims.append(Claim(f"{job.name}: traffic over the {job.probe}'s", values, "x", least=job.least))
+    title = f"{nbytes // MIB} MB of payload, {threads} thread{'s' if threads > 1 else ''}, kernels {isa.chosen().name}"
+    return Result(title, _rates(jobs, times, nbytes), tuple(claims))
+
+
+def _cache(setting: Setting) -> Result:
+    """The same on what fits the second-level cache: packed bytes a second on one core, for every set."""
+    rows: list[Row] = []
+    claims: list[Claim] = []
+    payload = _payload(160 * 1024)
+    for each in isa.kernel_sets():
+        if not each.available:
+            continue
+        with _using(each.name):
+            jobs = [job for job in _jobs(payload, 1, False, False) if job.name not in (READ, COPY, "scan", "histogram")]
+            times = _measured(jobs, setting, 3 if setting.quick else 51)
+            for row in _rates(jobs, times, payload.size):
+                goal = 15.0 if each.name != "portable" and "float32" not in row.name and not setting.quick else None
+                rows.append(row._replace(name=f"{each.name}: {row.name}"))
+                if each.name != "portable":
+                    claims.append(Claim(f"{each.name}: {row.name}", row.values, "GB/s of payload", least=goal))
+    return Result("160 KB of payload, one thread, every kernel set", tuple(rows), tuple(claims))
+
+
+def _sets(setting: Setting) -> Result:
+    """Every kernel set from memory, one thread: AVX2 against its probe, portable against the best."""
+    payload = _payload((4 if setting.quick else 64) * MIB)
+    every: dict[str, dict[str, tuple[float, ...]]] = {}
+    jobs: list[Job] = []
+    for each in isa.kernel_sets():
+        if each.available:
+            with _using(each.name):
+                jobs = _jobs(payload, 1, not setting.quick, False)
+                every[each.name] = _measured(jobs, setting, 3)
+    rows = [
+        Row(f"{name}: {job.name}", tuple(payload.size / t / 1e9 for t in times[job.name]), "GB/s of payload")
+        for name, times in every.items()
+        for job in jobs
+    ]
+    claims = []
+    traffic = {job.name: job.traffic for job in jobs}
+    for name, times in every.items():
+        if name == "portable":
+            continue
+        for job in jobs[2:]:
+            scale = job.traffic / traffic[job.probe]
+            values = tuple(scale * ratio for ratio in ratios(times[job.probe], times[job.name]))
+            claims.append(Claim(f"{name}, {job.name}: traffic over the {job.probe}'s", values, "x", least=job.least))
+    best = list(every)[-1]
+    most = None if setting.quick or best == "portable" else 4.0
+    for job in jobs[2:]:
+        slower = ratios(every["portable"][job.name], every[best][job.name])
+        claims.append(Claim(f"portable, {job.name}: times as long as {best}", slower, "x", most=most))
+    return Result("64 MB of payload, one thread, every kernel set", tuple(rows), tuple(claims))
+
+
+def _reference(setting: Setting) -> Result:
+    """The definition, in NumPy, against the kernels; for information."""
+    size = (1 if setting.quick else 16) * MIB
+    shape = (4 * size // COLS, COLS)
+    data = np.concatenate([_payload(shape[0] * shape[1] // 4), np.zeros(32, dtype=np.uint8)])
+    trits = native.unpack(data, shape)[0]
+    pairs: list[tuple[str, Callable[[Any], object]]] = [
+        ("unpack", lambda codec: codec.unpack(data, shape)),
+        ("pack", lambda codec: codec.pack(trits, 0.75)),
+        ("dequantize", lambda codec: codec.dequantize(data, shape)),
+        ("histogram", lambda codec: codec.histogram(data, shape)),
+        ("transcode", lambda codec: codec.transcode(data, shape, target="interleave-64")),
+    ]
+    contenders = []
+    for name, job in pairs:
+        contenders += [
+            Contender(f"reference.{name}", timed(partial(job, reference))),
+            Contender(f"native.{name}", timed(partial(job, native)), 5),
+        ]
+    times = interleaved(contenders, setting.rounds, setting.say)
+    claims = tuple(
+        Claim(
+            f"{name}: times as fast as the definition", ratios(times[f"reference.{name}"], times[f"native.{name}"]), "x"
+        )
+        for name, _ in pairs
+    )
+    return Result(f"{size // MIB} MB of payload, one thread", tuple(Row(n, v, "s") for n, v in times.items()), claims)
+
+
+def _gguf(setting: Setting) -> Result:
+    """Dequantising the same weights: I2_S here, TQ2_0 in the `gguf` package."""
+    missing = peers.gguf_missing()
+    if missing:
+        return Result("dequantise", (), (), (f"gguf {missing}",))
+    from gguf import quants
+    from gguf.constants import GGMLQuantizationType
+
+    rows, cols = (64 if setting.quick else 6912), COLS
+    random = np.random.Generator(np.random.PCG64(2))
+    trits = (np.frombuffer(random.bytes(rows * cols), dtype=np.uint8) % 3).astype(np.int8).reshape(rows, cols) - 1
+    ours = native.pack(trits.astype(np.int8), 0.5)
+    theirs = quants.quantize(trits.astype(np.float32) * np.float32(0.5), GGMLQuantizationType.TQ2_0)
+    out = np.empty((rows, cols), dtype=np.float32)
+    contenders = [
+        Contender("native.dequantize", timed(lambda: native.dequantize(ours, (rows, cols))), 5),
+        Contender("native.dequantize, out=", timed(lambda: native.dequantize(ours, (rows, cols), out=out)), 5),
+        Contender("gguf.quants.dequantize", timed(lambda: quants.dequantize(theirs, GGMLQuantizationType.TQ2_0))),
+    ]
+    assert np.array_equal(native.dequantize(ours, (rows, cols)), quants.dequantize(theirs, GGMLQuantizationType.TQ2_0))
+    times = interleaved(contenders, setting.rounds, setting.say)
+    goal = None if setting.quick else 15.0
+    claims = tuple(
+        Claim(f"{name}: times as fast as gguf", ratios(times["gguf.quants.dequantize"], times[name]), "x", least=goal)
+        for name in list(times)[:2]
+    )
+    return Result(
+        f"{rows:,} x {cols:,} weights to float32, one thread", tuple(Row(n, v, "s") for n, v in times.items()), claims
+    )
