@@ -65,9 +65,22 @@ def __getattr__(name: str) -> Any:
         home = _HOMES[name]
     except KeyError:
         raise AttributeError(f"module 'i2s_spec' has no attribute {name!r}") from None
-    value = getattr(import_module(home), name)
+    try:
+        value = getattr(import_module(home), name)
+    except ModuleNotFoundError as error:
+        raise explained(error) from error
     globals()[name] = value
     return value
+
+
+def explained(error: ModuleNotFoundError) -> ImportError:
+    """A missing module as an error that helps: a checkout that was never built lacks the compiled ones."""
+    if error.name is not None and error.name.startswith("i2s_spec.") and error.name.rpartition(".")[2].startswith("_"):
+        return ImportError(
+            f"{error.name} is compiled and was not built here: this is a checkout, not the installed package. "
+            "Run `pip install -e .` in it, or use the installed package from another folder"
+        )
+    return error
 
 
 def __dir__() -> list[str]:

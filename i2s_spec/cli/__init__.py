@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import click
 
-from i2s_spec import __version__
+from i2s_spec import __version__, explained
 from i2s_spec.errors import FormatError, MissingExtra, SettingError, quote
 
 #: Every verb and the module that holds it; `validate` is another name for `lint`.
@@ -89,6 +89,9 @@ def main(args: list[str] | None = None) -> None:
         name = f": {quote(os.fspath(error.filename))}" if error.filename is not None else ""
         _say(f"{error.strerror or error}{name}")
         sys.exit(EXIT_INPUT)
+    except ModuleNotFoundError as error:
+        _say(str(explained(error)))
+        sys.exit(EXIT_BUG)
     except SystemExit:
         if not isinstance(sys.stdout, io.TextIOBase):  # click met a broken pipe, and wrapped it
             _reader_has_gone()

@@ -1,6 +1,14 @@
-"""Ternary weights to bytes and back: `pack` and `unpack` for every dialect.
+"""Ternary weights to bytes and back, for every dialect that the schema declares: the definition and its compiled twin.
 
-    reference   the definition, in NumPy, derived from the formulas that the schema declares
+    shape, payload, tail, remainder
+                what the bytes of a tensor are: payloads, the places of codes, the scale, what no whole block holds
+    reference   the definition of `pack`, `unpack`, `dequantize`, in NumPy, derived from the formulas of the layouts
+    recode      the definition of `transcode`, `histogram`, `scan`
+    quantise, mean, weights
+                the rules by which released programs make weights ternary, bit for bit
+    native      the same as `reference` and `recode`, with compiled kernels for the loops: what users get
+    kernels, isa
+                how the kernels are called on whole payloads, and which set of them is used
 
-Fast codecs are added beside the definition and are held to it, bit for bit.
+`_codec` and `_cpu` are compiled from `pyx/`. Fast paths are held to the definition by laws, bit for bit.
 """

@@ -15,7 +15,6 @@ import numpy as np
 
 from i2s_spec.codec import _codec
 from i2s_spec.codec.isa import chosen
-from i2s_spec.codec.payload import pack_codes, unpack_codes
 from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, CodeMap, Layout
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ def recode(
 
         _spread(blocks, whole, BLOCK_BYTES, threads)
         if whole * BLOCK_BYTES < payload.size:
-            _recode_rest(payload[whole * BLOCK_BYTES :], of == to, source, target, codes, out[whole * BLOCK_BYTES :])
+            _recode_rest(payload[whole * BLOCK_BYTES :], of, to, codes, out[whole * BLOCK_BYTES :])
         return
 
     # Four rows in the bytes of each column, to or from rows of whole blocks.
@@ -144,15 +143,13 @@ def recode(
     pack(np.array(codes, dtype=np.uint8)[elements] if remap.size else elements, to, None, out, threads)
 
 
-def _recode_rest(payload: Bytes, same: bool, source: Layout, target: Layout, codes: list[int], out: Bytes) -> None:
-    """What is behind the last 32 bytes of payload: less than 128 elements, by the definition."""
-    table = np.array(codes, dtype=np.uint8)
-    shape = (1, payload.size * CODES_PER_BYTE)
-    if same:  # whatever the layout, four codes of a byte stay where they are
-        fields = [table[payload >> np.uint8(shift) & 3] << np.uint8(shift) for shift in (6, 4, 2, 0)]
-        out[:] = fields[0] | fields[1] | fields[2] | fields[3]
-    else:
-        out[:] = np.frombuffer(pack_codes(table[unpack_codes(payload, shape, source)], target), dtype=np.uint8)
+def _recode_rest(payload: Bytes, of: Scheme, to: Scheme, codes: list[int], out: Bytes) -> None:
+    """What is behind the last 32 bytes of payload: less than 128 elements, by way of their codes."""
+    if of == to and of.group > payload.size:  # a part of one run: whatever the layout, codes stay where they are
+        of = to = Scheme(1, False)
+    elements = np.empty(payload.size * CODES_PER_BYTE, dtype=np.uint8)
+    unpack(payload, of, None, elements, 1)
+    pack(np.array(codes, dtype=np.uint8)[elements], to, None, out, 1)
 
 
 def remap_of(codes: list[int]) -> Bytes:

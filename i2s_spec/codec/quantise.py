@@ -109,11 +109,11 @@ RULES: Final = {
     for rule in (
         Rule(
             "absmax", "quantize_i2_s of the BitNet fork, which llama-quantize calls", _largest, _signs,
-            destroys=f"absmax makes the largest of all that are at least {ZERO_BELOW:g}, leaving next to no zeros",
+            destroys=f"absmax gives the largest to all that are at least {ZERO_BELOW:g}, which leaves next to no zeros",
         ),
         Rule(
             "hf-first", "convert-hf-to-gguf-bitnet.py", _first, lambda part, scale: _cut(part / scale),
-            destroys="hf-first takes the first of them for the scale of all",
+            destroys="hf-first takes the first of them for the scale",
         ),
         Rule(
             "embedding-mean", "convert-bitnet-embedding-to-gguf.py", _mean,

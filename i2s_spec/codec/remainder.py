@@ -166,8 +166,8 @@ def read_as(reader: str | Reader, data: Any, shape: Sequence[int]) -> tuple[NDAr
     :param reader: one of `READERS`, or its key
     :param data: payload and tail
     :param shape: (rows, cols) or (n,)
-    :returns: uint8 codes [rows, cols], and bool [rows, cols]: whether the program took a code from these bytes at all.
-        What it skips, and what it takes from behind the tail, has code 0 and False
+    :returns: uint8 codes [rows, cols], and bool [rows, cols]: whether the program took a code from these bytes at all;
+        what it skips has code 0 and False. Reading on, it takes codes from the next row, and in the end from the tail
     :raises ValueError: for a reader that nobody declared, for a tensor that the program refuses, for data of another size
     """
     if isinstance(reader, str):
