@@ -10,6 +10,7 @@ is reached from here; each name is imported when it is first used, so that `impo
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -67,20 +68,21 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'i2s_spec' has no attribute {name!r}") from None
     try:
         value = getattr(import_module(home), name)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise explained(error) from error
     globals()[name] = value
     return value
 
 
-def explained(error: ModuleNotFoundError) -> ImportError:
-    """A missing module as an error that helps: a checkout that was never built lacks the compiled ones."""
-    if error.name is not None and error.name.startswith("i2s_spec.") and error.name.rpartition(".")[2].startswith("_"):
-        return ImportError(
-            f"{error.name} is compiled and was not built here: this is a checkout, not the installed package. "
-            "Run `pip install -e .` in it, or use the installed package from another folder"
-        )
-    return error
+def explained(error: ImportError) -> ImportError:
+    """An import that failed as an error that helps: a checkout that was never built lacks the compiled modules."""
+    missing = re.search(r"(?:name |module named )'(?:i2s_spec[\w.]*\.)?(_(?:scanner|codec|cpu))'", str(error))
+    if missing is None:
+        return error
+    return ImportError(
+        f"{missing[1]} is compiled and was not built here: this is a checkout, not the installed package. "
+        "Run `pip install -e .` in it, or use the installed package from another folder"
+    )
 
 
 def __dir__() -> list[str]:

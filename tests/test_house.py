@@ -112,3 +112,17 @@ def test_public_names_resolve() -> None:
         assert getattr(i2s_spec, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         i2s_spec.nothing  # noqa: B018
+
+
+def test_a_checkout_that_was_not_built_says_so(tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(PACKAGE, tmp_path / "i2s_spec", ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__"))
+    for code in (
+        "import i2s_spec; i2s_spec.open",
+        "import i2s_spec; i2s_spec.pack",
+        "import i2s_spec.__main__ as m; m.main(['info'])",
+    ):
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert run.returncode in (1, 4)
+        assert "pip install -e ." in run.stderr

@@ -89,7 +89,7 @@ def main(args: list[str] | None = None) -> None:
         name = f": {quote(os.fspath(error.filename))}" if error.filename is not None else ""
         _say(f"{error.strerror or error}{name}")
         sys.exit(EXIT_INPUT)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         _say(str(explained(error)))
         sys.exit(EXIT_BUG)
     except SystemExit:
