@@ -73,6 +73,8 @@ class Subject:
     def __init__(self, file: File, path: str | None = None) -> None:
         self.file = file
         self.path = path
+        #: Which wrong idea of its size explains an odd room of an I2_S tensor, by row; rules share what one found out.
+        self.ideas: dict[int, tuple[int, str | None]] = {}
 
     def key_names(self) -> Iterator[tuple[int, bytes]]:
         """Index and name of every key-value that could be read."""

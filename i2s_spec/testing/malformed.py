@@ -431,6 +431,15 @@ def _many_tensors(count: int) -> bytes:
     return head + bytes(-len(head) % 32) + (b"\1" + bytes(31)) * count
 
 
+def _many_gaps(count: int) -> bytes:
+    """Many I2_S tensors, each with 32 bytes behind it that are in none."""
+    record = struct.Struct("<Q8sI2QIQ")
+    infos = b"".join(record.pack(8, b"t%07d" % i, 2, 128, 1, I2S, 96 * i) for i in range(count))
+    head = struct.pack("<4sIQQ", b"GGUF", 3, count, 0) + infos
+    return head + bytes(-len(head) % 32) + (i2s_bytes(128) + b"\x11" * 32) * count
+
+
+_add("many_i2s_100k", "P101", "gap[0]", lambda: _many_gaps(100_000), ("S104", "G407"))
 _add("many_kv_200k", "S103", "header.key_count", lambda: _many_keys(200_000))
 _add("many_tensors_100k", "S104", "header.tensor_count", lambda: _many_tensors(100_000))
 _add("kv_ceiling", "S101", "header.key_count",

@@ -19,16 +19,21 @@ def misjudged_room(subject: Subject, placement: Placement, room: int) -> str | N
     `no-tail`: the writer left out (a part of) the 32 bytes; `unpacked`: one byte for each weight; `whole-blocks`:
     payload padded to blocks of 128; `chunks`: every chunk of a threaded quantiser wrote a tail of its own.
     """
-    if placement.number != I2_S.number or placement.size is None:
+    if placement.number != I2_S.number or placement.size is None or room <= 0:
         return None
-    ne = subject.file.index.tensor(placement.row)[2]
-    n, step = prod(ne), subject.step
-    payload = n // 4
-    right = padded(payload + TAIL_BYTES, step)
-    if room == right or room <= 0:
+    if room == padded(placement.size, subject.step):
         return None
-    if payload <= room < payload + TAIL_BYTES:
+    known = subject.ideas.get(placement.row)
+    if known is None or known[0] != room:
+        known = subject.ideas[placement.row] = room, _idea(subject, placement, room, placement.size)
+    return known[1]
+
+
+def _idea(subject: Subject, placement: Placement, room: int, size: int) -> str | None:
+    payload, step = size - TAIL_BYTES, subject.step
+    if payload <= room < size:
         return "no-tail"
+    n = prod(subject.file.index.tensor(placement.row)[2])
     if room == padded(n, step):
         return "unpacked"
     if room == padded(-(-n // BLOCK) * TAIL_BYTES + TAIL_BYTES, step):
