@@ -6,6 +6,7 @@ Time and memory stay linear in the header: keys and tensors are walked a few tim
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator
 from functools import cached_property
 from math import prod
@@ -74,7 +75,8 @@ class Subject:
         self.file = file
         self.path = path
         #: Which wrong idea of its size explains an odd room of an I2_S tensor, by row; rules share what one found out.
-        self.ideas: dict[int, tuple[int, str | None]] = {}
+        #: The first holds 0 where nobody asked yet, else 1 and more for what was found; the second the room it was for.
+        self.ideas = bytearray(file.index.tensors), array("q", bytes(8 * file.index.tensors))
 
     def key_names(self) -> Iterator[tuple[int, bytes]]:
         """Index and name of every key-value that could be read."""
@@ -108,12 +110,18 @@ class Subject:
                 odd.append(i)
         return [self.file.tensors.row(i) for i in odd]
 
-    @cached_property
-    def i2s(self) -> list[tuple[int, tuple[int, ...]]]:
+    def i2s(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Row and ne of every I2_S tensor of a sound shape."""
         tensor = self.file.index.tensor
-        rows = ((i, tensor(i)) for i in range(self.file.index.tensors))
-        return [(i, row[2]) for i, row in rows if row[3] == types.I2_S.number and sound_shape(row[2])]
+        for i in range(self.file.index.tensors):
+            row = tensor(i)
+            if row[3] == types.I2_S.number and sound_shape(row[2]):
+                yield i, row[2]
+
+    @cached_property
+    def has_i2s(self) -> bool:
+        """Whether there is an I2_S tensor of a sound shape."""
+        return any(True for _ in self.i2s())
 
     @cached_property
     def places(self) -> dict[bytes, int]:

@@ -13,6 +13,11 @@ from i2s_spec.schema.types import I2_S, TAIL_BYTES, padded
 BLOCK = 128
 
 
+#: What can explain the distance to the next tensor.
+_IDEAS = (None, "no-tail", "unpacked", "whole-blocks", "chunks")
+_FAR = (1 << 63) - 1
+
+
 def misjudged_room(subject: Subject, placement: Placement, room: int) -> str | None:
     """Which wrong idea of an I2_S tensor's size explains the distance to the next tensor, if one does.
 
@@ -23,10 +28,11 @@ def misjudged_room(subject: Subject, placement: Placement, room: int) -> str | N
         return None
     if room == padded(placement.size, subject.step):
         return None
-    known = subject.ideas.get(placement.row)
-    if known is None or known[0] != room:
-        known = subject.ideas[placement.row] = room, _idea(subject, placement, room, placement.size)
-    return known[1]
+    found, rooms = subject.ideas
+    if not found[placement.row] or rooms[placement.row] != room:
+        found[placement.row] = 1 + _IDEAS.index(_idea(subject, placement, room, placement.size))
+        rooms[placement.row] = min(room, _FAR)
+    return _IDEAS[found[placement.row] - 1]
 
 
 def _idea(subject: Subject, placement: Placement, room: int, size: int) -> str | None:
@@ -60,7 +66,7 @@ def _chunks(subject: Subject, placement: Placement, room: int) -> int:
 
 def tail_cut(subject: Subject) -> Placement | None:
     """The last tensor, if the file ends inside its I2_S tail: the payload is there, the scale is not or not whole."""
-    if not subject.placements or not subject.i2s:
+    if not subject.placements or not subject.has_i2s:
         return None
     last = max(subject.placements, key=lambda p: p.end)
     if last.number != I2_S.number or not last.size:
@@ -81,7 +87,7 @@ def elements_not_in_fours(subject: Subject) -> Iterator[Finding]:
 
     Fix: keep the tensor in another type.
     """
-    for i, ne in subject.i2s:
+    for i, ne in subject.i2s():
         if prod(ne) % 4:
             yield elements_not_in_fours.at(
                 subject.info_span(i, "ne"), got=prod(ne), want=4, name=subject.name(i), shape=ne
@@ -100,7 +106,7 @@ def partial_block(subject: Subject) -> Iterator[Finding]:
 
     Fix: keep the tensor in another type, or pad its rows.
     """
-    for i, ne in subject.i2s:
+    for i, ne in subject.i2s():
         n = prod(ne)
         if n % BLOCK and n % 4 == 0 and len(ne) > 1:
             span = subject.info_span(i, "ne")
@@ -120,7 +126,7 @@ def row_not_whole_blocks_of_128(subject: Subject) -> Iterator[Finding]:
 
     Fix: keep the tensor in another type, or pad its rows.
     """
-    for i, ne in subject.i2s:
+    for i, ne in subject.i2s():
         if prod(ne) % BLOCK == 0 and ne[0] % BLOCK and len(ne) > 1:
             span = subject.info_span(i, "ne")
             yield row_not_whole_blocks_of_128.at(span, got=ne[0], want=BLOCK, name=subject.name(i))
@@ -157,7 +163,7 @@ def tail_overlapped(subject: Subject) -> Iterator[Finding]:
 
     Fix: lay the tensors out again, each I2_S tensor with its 32 bytes of tail.
     """
-    for placement, room, after in subject.rooms if subject.i2s else ():
+    for placement, room, after in subject.rooms if subject.has_i2s else ():
         if after is not None and misjudged_room(subject, placement, room) == "no-tail":
             assert placement.size is not None
             span = subject.info_span(after.row, "offset")
@@ -197,7 +203,7 @@ def whole_block_size(subject: Subject) -> Iterator[Finding]:
 
 
 def _rooms(subject: Subject, idea: str, made: Rule) -> Iterator[Finding]:
-    for placement, room, _ in subject.rooms if subject.i2s else ():
+    for placement, room, _ in subject.rooms if subject.has_i2s else ():
         if misjudged_room(subject, placement, room) == idea:
             span = subject.absolute(placement.offset, placement.offset + room, f"data[{placement.row}]")
             name = subject.name(placement.row)
@@ -217,7 +223,7 @@ def chunked_payload(subject: Subject) -> Iterator[Finding]:
 
     Fix: quantise again with one thread.
     """
-    for placement, room, _ in subject.rooms if subject.i2s else ():
+    for placement, room, _ in subject.rooms if subject.has_i2s else ():
         if misjudged_room(subject, placement, room) == "chunks":
             span = subject.absolute(placement.offset, placement.offset + room, f"data[{placement.row}]")
             chunks = _chunks(subject, placement, room)
@@ -237,7 +243,7 @@ def one_dimensional(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the tensor as F32.
     """
-    for i, ne in subject.i2s:
+    for i, ne in subject.i2s():
         if len(ne) == 1:
             yield one_dimensional.at(subject.info_span(i, "n_dims"), got=1, want=2, name=subject.name(i))
 
@@ -254,7 +260,7 @@ def three_dimensional(subject: Subject) -> Iterator[Finding]:
 
     Fix: store each expert as a matrix of its own.
     """
-    for i, ne in subject.i2s:
+    for i, ne in subject.i2s():
         if prod(ne[2:]) > 1:
             yield three_dimensional.at(subject.info_span(i, "ne"), got=len(ne), want=2, name=subject.name(i), shape=ne)
 
