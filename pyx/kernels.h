@@ -49,6 +49,13 @@ static inline uint8_t i2s_code(uint8_t t, int map) {
     }
 }
 
+/* One multiplication, as the definition has it. A compiler that knows the trit to be -1 would flip the sign instead,
+ * which for a NaN is not the same. */
+static inline float i2s_weight(uint8_t code, int map, float scale) {
+    volatile float trit = (float)(int8_t)i2s_meaning(code, map);
+    return trit * scale;
+}
+
 #include "kernels_portable.h"
 
 #if defined(__GNUC__) || defined(__clang__)

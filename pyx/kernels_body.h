@@ -314,7 +314,7 @@ I2S_INLINE void I2S_NAME(floats_with)(const uint8_t *src, int64_t blocks, int64_
     float table[4];
     int64_t b, j;
     int p;
-    for (p = 0; p < 4; p++) table[p] = (float)(int8_t)i2s_meaning((uint8_t)p, map) * scale;
+    for (p = 0; p < 4; p++) table[p] = i2s_weight((uint8_t)p, map, scale);
     if (group == 1) {
         for (b = 0; b + 8 <= blocks; b += 8)
             I2S_NAME(floats_of)(I2S_NAME(spread)(src + b, lsb), table, dst + 4 * b, stream);

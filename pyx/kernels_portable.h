@@ -53,7 +53,7 @@ static void i2s_floats_portable(const uint8_t *src, int64_t blocks, int64_t grou
     int64_t b, j;
     int p;
     (void)stream;
-    for (p = 0; p < 4; p++) table[p] = (float)(int8_t)i2s_meaning((uint8_t)p, map) * scale;
+    for (p = 0; p < 4; p++) table[p] = i2s_weight((uint8_t)p, map, scale);
     if (group == 1) {
         for (b = 0; b < blocks; b++)
             for (p = 0; p < 4; p++) dst[4 * b + p] = table[(src[b] >> i2s_shift(p, lsb)) & 3];

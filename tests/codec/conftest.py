@@ -8,6 +8,6 @@ from typing import Any
 import pytest
 
 
-@pytest.fixture(scope="session", params=["reference"])
+@pytest.fixture(scope="session", params=["reference", "native"])
 def codec(request: pytest.FixtureRequest) -> Any:
     return import_module(f"i2s_spec.codec.{request.param}")

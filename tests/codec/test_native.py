@@ -263,3 +263,14 @@ def test_kernel_set_is_forced_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_threads_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         native.histogram(bytes(160), (4, 128), threads=0)
+
+
+@pytest.mark.parametrize("bits", [0x7FC00000, 0xFFC00000, 0x7FC12345, 0xFF800000, 0x80000000, 0x00000001])
+def test_odd_scales_multiply_as_floats_do(kernel_set: str, bits: int) -> None:
+    """NaN keeps its sign and payload, zero takes the sign of the product."""
+    shape = (4, 128)
+    packed = bytearray(reference.pack(np.tile(np.array([-1, 0, 1, 0], dtype=np.int8), (4, 32)), 1.0))
+    packed[128:132] = bits.to_bytes(4, "little")
+    for layout in LAYOUTS:
+        data = reference.transcode(packed, shape, target=layout)
+        assert native.dequantize(data, shape, layout).tobytes() == reference.dequantize(data, shape, layout).tobytes()
