@@ -7,6 +7,7 @@ KernelSet(row=0, name='portable', available=True)
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import NamedTuple
 
 from i2s_spec.codec import _codec
@@ -24,9 +25,10 @@ class KernelSet(NamedTuple):
     available: bool
 
 
-def kernel_sets() -> list[KernelSet]:
+@cache
+def kernel_sets() -> tuple[KernelSet, ...]:
     """Every set that was compiled, the slowest first; `portable` is always there and can always run."""
-    return [KernelSet(row, name, available) for row, (name, available) in enumerate(_codec.kernel_sets())]
+    return tuple(KernelSet(row, name, available) for row, (name, available) in enumerate(_codec.kernel_sets()))
 
 
 def chosen() -> KernelSet:
@@ -37,7 +39,7 @@ def chosen() -> KernelSet:
     sets = kernel_sets()
     name = os.environ.get(VARIABLE)
     if not name:
-        return [each for each in sets if each.available][-1]
+        return next(each for each in reversed(sets) if each.available)
     for each in sets:
         if each.name == name:
             if not each.available:
