@@ -1,0 +1,178 @@
+"""This module defines how the bytes of a tensor hold trits, for every type that can hold them: the form of a tensor.
+
+    I2_S            codes in a dialect; the scale is in the tail
+    TQ1_0, TQ2_0    digits in blocks, each with a scale: ternary if those of all blocks that are not 0 are the same
+    F32, F16, BF16  floats: ternary if all that are not 0 have the same magnitude, which is the scale
+
+A tensor is ternary only if that is exactly so: nothing is rounded to be made to fit. Elements are those of the flattened
+tensor, row-major.
+
+    >>> Form("BF16", (2, 2)).decode(bytes.fromhex("003f 00bf 0000 0080"), 4)
+    Decoded(trits=array([ 1, -1,  0,  0], dtype=int8), scales=array([0.5], dtype=float32))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+from i2s_spec.codec.native import unpack
+from i2s_spec.codec.ternary_types import BLOCK, BLOCK_TYPES, scales_in_use, unpack_blocks
+from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect
+from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Types whose elements are floats of their own, and the unsigned words that these are.
+FLOAT_WORDS: Final = {"F32": "u4", "F16": "u2", "BF16": "u2"}
+
+#: Bits of a word without the sign, and of an infinity.
+_MAGNITUDE: Final = {"F32": (0x7FFFFFFF, 0x7F800000), "F16": (0x7FFF, 0x7C00), "BF16": (0x7FFF, 0x7F80)}
+
+#: Types that trits can be read from.
+TERNARY_TYPES: Final = ("I2_S", *BLOCK_TYPES, *FLOAT_WORDS)
+
+
+class NotTernaryError(ValueError):
+    """Weights that are not -s, 0 and +s with one s for all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What the bytes of a window say: int8 trits, and the different scales of those that are not 0 (none for I2_S)."""
+
+    trits: NDArray[np.int8]
+    scales: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the bytes of a tensor hold trits.
+
+    :param type: one of `TERNARY_TYPES`
+    :param shape: of the tensor, in NumPy's order
+    :param dialect: of I2_S
+    :param byte_order: of the file
+    :raises ValueError: for another type, and a shape that the type or the layout has no place for (clause 5.3)
+    """
+
+    type: str
+    shape: tuple[int, ...]
+    dialect: Dialect = CANONICAL
+    byte_order: ByteOrder = "little"
+
+    def __post_init__(self) -> None:
+        if self.type not in TERNARY_TYPES:
+            raise ValueError(f"{self.type} tensors hold no trits; {', '.join(TERNARY_TYPES)} can")
+        if not self.shape or min(self.shape) < 1:
+            raise ValueError(f"the shape {list(self.shape)} holds no elements")
+        if self.type == "I2_S":
+            if self.slices > 1:
+                raise ValueError(
+                    f"a tensor of shape {list(self.shape)} is {self.slices:,} slices, and programs disagree whether each "
+                    "has a tail of its own or all share one: every slice must be a tensor"
+                )
+            if not self.dialect.layout.in_gguf:
+                raise ValueError(f"{self.dialect.layout} is a layout of checkpoints; it does not occur in GGUF files")
+            self.dialect.layout.check(self.rows, self.cols)
+        elif self.type in BLOCK_TYPES and self.cols % BLOCK:
+            raise ValueError(f"{self.type} packs rows in blocks of {BLOCK}; rows of {self.cols:,} are no whole blocks")
+
+    @property
+    def rows(self) -> int:
+        """Rows of the matrix that the tensor is, or that all its slices are."""
+        return prod(self.shape[:-1])
+
+    @property
+    def cols(self) -> int:
+        return self.shape[-1]
+
+    @property
+    def slices(self) -> int:
+        """Matrices that the tensor consists of."""
+        return prod(self.shape[:-2])
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def unit(self) -> int:
+        """Elements that windows are multiples of, so that each has bytes of its own."""
+        if self.type == "I2_S":
+            layout = self.dialect.layout
+            return layout.row_block * self.cols if layout.row_block > 1 else layout.block
+        return BLOCK if self.type in BLOCK_TYPES else 1
+
+    @property
+    def tail_bytes(self) -> int:
+        """Bytes behind those of the elements."""
+        return TAIL_BYTES if self.type == "I2_S" else 0
+
+    def byte(self, element: int) -> int:
+        """Where the bytes of a window that begins with this element begin."""
+        if self.type == "I2_S":
+            return element // CODES_PER_BYTE
+        kind = BY_NAME[self.type]
+        return element // kind.block * kind.bytes
+
+    def matrix(self, count: int) -> tuple[int, int]:
+        """The shape that a window of so many elements has for the codec: whole rows where the layout packs those."""
+        if self.type == "I2_S" and self.dialect.layout.row_block > 1:
+            return count // self.cols, self.cols
+        return 1, count
+
+    def decode(self, data: bytes, count: int, unused: Literal["reject", "zero"] = "reject") -> Decoded:
+        """The trits of a window, from its bytes (for I2_S without the tail).
+
+        :param count: elements of the window
+        :param unused: whether the code that stands for nothing is an error or 0
+        :raises UnusedCodeError: for such a code of I2_S; ValueError for that of TQ2_0
+        """
+        if self.type == "I2_S":
+            trits, _ = unpack(data + bytes(TAIL_BYTES), self.matrix(count), self.dialect, code3=unused)
+            return Decoded(trits.reshape(-1), np.empty(0, dtype=np.float32))
+        if self.type in BLOCK_TYPES:
+            trits, scales = unpack_blocks(data, (count,), self.type, self.byte_order)
+            used = scales_in_use(trits, scales)
+            if not np.isfinite(used).all():
+                raise _not_numbers()
+            return Decoded(trits, used)
+        return self._decode_floats(data)
+
+    def _decode_floats(self, data: bytes) -> Decoded:
+        without_sign, infinity = _MAGNITUDE[self.type]
+        mark = "<" if self.byte_order == "little" else ">"
+        words = np.frombuffer(data, dtype=mark + FLOAT_WORDS[self.type])
+        bits = words.astype(FLOAT_WORDS[self.type], copy=False)
+        magnitude = bits & bits.dtype.type(without_sign)
+        present = magnitude != 0
+        trits = present.view(np.int8) - np.int8(2) * (present & (bits > without_sign)).view(np.int8)
+        if not present.any():
+            return Decoded(trits, np.empty(0, dtype=np.float32))
+        first = magnitude[present.argmax()]
+        found = np.array([first]) if np.array_equal(magnitude == first, present) else np.unique(magnitude[present])
+        if int(found.max()) >= infinity:
+            raise _not_numbers()
+        return Decoded(trits, widened(found, self.type))
+
+
+def _not_numbers() -> NotTernaryError:
+    return NotTernaryError("the weights are not ternary: infinities or NaN are among them")
+
+
+def widened(bits: NDArray[Any], type: str) -> NDArray[np.float32]:
+    """Words of a float type as float32, which holds them exactly.
+
+    :param bits: unsigned integers of the type's width, in native order
+    """
+    if type == "F32":
+        return bits.view(np.float32)
+    if type == "F16":
+        return bits.view(np.float16).astype(np.float32)
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)

@@ -1,0 +1,42 @@
+"""This module works on the parts of something in several threads and gives the results in the order of the parts."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+_Part = TypeVar("_Part")
+_Result = TypeVar("_Result")
+
+
+def in_order(
+    function: Callable[[_Part], _Result], parts: Iterable[_Part], threads: int = 1
+) -> Iterator[_Result]:  # fmt: skip
+    """The results of a function for each part, in order.
+
+    Parts are taken from their iterator by the caller's thread, so that what reads them need not be safe for threads. No
+    more than two for each thread are under way, whatever their number.
+
+    :param threads: how many threads work; with 1 everything happens in the caller's
+    :raises ValueError: for fewer threads than 1; else what the function raises, at the part that it raises for
+    """
+    if threads < 1:
+        raise ValueError(f"{threads} threads do nothing; at least 1 is needed")
+    if threads == 1:
+        yield from map(function, parts)
+        return
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    under_way: deque[Future[_Result]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for part in parts:
+                under_way.append(pool.submit(function, part))
+                if len(under_way) >= 2 * threads:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+        finally:
+            for future in under_way:
+                future.cancel()

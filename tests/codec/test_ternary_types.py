@@ -1,0 +1,123 @@
+"""TQ1_0 and TQ2_0, bit for bit as the gguf package has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from i2s_spec.codec.ternary_types import BLOCK, BLOCK_TYPES, half_scale, pack_blocks, scales_in_use, unpack_blocks
+from i2s_spec.schema.types import BY_NAME
+
+TYPES = list(BLOCK_TYPES)
+
+
+def peer(name: str) -> Any:
+    return getattr(gguf.GGMLQuantizationType, name)
+
+
+def random_trits(seed: int, rows: int, blocks: int) -> np.ndarray[Any, np.dtype[np.int8]]:
+    rng = np.random.default_rng(seed)
+    trits = rng.integers(-1, 2, (rows, blocks * BLOCK), dtype=np.int8)
+    trits[rng.random(rows) < 0.2] = 0  # whole rows without weights: blocks whose scale means nothing
+    return trits
+
+
+def by_the_formulas(data: bytes, name: str) -> list[int]:
+    """One block decoded element by element, by the formulas as they are written in the module's text."""
+    block = BLOCK_TYPES[name]
+    trits = []
+    for e in range(BLOCK):
+        run = next(run for run in block.runs if run.element <= e < run.stop)
+        byte = data[run.byte + (e - run.element) % run.width]
+        j = (e - run.element) // run.width
+        trits.append((byte * 3**j % 256 * 3 // 256 if name == "TQ1_0" else byte // 4**j % 4) - 1)
+    return trits
+
+
+@pytest.mark.parametrize("name", TYPES)
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 1 << 32),
+    rows=st.integers(1, 4),
+    blocks=st.integers(1, 3),
+    scale=st.floats(2.0**-23, 60000, width=32),
+)
+def test_bytes_are_those_of_the_gguf_package(name: str, seed: int, rows: int, blocks: int, scale: float) -> None:
+    trits = random_trits(seed, rows, blocks)
+    data = pack_blocks(trits, scale, name)
+    theirs = gguf.quants.quantize(trits * np.float32(scale), peer(name))
+    assert data == theirs.tobytes()
+    assert len(data) == BY_NAME[name].nbytes(trits.shape[::-1])
+    decoded, scales = unpack_blocks(data, trits.shape, name)
+    assert np.array_equal(decoded, trits)
+    weights = decoded.reshape(-1, BLOCK) * scales[:, None]
+    assert np.array_equal(weights.reshape(trits.shape), gguf.quants.dequantize(theirs, peer(name)))
+    assert scales_in_use(decoded, scales).tolist() == ([float(half_scale(scale))] if trits.any() else [])
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_formulas_say_where_each_element_is(name: str) -> None:
+    trits = random_trits(7, 1, 1) + 0
+    assert by_the_formulas(pack_blocks(trits, 1.0, name), name) == trits[0].tolist()
+
+
+def test_every_byte_of_tq1_0_decodes_as_ggml_decodes_it() -> None:
+    rng = np.random.default_rng(0)
+    raw = rng.integers(0, 256, (64, 54), dtype=np.uint8)
+    raw[:, 52:] = np.frombuffer(np.float16(1).tobytes(), dtype=np.uint8)
+    trits, _ = unpack_blocks(raw.tobytes(), (64, 256), "TQ1_0")
+    assert np.array_equal(trits, gguf.quants.dequantize(raw, peer("TQ1_0")))
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_byte_order_turns_the_scale_alone(name: str) -> None:
+    trits = random_trits(3, 2, 2)
+    little, big = (np.frombuffer(pack_blocks(trits, 0.3, name, order), dtype=np.uint8) for order in ("little", "big"))
+    at, size = BLOCK_TYPES[name].scale_at, BLOCK_TYPES[name].nbytes
+    little, big = little.reshape(-1, size), big.reshape(-1, size)
+    assert np.array_equal(little[:, :at], big[:, :at])
+    assert np.array_equal(little[:, at:], big[:, : at - 1 : -1])
+    decoded, scales = unpack_blocks(big.tobytes(), trits.shape, name, "big")
+    assert np.array_equal(decoded, trits)
+    assert set(scales.tolist()) <= {0.0, float(np.float16(0.3))}
+
+
+def test_a_negative_scale_is_kept() -> None:
+    trits = random_trits(1, 1, 1)
+    decoded, scales = unpack_blocks(pack_blocks(trits, -0.5, "TQ2_0"), trits.shape, "TQ2_0")
+    assert np.array_equal(decoded, trits)
+    assert scales.tolist() == [-0.5]
+
+
+@pytest.mark.parametrize("scale", [float("nan"), float("inf"), 1e5, 65520.0, 1e-9, -1e-9])
+def test_scales_that_float16_lacks_are_refused(scale: float) -> None:
+    with pytest.raises(ValueError, match="has no float16"):
+        half_scale(scale)
+
+
+def test_rounding_is_to_nearest_and_ties_go_to_even() -> None:
+    assert half_scale(1 + 2**-11) == 1
+    assert half_scale(1 + 3 * 2**-11) == 1 + 2**-9
+    assert half_scale(65519) == 65504
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_what_does_not_fit_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"rows of 384 elements are no whole blocks"):
+        pack_blocks(np.zeros((2, 384), dtype=np.int8), 1, name)
+    with pytest.raises(ValueError, match="there are -1 to 2"):
+        pack_blocks(np.array([[-1, 2] * 128], dtype=np.int8), 1, name)
+    with pytest.raises(ValueError, match=r"there are 53 bytes"):
+        unpack_blocks(bytes(53), (1, 256), name)
+
+
+def test_code_3_of_tq2_0_is_counted_and_placed() -> None:
+    data = bytearray(pack_blocks(np.zeros((2, 256), dtype=np.int8), 1, "TQ2_0"))
+    data[66 + 5] |= 3 << 2  # row 1, element 32 + 5
+    with pytest.raises(ValueError, match=r"it occurs 1 times, first at element 293 \(row 1, column 37\)"):
+        unpack_blocks(data, (2, 256), "TQ2_0")

@@ -1,0 +1,169 @@
+"""Trits and a scale as every type, and what becomes of the scale."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from i2s_spec.codec import trits as trits_module
+from i2s_spec.codec.form import Form
+from i2s_spec.codec.reference import dequantize, pack, unpack
+from i2s_spec.codec.trits import Trits
+from i2s_spec.convert import weights as module
+from i2s_spec.convert.weights import TARGETS, Encoder, ProofError, Recoding, rounding
+from i2s_spec.schema.dialect import LAYOUTS, parse
+
+DIALECTS = [name for name, layout in LAYOUTS.items() if layout.in_gguf]
+SHAPE = (8, 512)
+
+
+def made(seed: int = 0) -> np.ndarray[Any, np.dtype[np.int8]]:
+    return np.random.default_rng(seed).integers(-1, 2, SHAPE, dtype=np.int8)
+
+
+def reader(form: Form, data: bytes, **options: Any) -> Trits:
+    return Trits(form, lambda start, stop: data[start:stop], **options)
+
+
+def recoded(source: Trits, form: Form, threads: int = 1) -> bytes:
+    return b"".join(Recoding(source, form, threads))
+
+
+@pytest.fixture
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trits_module, "WINDOW", 700)
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize(("one", "other"), list(itertools.product(TARGETS, TARGETS)))
+@pytest.mark.parametrize("orders", [("little", "big"), ("big", "little")])
+def test_every_type_becomes_every_other(one: str, other: str, orders: tuple[Any, Any]) -> None:
+    trits, scale = made(), np.float32(0.625)  # which all types hold
+    first = Form(one, SHAPE, parse("rows-1x4"), orders[0])
+    second = Form(other, SHAPE, parse("interleave-64/offset-2"), orders[1])
+    encoder = Encoder(first, scale)
+    data = b"".join(encoder.proved(part) for part in np.split(trits.reshape(-1), 2)) + encoder.tail()
+    found, stored = reader(second, recoded(reader(first, data), second, threads=2)).whole()
+    assert np.array_equal(found, trits)
+    assert stored == scale
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize(("one", "other"), list(itertools.product(DIALECTS, DIALECTS)))
+def test_dialects_keep_what_stands_for_nothing(one: str, other: str) -> None:
+    data = bytearray(pack(made(), 0.1, one))
+    data[100] |= 3 << 4
+    first, second = Form("I2_S", SHAPE, parse(one)), Form("I2_S", SHAPE, parse(other))
+    recoding = Recoding(reader(first, bytes(data)), second)
+    result = b"".join(recoding)
+    assert recoding.unused == 1
+    assert recoded(reader(second, result), first) == bytes(data)
+    assert np.array_equal(
+        unpack(result, SHAPE, other, code3="zero")[0], unpack(bytes(data), SHAPE, one, code3="zero")[0]
+    )
+    whole = recoded(reader(first, bytes(data), unused="zero"), second)
+    assert unpack(whole, SHAPE, other)[1] == np.float32(0.1)  # nothing is left to refuse
+
+
+@pytest.mark.parametrize("bits", [0x7FC12345, 0xFF800000, 0x80000000, 0x00000001])
+def test_dialects_keep_every_bit_of_the_scale(bits: int) -> None:
+    data = pack(made(), 1.0)[:-32] + struct.pack("<I", bits) + bytes(range(28))
+    result = recoded(reader(Form("I2_S", SHAPE), data), Form("I2_S", SHAPE, parse("interleave-64"), "big"))
+    assert result[-32:] == struct.pack(">I", bits) + bytes(28)
+
+
+@settings(max_examples=60)
+@given(st.floats(2.0**-14, 60000, width=32), st.sampled_from(["F32", "F16", "BF16"]))
+def test_weights_are_the_product_rounded_once(scale: float, type: str) -> None:
+    trits = made(1)
+    data = recoded(reader(Form("I2_S", SHAPE), pack(trits, scale)), Form(type, SHAPE))
+    weights = dequantize(pack(trits, scale), SHAPE)
+    if type == "BF16":
+        double = weights.astype(np.float64)  # to 8 significant bits, ties to even
+        exponent = np.floor(np.log2(np.abs(double), where=double != 0, out=np.zeros_like(double)))
+        unit = np.exp2(exponent - 7)
+        expected = (np.rint(double / unit) * unit).astype(np.float32)
+        found = (np.frombuffer(data, dtype="<u2").astype(np.uint32) << np.uint32(16)).view(np.float32)
+    else:
+        dtype = np.dtype({"F32": "<f4", "F16": "<f2"}[type])
+        expected, found = weights.astype(dtype), np.frombuffer(data, dtype=dtype)
+    assert np.array_equal(found.reshape(SHAPE), expected)
+    assert rounding(scale, type).stored == float(np.abs(expected).max())
+
+
+def test_a_negative_scale_goes_where_there_is_a_place_for_it() -> None:
+    trits = made()
+    source = reader(Form("I2_S", SHAPE), pack(trits, -0.5))
+    found, scale = reader(Form("TQ1_0", SHAPE), recoded(source, Form("TQ1_0", SHAPE))).whole()
+    assert (np.array_equal(found, trits), scale) == (True, -0.5)
+
+
+@pytest.mark.parametrize(
+    ("scale", "type", "reason"),
+    [
+        (np.inf, "F32", "cannot be computed"),
+        (np.nan, "TQ1_0", "no float16"),
+        (1e5, "F16", "no float16"),
+        (3.4e38, "BF16", "no bfloat16"),
+        (1e-45, "BF16", "no bfloat16"),
+        (1e-9, "TQ2_0", "no float16"),
+    ],
+)
+def test_scales_that_a_type_lacks_are_refused_before_anything_is_made(scale: float, type: str, reason: str) -> None:
+    source = reader(Form("I2_S", SHAPE), pack(made(), scale))
+    with pytest.raises(ValueError, match=reason):
+        Recoding(source, Form(type, SHAPE))
+
+
+def test_a_scale_of_0_would_lose_trits_in_floats_alone() -> None:
+    source = reader(Form("I2_S", SHAPE), pack(made(), 0.0))
+    with pytest.raises(ValueError, match="nothing but 0 where there are trits"):
+        recoded(source, Form("F16", SHAPE))
+    found, scale = reader(Form("TQ2_0", SHAPE), recoded(source, Form("TQ2_0", SHAPE))).whole()
+    assert np.array_equal(found, made())
+    assert scale == 0
+
+
+def test_rows_that_begin_inside_a_block_are_refused() -> None:
+    data = np.ones((2, 192), dtype=np.float32).tobytes()
+    source = reader(Form("F32", (2, 192)), data)
+    with pytest.raises(ValueError, match=r"rows of 192 elements are no whole blocks of 128"):
+        Recoding(source, Form("I2_S", (2, 192)))
+    assert len(recoded(source, Form("I2_S", (2, 192), parse("interleave-64")))) == 96 + 32
+
+
+def test_what_is_written_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = reader(Form("I2_S", SHAPE), pack(made(), 0.5))
+    real = module.pack_blocks
+    monkeypatch.setattr(module, "pack_blocks", lambda trits, *rest: real(-trits, *rest))
+    with pytest.raises(ProofError, match="TQ2_0 does not give back the trits"):
+        recoded(source, Form("TQ2_0", SHAPE))
+    monkeypatch.setattr(module, "pack_blocks", lambda trits, scale, *rest: real(trits, scale * 2, *rest))
+    with pytest.raises(ProofError, match="gives back the scale"):
+        recoded(source, Form("TQ2_0", SHAPE))
+    monkeypatch.setattr(module, "transcode", lambda data, *rest: data)
+    with pytest.raises(ProofError, match="interleave-64 does not give back"):
+        recoded(source, Form("I2_S", SHAPE, parse("interleave-64")))
+
+
+def test_a_code_that_is_lost_on_the_way_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = bytearray(pack(np.zeros(SHAPE, dtype=np.int8), 0.5))
+    data[7] |= 3
+    source = reader(Form("I2_S", SHAPE), bytes(data))
+    monkeypatch.setattr(module, "transcode", lambda data, *rest: b"\x55" * (len(data) - 32) + bytes(32))
+    with pytest.raises(ProofError, match="interleave-64 does not give back"):
+        recoded(source, Form("I2_S", SHAPE, parse("interleave-64")))
+
+
+def test_roundings_are_said_exactly() -> None:
+    assert str(rounding(np.float32(1.2188547849655151), "TQ2_0")) == "scale 1.21885478 -> 1.21875 (-8.6e-05)"
+    assert str(rounding(0.5, "BF16")) == "scale 0.5 kept"
+    assert rounding(1 + 2**-8, "BF16").stored == 1  # a tie
+    assert rounding(1 + 3 * 2**-8, "BF16").stored == 1 + 2**-6
+    assert rounding(float("nan"), "I2_S").relative == 0

@@ -1,0 +1,222 @@
+"""Differences by meaning: each thing that can differ, alone."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from i2s_spec.codec.reference import pack
+from i2s_spec.convert.conversion import convert_file
+from i2s_spec.convert.new import new
+from i2s_spec.convert.rewrite import Value, convert_endian, rewrite
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.gguf.writer import Writer
+from i2s_spec.inspect.difference import Difference, difference
+from i2s_spec.inspect.difference_page import document, lines
+from i2s_spec.inspect.streams import first_difference
+
+ATTN = "blk.0.attn_q.weight"
+
+
+def model(**options: Any) -> bytes:
+    out = io.BytesIO()
+    new(out, **{"layers": 1, "embd": 256, **options})
+    return out.getvalue()
+
+
+MODEL = model()
+
+
+def compared(other: bytes, **options: Any) -> Difference:
+    return difference(open_file(MODEL), open_file(other), **options)
+
+
+def rewritten(**changes: Any) -> bytes:
+    out = io.BytesIO()
+    rewrite(open_file(MODEL), out, **changes)
+    return out.getvalue()
+
+
+def flipped(at: int, bits: int = 1) -> bytes:
+    data = bytearray(MODEL)
+    data[at] ^= bits
+    return bytes(data)
+
+
+def converted(**options: Any) -> bytes:
+    out = io.BytesIO()
+    convert_file(open_file(MODEL), out, **options)
+    return out.getvalue()
+
+
+def file() -> File:
+    return open_file(MODEL)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_file_means_what_it_means(threads: int) -> None:
+    found = compared(MODEL, threads=threads)
+    assert found.same
+    assert found == Difference((), (), (), (), (), (), len(file().tensors))
+    assert list(lines(found)) == [f"A and B mean the same: all keys, {len(file().tensors)} tensors"]
+
+
+def test_where_things_lie_makes_no_difference() -> None:
+    big = io.BytesIO()
+    convert_endian(open_file(rewritten(alignment=64)), big, "big")
+    found = compared(big.getvalue())
+    assert found.same
+    names = {name: (ours, theirs) for name, ours, theirs in found.container}
+    assert names["byte order"] == ("little", "big")
+    assert names["alignment"] == (32, 64)
+    assert "= byte order: little -> big" in list(lines(found))
+
+
+def test_the_dialect_makes_no_difference_if_it_is_known() -> None:
+    other = converted(to="rows-1x4")
+    assert compared(other, dialect_b="rows-1x4", threads=2).same
+    found = compared(other)
+    assert {change.name.decode() for change in found.tensors} == {
+        name for name in file().tensors if name.startswith("blk") and "norm" not in name
+    }
+    assert all(change.trits and change.scale is None and change.data is None for change in found.tensors)
+
+
+def test_tails_are_told_apart() -> None:
+    stop = file().tensors[ATTN].span.stop
+    found = compared(flipped(stop - 1))
+    assert found.same
+    assert found.tails == ((ATTN.encode(), "zero", "stale"),)
+    assert any(line.startswith("= tails:") and "zero -> stale" in line for line in lines(found))
+    found = compared(converted(to="interleave-128/offset-1/replicated-8"))
+    assert found.same
+    assert {(tail.before, tail.after) for tail in found.tails} == {("zero", "replicated")}
+
+
+def test_one_trit() -> None:
+    start = file().tensors[ATTN].span.start
+    found = compared(flipped(start + 32 + 5, 1 << 4))  # row 0, element 128 + 32 + 5
+    assert not found.same
+    (change,) = found.tensors
+    assert (change.name, change.what, change.trits) == (ATTN.encode(), "trits", (1, 165))
+    assert list(lines(found)) == [
+        f"~ tensor {ATTN}: 1 trit differs, first at element 165 (0, 165)",
+        f"A and B differ: 1 tensor in both ({len(file().tensors)} tensors compared)",
+    ]
+
+
+def test_one_scale() -> None:
+    stop = file().tensors[ATTN].span.stop
+    (change,) = compared(flipped(stop - 32 + 3, 1)).tensors
+    assert change.trits is None
+    assert change.scale is not None
+    assert change.scale[0] / change.scale[1] in (2.0**-2, 2.0**2, 2.0**-1, 2.0)
+
+
+def test_other_data() -> None:
+    start = file().tensors["token_embd.weight"].span.start
+    (change,) = compared(flipped(start + 9)).tensors
+    assert (change.what, change.data) == ("bytes", (1, 9))
+
+
+def test_keys() -> None:
+    found = compared(
+        rewritten(set={"general.name": "x", "x.y": [1, 2, 3, 4, 5], "general.file_type": Value("u64", 40)},
+                  drop_keys=["tokenizer.chat_template"])
+    )  # fmt: skip
+    changes = {change.key: change for change in found.keys}
+    assert changes.keys() == {b"general.name", b"x.y", b"general.file_type", b"tokenizer.chat_template"}
+    assert (changes[b"general.name"].before, changes[b"general.name"].after) == (b"synthetic-bitnet-b1.58", b"x")
+    assert changes[b"x.y"].before is None
+    assert changes[b"x.y"].after == [1, 2, 3, 4, ...]
+    assert (changes[b"general.file_type"].type_before, changes[b"general.file_type"].type_after) == ("u32", "u64")
+    said = list(lines(found))
+    assert "+ key x.y arr[u32] [1, 2, 3, 4, …]" in said
+    assert any(line.startswith("- key tokenizer.chat_template str") for line in said)
+    tokens = list(file().metadata["tokenizer.ggml.tokens"])
+    tokens[300] = "other"
+    (line, _) = lines(compared(rewritten(set={"tokenizer.ggml.tokens": tokens})))
+    assert line.startswith("~ key tokenizer.ggml.tokens: arr[str]")
+    assert "first at byte" in line
+
+
+def test_of_two_values_of_a_key_the_first_counts() -> None:
+    twice = MODEL.replace(b"tokenizer.ggml.eos_token_id", b"tokenizer.ggml.bos_token_id")
+    (change,) = compared(twice).keys  # bos_token_id is what it was
+    assert (change.key, change.after) == (b"tokenizer.ggml.eos_token_id", None)
+
+
+def test_inventory() -> None:
+    found = compared(rewritten(drop_tensors=["output_norm.weight"], rename_tensors={ATTN: "x"}))
+    assert found.only_a == (ATTN.encode(), b"output_norm.weight")
+    assert found.only_b == (b"x",)
+    assert "2 tensors" not in list(lines(found))[-1]
+    assert "3 tensors in one file only" in list(lines(found))[-1]
+
+
+def test_shapes_and_types() -> None:
+    one, other = io.BytesIO(), io.BytesIO()
+    trits = np.random.default_rng(0).integers(-1, 2, (4, 256), dtype=np.int8)
+    with Writer(one) as writer:
+        writer.add_tensor("a", (4, 256), "I2_S", pack(trits, 0.5))
+        writer.add_tensor("b", (4, 256), "F32")
+        writer.add_tensor("c", (6,), "F32", np.arange(6, dtype=np.float32))
+        writer.add_tensor("d", (1, 1, 6), "F32")
+    with Writer(other) as writer:
+        writer.add_tensor("a", (4, 256), "F16", (trits * np.float16(0.5)).astype(np.float16))
+        writer.add_tensor("b", (256, 4), "F32")
+        writer.add_tensor("c", (6,), "F16", np.arange(6, dtype=np.float16))
+        writer.add_tensor("d", (6,), "F32")
+    found = difference(open_file(one.getvalue()), open_file(other.getvalue()))
+    changes = {change.name.decode(): change for change in found.tensors}
+    assert changes.keys() == {"a", "b", "c"}  # lengths of 1 mean nothing
+    assert (changes["a"].type, changes["a"].what, changes["a"].trits) == (("I2_S", "F16"), "trits", None)
+    assert changes["b"].shape == ((4, 256), (256, 4))
+    assert (changes["c"].type, changes["c"].what) == (("F32", "F16"), "nothing")
+    said = list(lines(found))
+    assert "~ tensor a: type I2_S -> F16 (trits equal)" in said
+    assert "~ tensor b: shape [4, 256] -> [256, 4]" in said
+    assert "~ tensor c: type F32 -> F16 (data not compared)" in said
+
+
+def test_text_of_a_file_cannot_act_on_a_terminal() -> None:
+    out = io.BytesIO()
+    rewrite(open_file(MODEL), out, set={"general.name": "\x1b[2Jx\u202e"})
+    said = "\n".join(lines(compared(out.getvalue())))
+    assert "\x1b" not in said
+    assert "\u202e" not in said
+
+
+def test_as_data() -> None:
+    about = document(compared(rewritten(set={"general.name": b"\xff"}, drop_tensors=[ATTN])), "a", "b")
+    assert (about["schema_version"], about["same"], about["only_a"]) == (1, False, [ATTN])
+    assert about["keys"][0]["b"] == {"type": "str", "value": {"hex": "ff"}}
+
+
+def test_broken_files_are_refused() -> None:
+    with pytest.raises(FormatError, match="G401"):
+        compared(MODEL[:-100])
+    with pytest.raises(ValueError, match="no layout is called"):
+        compared(MODEL, dialect_b="nothing")
+
+
+@settings(max_examples=60)
+@given(one=st.binary(max_size=40), other=st.binary(max_size=40), cuts=st.lists(st.integers(1, 7), min_size=1))
+def test_streams_are_compared_wherever_they_are_cut(one: bytes, other: bytes, cuts: list[int]) -> None:
+    def parts(data: bytes, sizes: list[int]) -> Any:
+        at = i = 0
+        while at < len(data):
+            yield data[at : at + sizes[i % len(sizes)]]
+            at += sizes[i % len(sizes)]
+            i += 1
+
+    both = min(len(one), len(other))
+    odd = [i for i in range(both) if one[i] != other[i]] + list(range(both, max(len(one), len(other))))
+    assert first_difference(parts(one, cuts), parts(other, cuts[::-1])) == ((len(odd), odd[0]) if odd else None)
