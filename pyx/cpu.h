@@ -6,6 +6,7 @@
 #define I2S_HAS(name) (__builtin_cpu_init(), __builtin_cpu_supports(name) != 0)
 static inline int i2s_cpu_ssse3(void) { return I2S_HAS("ssse3"); }
 static inline int i2s_cpu_avx2(void) { return I2S_HAS("avx2"); }
+static inline int i2s_cpu_popcnt(void) { return I2S_HAS("popcnt"); }
 static inline int i2s_cpu_f16c(void) { return I2S_HAS("f16c"); }
 static inline int i2s_cpu_avx512bw(void) { return I2S_HAS("avx512f") && I2S_HAS("avx512bw") && I2S_HAS("avx512vl"); }
 static inline int i2s_cpu_avx512vnni(void) { return i2s_cpu_avx512bw() && I2S_HAS("avx512vnni"); }
@@ -15,6 +16,7 @@ static inline int i2s_cpu_dotprod(void) { return 0; }
 #else
 static inline int i2s_cpu_ssse3(void) { return 0; }
 static inline int i2s_cpu_avx2(void) { return 0; }
+static inline int i2s_cpu_popcnt(void) { return 0; }
 static inline int i2s_cpu_f16c(void) { return 0; }
 static inline int i2s_cpu_avx512bw(void) { return 0; }
 static inline int i2s_cpu_avx512vnni(void) { return 0; }

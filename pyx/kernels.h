@@ -27,7 +27,7 @@ enum { I2S_KIND_128, I2S_KIND_64, I2S_KIND_MSB, I2S_KIND_LSB };
     I2S_PAIRS_OF(K, I2S_KIND_LSB)
 
 /* Bytes of four rows that are put together in the cache before they leave it. */
-#define I2S_HELD 32768
+#define I2S_HELD 8192
 
 static inline uint8_t i2s_meaning(uint8_t c, int map) {
     switch (map) {
@@ -58,174 +58,153 @@ static inline float i2s_weight(uint8_t code, int map, float scale) {
 
 #include "kernels_portable.h"
 
-#if defined(__GNUC__) || defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpsabi"
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
+#include <immintrin.h>
+#define I2S_X86 1
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpsabi"  /* vectors are passed only to functions that are inlined */
 typedef uint8_t v32 __attribute__((vector_size(32)));
 typedef uint8_t v32u __attribute__((vector_size(32), aligned(1), may_alias));
 typedef uint16_t v16w __attribute__((vector_size(32)));
 typedef uint64_t v4q __attribute__((vector_size(32)));
-typedef uint8_t v64 __attribute__((vector_size(64)));
-typedef uint8_t v64u __attribute__((vector_size(64), aligned(1), may_alias));
-typedef uint8_t v8b __attribute__((vector_size(8)));
-typedef uint8_t v8bu __attribute__((vector_size(8), aligned(1), may_alias));
-typedef uint32_t v8d __attribute__((vector_size(32)));
+typedef uint64_t v4qu __attribute__((vector_size(32), aligned(1), may_alias));
+typedef uint64_t v8q __attribute__((vector_size(64)));
+typedef uint64_t v8qu __attribute__((vector_size(64), aligned(1), may_alias));
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#define I2S_X86 1
+/* How far ahead of its use memory is asked for; behind the end of a buffer too, which is allowed and does nothing. */
+#define I2S_AHEAD 8192
+#define I2S_ASK_AT(p, ahead) _mm_prefetch((const char *)((uintptr_t)(p) + (uintptr_t)(ahead)), _MM_HINT_T0)
+#define I2S_ASK(p) I2S_ASK_AT(p, I2S_AHEAD)
+#define I2S_LINES_AHEAD(run) ((run) > 4 * I2S_AHEAD ? 0 : (run) > I2S_AHEAD ? (run) : I2S_AHEAD)
+
+/* Loops over a few vectors that are to stay in registers. */
+#if defined(__clang__)
+#define I2S_FOUR _Pragma("clang loop unroll(full)")
+#else
+#define I2S_FOUR _Pragma("GCC unroll 4")
+#endif
+
+#define I2S_CAN_STREAM(dst, group) ((uintptr_t)(dst) % 16 == 0 && ((group) == 1 || (group) % 16 == 0))
 
 #define I2S_NAME(x) x##_avx2
 #define I2S_TARGET __attribute__((target("avx2")))
-/* Two halves, so that an address need only be a multiple of 16: that of a bytes object is. */
-#define I2S_STREAM32(p, v)                                                                                              \
-    (_mm_stream_si128((__m128i *)(p), _mm256_castsi256_si128((__m256i)(v))),                                            \
-     _mm_stream_si128((__m128i *)(p) + 1, _mm256_extracti128_si256((__m256i)(v), 1)))
-#define I2S_FENCE() _mm_sfence()
-#define I2S_WIDE_VECTOR v32
-#define I2S_WIDE_UNALIGNED v32u
+#define I2S_WIDE v4q
+#define I2S_WIDE_LOADED v4qu
 #include "kernels_body.h"
 #undef I2S_NAME
 #undef I2S_TARGET
-#undef I2S_WIDE_VECTOR
-#undef I2S_WIDE_UNALIGNED
+#undef I2S_WIDE
+#undef I2S_WIDE_LOADED
 
 #define I2S_NAME(x) x##_avx512
 #define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vpopcntdq")))
-#define I2S_WIDE_VECTOR v64
-#define I2S_WIDE_UNALIGNED v64u
+#define I2S_WIDE v8q
+#define I2S_WIDE_LOADED v8qu
 #include "kernels_body.h"
 #undef I2S_NAME
 #undef I2S_TARGET
-#undef I2S_STREAM32
-#undef I2S_FENCE
-#undef I2S_WIDE_VECTOR
-#undef I2S_WIDE_UNALIGNED
+#undef I2S_WIDE
+#undef I2S_WIDE_LOADED
 
-/* Codes 1, 2 and 3 are counted in the nibbles of a table, two codes a look-up: the sums of three look-ups fit. */
-__attribute__((target("avx2"))) static void i2s_histogram_avx2(const uint8_t *src, int64_t n, uint64_t count[4]) {
+/* Of each 128 bytes, 96 are counted by vectors and 32 by the integer units, which would have nothing else to do.
+ * Vectors: codes 1, 2 and 3 are counted in the nibbles of a table, two codes a look-up; the sums of three vectors fit.
+ * Integers: two words become one of all their low bits and one of all their high bits, so that no bit is wasted. */
+__attribute__((target("avx2,popcnt"))) static void i2s_histogram_avx2(const uint8_t *src, int64_t n, uint64_t count[4]) {
     /* low nibble: how many codes 1; high nibble: how many codes 2 */
     const __m256i ones_twos = _mm256_setr_epi8(0, 1, 16, 0, 1, 2, 17, 1, 16, 17, 32, 16, 0, 1, 16, 0,
                                                0, 1, 16, 0, 1, 2, 17, 1, 16, 17, 32, 16, 0, 1, 16, 0);
     const __m256i threes = _mm256_setr_epi8(0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 2,
                                             0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 2);
     const __m256i nibble = _mm256_set1_epi8(0x0F), zero = _mm256_setzero_si256();
+    const uint64_t even = 0x5555555555555555u;
     __m256i sum1 = zero, sum2 = zero, sum3 = zero;
+    uint64_t lows = 0, highs = 0, boths = 0, lanes[3][4];
     int64_t i = 0;
-    uint64_t rest[4];
-    while (i + 96 <= n) {
-        /* bytes of the inner sums grow by at most 12 (codes 1 and 2) and 12 (code 3) in a round */
+    int q;
+    while (n - i >= 128) {
+        /* bytes of the inner sums grow by at most 12 in a step */
+        const int64_t stop = n - i > 20 * 128 ? i + 20 * 128 : n;
         __m256i part1 = zero, part2 = zero, part3 = zero;
-        int round;
-        for (round = 0; round < 21 && i + 96 <= n; round++, i += 96) {
-            __m256i both = zero;
-            int q;
-            for (q = 0; q < 3; q++) {
-                __m256i v = _mm256_loadu_si256((const __m256i *)(src + i + 32 * q));
-                __m256i low = _mm256_and_si256(v, nibble), high = _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble);
-                both = _mm256_add_epi8(both, _mm256_shuffle_epi8(ones_twos, low));
-                both = _mm256_add_epi8(both, _mm256_shuffle_epi8(ones_twos, high));
-                part3 = _mm256_add_epi8(part3, _mm256_shuffle_epi8(threes, low));
-                part3 = _mm256_add_epi8(part3, _mm256_shuffle_epi8(threes, high));
+        for (; i + 128 <= stop; i += 128) {
+            __m256i both = zero, three = zero;
+            I2S_ASK(src + i);
+            I2S_ASK(src + i + 64);
+            I2S_FOUR for (q = 0; q < 3; q++) {
+                const __m256i v = _mm256_loadu_si256((const __m256i *)(src + i + 32 * q));
+                const __m256i low = _mm256_and_si256(v, nibble), high = _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble);
+                const __m256i more = _mm256_add_epi8(_mm256_shuffle_epi8(ones_twos, low), _mm256_shuffle_epi8(ones_twos, high));
+                both = _mm256_add_epi8(both, more);
+                three = _mm256_add_epi8(three, _mm256_add_epi8(_mm256_shuffle_epi8(threes, low), _mm256_shuffle_epi8(threes, high)));
             }
             part1 = _mm256_add_epi8(part1, _mm256_and_si256(both, nibble));
             part2 = _mm256_add_epi8(part2, _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble));
+            part3 = _mm256_add_epi8(part3, three);
+            I2S_FOUR for (q = 96; q < 128; q += 16) {
+                uint64_t v, w, low, high;
+                memcpy(&v, src + i + q, 8);
+                memcpy(&w, src + i + q + 8, 8);
+                __asm__("" : "+r"(v), "+r"(w));  /* no vectors here, whatever the compiler thinks of it */
+                low = (v & even) + 2 * (w & even);
+                high = ((v & ~even) >> 1) + (w & ~even);
+                lows += (uint64_t)__builtin_popcountll(low);
+                highs += (uint64_t)__builtin_popcountll(high);
+                boths += (uint64_t)__builtin_popcountll(low & high);
+            }
         }
         sum1 = _mm256_add_epi64(sum1, _mm256_sad_epu8(part1, zero));
         sum2 = _mm256_add_epi64(sum2, _mm256_sad_epu8(part2, zero));
         sum3 = _mm256_add_epi64(sum3, _mm256_sad_epu8(part3, zero));
     }
-    i2s_histogram_portable(src + i, n - i, rest);
-    {
-        uint64_t lanes[4];
-        int q;
-        for (q = 0; q < 4; q++) count[q] = rest[q];
-        _mm256_storeu_si256((__m256i *)lanes, sum1);
-        for (q = 0; q < 4; q++) count[1] += lanes[q];
-        _mm256_storeu_si256((__m256i *)lanes, sum2);
-        for (q = 0; q < 4; q++) count[2] += lanes[q];
-        _mm256_storeu_si256((__m256i *)lanes, sum3);
-        for (q = 0; q < 4; q++) count[3] += lanes[q];
-        count[0] = 4 * (uint64_t)n - count[1] - count[2] - count[3];
-    }
+    i2s_histogram_portable(src + i, n - i, count);
+    _mm256_storeu_si256((__m256i *)lanes[0], sum1);
+    _mm256_storeu_si256((__m256i *)lanes[1], sum2);
+    _mm256_storeu_si256((__m256i *)lanes[2], sum3);
+    count[1] += lows - boths + lanes[0][0] + lanes[0][1] + lanes[0][2] + lanes[0][3];
+    count[2] += highs - boths + lanes[1][0] + lanes[1][1] + lanes[1][2] + lanes[1][3];
+    count[3] += boths + lanes[2][0] + lanes[2][1] + lanes[2][2] + lanes[2][3];
+    count[0] = 4 * (uint64_t)n - count[1] - count[2] - count[3];
 }
 
+/* Two vectors become one of all their low bits and one of all their high bits, so that no bit of a count is wasted. */
 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vpopcntdq"))) static void i2s_histogram_avx512(
     const uint8_t *src, int64_t n, uint64_t count[4]) {
     const __m512i even = _mm512_set1_epi8(0x55);
-    __m512i low = _mm512_setzero_si512(), all = low, both = low;
+    __m512i lows = _mm512_setzero_si512(), highs = lows, boths = lows;
+    uint64_t ones, twos, threes;
     int64_t i = 0;
-    uint64_t rest[4], ones, bits, threes;
     for (; i + 256 <= n; i += 256) {
         int q;
-        for (q = 0; q < 4; q++) {
-            __m512i v = _mm512_loadu_si512(src + i + 64 * q);
-            _mm_prefetch((const char *)(src + i + 64 * q + 4096), _MM_HINT_T0);
-            low = _mm512_add_epi64(low, _mm512_popcnt_epi64(_mm512_and_si512(v, even)));
-            all = _mm512_add_epi64(all, _mm512_popcnt_epi64(v));
-            both = _mm512_add_epi64(both, _mm512_popcnt_epi64(
-                _mm512_ternarylogic_epi64(v, _mm512_srli_epi64(v, 1), even, 0x80)));
+        for (q = 0; q < 256; q += 64) I2S_ASK(src + i + q);
+        for (q = 0; q < 256; q += 128) {
+            const __m512i v = _mm512_loadu_si512(src + i + q), w = _mm512_loadu_si512(src + i + q + 64);
+            const __m512i low = _mm512_ternarylogic_epi64(even, v, _mm512_add_epi8(w, w), 0xCA);  /* even ? v : w << 1 */
+            const __m512i high = _mm512_ternarylogic_epi64(even, _mm512_srli_epi64(v, 1), w, 0xCA);
+            lows = _mm512_add_epi64(lows, _mm512_popcnt_epi64(low));
+            highs = _mm512_add_epi64(highs, _mm512_popcnt_epi64(high));
+            boths = _mm512_add_epi64(boths, _mm512_popcnt_epi64(_mm512_and_si512(low, high)));
         }
     }
-    i2s_histogram_portable(src + i, n - i, rest);
-    threes = (uint64_t)_mm512_reduce_add_epi64(both);
-    ones = (uint64_t)_mm512_reduce_add_epi64(low);
-    bits = (uint64_t)_mm512_reduce_add_epi64(all);
-    count[1] = rest[1] + ones - threes;
-    count[2] = rest[2] + (bits - ones) - threes;
-    count[3] = rest[3] + threes;
+    i2s_histogram_portable(src + i, n - i, count);
+    ones = (uint64_t)_mm512_reduce_add_epi64(lows);
+    twos = (uint64_t)_mm512_reduce_add_epi64(highs);
+    threes = (uint64_t)_mm512_reduce_add_epi64(boths);
+    count[1] += ones - threes;
+    count[2] += twos - threes;
+    count[3] += threes;
     count[0] = 4 * (uint64_t)n - count[1] - count[2] - count[3];
 }
+#pragma GCC diagnostic pop
 
-static int i2s_has_avx2(void) { return i2s_cpu_avx2(); }
+static int i2s_has_avx2(void) { return i2s_cpu_avx2() && i2s_cpu_popcnt(); }
 static int i2s_has_avx512(void) { return i2s_cpu_avx512bw() && i2s_cpu_avx512vpopcntdq(); }
 #endif
 
-#if defined(__aarch64__)
+#if defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
 #include <arm_neon.h>
 #define I2S_NEON 1
-#define I2S_NAME(x) x##_neon
-#define I2S_TARGET
-#define I2S_STREAM32(p, v) (*(v32u *)(p) = (v))  /* this compiler gives no streaming stores of this width */
-#define I2S_FENCE() ((void)0)
-#define I2S_WIDE_VECTOR v32
-#define I2S_WIDE_UNALIGNED v32u
-#include "kernels_body.h"
-#undef I2S_NAME
-#undef I2S_TARGET
-#undef I2S_STREAM32
-#undef I2S_FENCE
-#undef I2S_WIDE_VECTOR
-#undef I2S_WIDE_UNALIGNED
-
-static void i2s_histogram_neon(const uint8_t *src, int64_t n, uint64_t count[4]) {
-    const uint8x16_t even = vdupq_n_u8(0x55);
-    uint64_t ones = 0, bits = 0, threes = 0, rest[4];
-    int64_t i = 0;
-    while (i + 16 <= n) {
-        uint8x16_t low = vdupq_n_u8(0), all = low, both = low;
-        int round;
-        for (round = 0; round < 31 && i + 16 <= n; round++, i += 16) {  /* 31 * 8 fits a byte */
-            uint8x16_t v = vld1q_u8(src + i);
-            low = vaddq_u8(low, vcntq_u8(vandq_u8(v, even)));
-            all = vaddq_u8(all, vcntq_u8(v));
-            both = vaddq_u8(both, vcntq_u8(vandq_u8(vandq_u8(v, vshrq_n_u8(v, 1)), even)));
-        }
-        ones += vaddlvq_u8(low);
-        bits += vaddlvq_u8(all);
-        threes += vaddlvq_u8(both);
-    }
-    i2s_histogram_portable(src + i, n - i, rest);
-    count[1] = rest[1] + ones - threes;
-    count[2] = rest[2] + (bits - ones) - threes;
-    count[3] = rest[3] + threes;
-    count[0] = 4 * (uint64_t)n - count[1] - count[2] - count[3];
-}
-
+#include "kernels_neon.h"
 static int i2s_has_neon(void) { return i2s_cpu_neon(); }
-#endif
-#pragma GCC diagnostic pop
 #endif
 
 typedef struct {
