@@ -40,6 +40,9 @@ class Fix(StrEnum):
     NONE = "none"
 
 
+#: What most rules apply to.
+EVERY_FILE = "every file"
+
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
 #: What the first letter of a code says.
@@ -57,7 +60,8 @@ class Rule(NamedTuple):
     """One way to be wrong, as the linter knows it.
 
     `sources` are the ids of the failure in the catalogues this project started from; `provenance` names upstream issues,
-    pull requests, tests and CVEs; `cwe` is the weakness that a careless reader has here.
+    pull requests, tests and CVEs; `cwe` is the weakness that a careless reader has here. `when` says in a few words to
+    which files the rule applies, `payload` whether it looks at the weights, which a header-only run does not read.
     """
 
     fault: Fault
@@ -69,6 +73,8 @@ class Rule(NamedTuple):
     cwe: int | None
     fix: Fix
     check: Check | None
+    when: str = EVERY_FILE
+    payload: bool = False
 
     @property
     def code(self) -> str:
@@ -136,6 +142,8 @@ def rule(
     provenance: tuple[str, ...] = (),
     cwe: int | None = None,
     fix: Fix = Fix.NONE,
+    when: str = EVERY_FILE,
+    payload: bool = False,
 ) -> Callable[[Check], Rule]:
     """Declare the decorated function as a rule; its docstring is the rule's documentation.
 
@@ -144,7 +152,9 @@ def rule(
     fault = code if isinstance(code, Fault) else Fault(code, slug, message)
 
     def register(check: Check) -> Rule:
-        return _register(fault, severity, clause, check.__doc__ or "", sources, provenance, cwe, fix, check)
+        return _register(
+            fault, severity, clause, check.__doc__ or "", sources, provenance, cwe, fix, check, when, payload
+        )
 
     return register
 
@@ -173,12 +183,14 @@ def _register(
     cwe: int | None,
     fix: Fix,
     check: Check | None,
+    when: str = EVERY_FILE,
+    payload: bool = False,
 ) -> Rule:
     if fault.code in REGISTRY:
         raise ValueError(f"rule code {fault.code} is used twice")
     lines = [line.strip() for line in text.strip().splitlines()]
     made = Rule(
-        fault, severity, clause, "\n".join(lines), tuple(sources.split()), provenance, cwe, fix, check
+        fault, severity, clause, "\n".join(lines), tuple(sources.split()), provenance, cwe, fix, check, when, payload
     )  # fmt: skip
     REGISTRY[fault.code] = made
     return made

@@ -14,8 +14,12 @@ from typing import NamedTuple
 
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File, Tensor
+from i2s_spec.inspect.survey import Reading
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import padded
+
+#: The payloads are not read.
+HEADER_ONLY = Reading("none")
 
 #: No tensor of any kind has as many elements or bytes: sizes are kept in signed 64-bit integers.
 INT64_END = 1 << 63
@@ -69,11 +73,13 @@ class Subject:
     """One file under the linter.
 
     `path` is the file's path where there is one; it is used for nothing but looking for the other parts of a split file.
+    `reading` says how much of the payloads the rules may look at.
     """
 
-    def __init__(self, file: File, path: str | None = None) -> None:
+    def __init__(self, file: File, path: str | None = None, reading: Reading = HEADER_ONLY) -> None:
         self.file = file
         self.path = path
+        self.reading = reading
         #: Which wrong idea of its size explains an odd room of an I2_S tensor, by row; rules share what one found out.
         #: The first holds 0 where nobody asked yet, else 1 and more for what was found; the second the room it was for.
         self.ideas = bytearray(file.index.tensors), array("q", bytes(8 * file.index.tensors))

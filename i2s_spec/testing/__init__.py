@@ -2,6 +2,6 @@
 
 sample      a small sound GGUF file and ways to change it field by field
 malformed   one broken copy for each rule, each with the code it must get
-    mishaps     what happens to models in real life, as stories
-    twins       fast paths held against their definitions
+mishaps     what happens to models in real life, as stories
+twins       fast paths held against their definitions
 """

@@ -9,6 +9,14 @@ infos         the tensor table, one tensor at a time
 placement     where tensors lie: overlaps, gaps, truncation
 slack         bytes that belong to no tensor
 extent        the size and shape of I2_S tensors
+payload       codes, constant and unwritten regions, repeated tensors
+scale         the tail
+metadata      keys and values of the architectures
+numbers       numbers that mean different things in different forks
+inventory     tensors of the architectures
+tokenizer     vocabularies
+template      text that somebody may run or print
+runtimes      what runtimes make of the file
 bounds        unusual amounts
 """
 
@@ -19,17 +27,24 @@ from i2s_spec.linter.rules import (
     header,
     identity,
     infos,
+    inventory,
     keys,
     metadata,
+    numbers,
+    payload,
     placement,
+    runtimes,
+    scale,
     slack,
     split,
+    template,
+    tokenizer,
     values,
 )
 
 __all__ = [
-    "REGISTRY", "all_rules", "bounds", "extent", "header", "identity", "infos", "keys", "metadata", "placement", "slack",
-    "split", "values",
+    "REGISTRY", "all_rules", "bounds", "extent", "header", "identity", "infos", "inventory", "keys", "metadata",
+    "numbers", "payload", "placement", "runtimes", "scale", "slack", "split", "template", "tokenizer", "values",
 ]  # fmt: skip
 
 

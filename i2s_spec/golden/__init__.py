@@ -1,0 +1,1 @@
+"""Golden outputs: what every step of the forward pass gives, recorded; and the comparison that finds the first wrong one."""

@@ -1,0 +1,1 @@
+"""Rules about the tensors that an architecture needs."""

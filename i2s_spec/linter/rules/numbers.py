@@ -1,0 +1,1 @@
+"""Rules about numbers that mean different things in different forks."""

@@ -1,0 +1,1 @@
+"""Rules about the codes of I2_S payloads."""

@@ -1,0 +1,1 @@
+"""Rules about the tails of I2_S tensors."""

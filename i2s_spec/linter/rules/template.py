@@ -1,0 +1,1 @@
+"""Rules about text in metadata that somebody may run or print."""

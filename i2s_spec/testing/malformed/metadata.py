@@ -1,0 +1,1 @@
+"""This module breaks keys and values that an architecture needs."""

@@ -1,0 +1,1 @@
+"""This module breaks payloads: codes that cannot be, regions that were never written."""

@@ -1,0 +1,1 @@
+"""This module breaks tails: scales that are no scales."""

@@ -1,0 +1,1 @@
+"""This module makes text in metadata that somebody may run or print."""

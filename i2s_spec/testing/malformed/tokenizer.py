@@ -1,0 +1,1 @@
+"""This module breaks vocabularies."""
