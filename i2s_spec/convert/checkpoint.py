@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, Final, NamedTuple, TypeGuard
 
-from i2s_spec.errors import Fault, FormatError, Span, Words, quote
+from i2s_spec.errors import FormatError, Span, Words, quote
 from i2s_spec.gguf.output import OutputFile, refuse_taken
 from i2s_spec.gguf.source import CHUNK, Source, source_of
-
-MALFORMED: Final = Fault("H101", "checkpoint-malformed", "this is not a safetensors file: {reason}")
-TENSOR_MALFORMED: Final = Fault("H102", "checkpoint-tensor-malformed", "tensor {name} of the checkpoint {reason}")
+from i2s_spec.schema import faults
 
 #: Longest header that the format allows.
 MOST_HEADER: Final = 100_000_000
@@ -125,7 +123,7 @@ def _tensors(source: Source) -> Iterator[Stored]:
 
 def _tensor(source: Source, name: str, about: Any, base: int) -> Stored:
     def refuse(reason: str) -> FormatError:
-        return FormatError(TENSOR_MALFORMED, Span(8, base, "header"), name=name, reason=Words(reason))
+        return FormatError(faults.CHECKPOINT_TENSOR_MALFORMED, Span(8, base, "header"), name=name, reason=Words(reason))
 
     if not isinstance(about, dict):
         raise refuse("is not described by an object")
@@ -152,7 +150,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _malformed(source: Source, reason: str) -> FormatError:
-    return FormatError(MALFORMED, Span(0, min(source.size, 8)), reason=Words(reason))
+    return FormatError(faults.CHECKPOINT_MALFORMED, Span(0, min(source.size, 8)), reason=Words(reason))
 
 
 class NewTensor(NamedTuple):

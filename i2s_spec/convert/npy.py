@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from i2s_spec.errors import Fault, FormatError, Span, Words
+from i2s_spec.errors import FormatError, Span, Words
 from i2s_spec.gguf.output import OutputFile, refuse_taken
 from i2s_spec.gguf.source import source_of
+from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-MALFORMED = Fault("H103", "npy-malformed", "this is not a .npy file that can be read: {reason}")
 
 #: No header of an array without fields is longer.
 _MOST_HEADER = 1 << 14
@@ -92,4 +91,4 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
 
 
 def _malformed(reason: str) -> FormatError:
-    return FormatError(MALFORMED, Span(0, 0), reason=Words(reason))
+    return FormatError(faults.NPY_MALFORMED, Span(0, 0), reason=Words(reason))

@@ -22,9 +22,10 @@ import numpy as np
 from i2s_spec.codec.form import widened
 from i2s_spec.codec.native import pack, unpack
 from i2s_spec.codec.trits import WINDOW
-from i2s_spec.convert.checkpoint import TENSOR_MALFORMED, Checkpoint, NewTensor, Stored, write_checkpoint
+from i2s_spec.convert.checkpoint import Checkpoint, NewTensor, Stored, write_checkpoint
 from i2s_spec.convert.weights import ProofError, Rounding, rounding
 from i2s_spec.errors import FormatError, Span, Words, quote
+from i2s_spec.schema import faults
 from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
@@ -255,7 +256,9 @@ def _one_float(stored: Stored) -> np.float32:
 
 
 def _refused(stored: Stored, reason: str) -> FormatError:
-    return FormatError(TENSOR_MALFORMED, Span(stored.start, stored.stop), name=stored.name, reason=Words(reason))
+    return FormatError(
+        faults.CHECKPOINT_TENSOR_MALFORMED, Span(stored.start, stored.stop), name=stored.name, reason=Words(reason)
+    )
 
 
 def _byte_rows(rows: int, cols: int) -> Iterable[tuple[int, int]]:

@@ -53,6 +53,7 @@ FAMILIES = {
     "T": "tokenizer",
     "S": "security and bounds",
     "P": "portability",
+    "H": "files of other formats, which conversions read",
 }
 
 
@@ -168,9 +169,10 @@ def raised(
     provenance: tuple[str, ...] = (),
     cwe: int | None = None,
     fix: Fix = Fix.NONE,
+    when: str = EVERY_FILE,
 ) -> Rule:
     """Declare a rule that the reader itself applies: it stops there, and the engine makes the finding."""
-    return _register(fault, ERROR, clause, text, sources, provenance, cwe, fix, None)
+    return _register(fault, ERROR, clause, text, sources, provenance, cwe, fix, None, when)
 
 
 def _register(

@@ -128,3 +128,10 @@ NO_INPUT: Final = frozenset(
         NOT_A_FILE,
     )
 )
+
+# Files of other formats, which conversions read.
+CHECKPOINT_MALFORMED: Final = Fault("H101", "checkpoint-malformed", "this is not a safetensors file: {reason}")
+CHECKPOINT_TENSOR_MALFORMED: Final = Fault(
+    "H102", "checkpoint-tensor-malformed", "tensor {name} of the checkpoint {reason}"
+)
+NPY_MALFORMED: Final = Fault("H103", "npy-malformed", "this is not a .npy file that can be read: {reason}")

@@ -1,5 +1,6 @@
 """Every rule, by what it looks at; importing this package registers them all.
 
+inputs        files of other formats, which conversions read
 identity      what the file is instead of a GGUF file, and whether it can be read
 header        magic, version, byte order, counts
 keys          the names of key-values
@@ -27,6 +28,7 @@ from i2s_spec.linter.rules import (
     header,
     identity,
     infos,
+    inputs,
     inventory,
     keys,
     metadata,
@@ -43,7 +45,7 @@ from i2s_spec.linter.rules import (
 )
 
 __all__ = [
-    "REGISTRY", "all_rules", "bounds", "extent", "header", "identity", "infos", "inventory", "keys", "metadata",
+    "REGISTRY", "all_rules", "bounds", "extent", "header", "identity", "infos", "inputs", "inventory", "keys", "metadata",
     "numbers", "payload", "placement", "runtimes", "scale", "slack", "split", "template", "tokenizer", "values",
 ]  # fmt: skip
 
