@@ -9,6 +9,7 @@ import re
 import struct
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -21,6 +22,8 @@ from click.testing import CliRunner
 
 from i2s_spec.cli.rules import command
 from i2s_spec.codec import reference
+from i2s_spec.codec.quantise import RULES as RULES_OF_QUANTISATION
+from i2s_spec.codec.quantise import ternarise
 from i2s_spec.docs import pages
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.rules import all_rules
@@ -369,6 +372,31 @@ def test_table_of_limits() -> None:
     declared = {name: value for name, value in vars(limits).items() if name.isupper() and isinstance(value, int)}
     shown = {row[0].strip("`"): int(row[1].replace(",", "")) for row in rows("12.2")[1:]}
     assert shown == declared
+
+
+def test_table_of_quantisation_rules() -> None:
+    assert [row[0].strip("`") for row in rows("8.2")[1:]] == list(RULES_OF_QUANTISATION)
+
+
+def test_table_of_weights_and_their_codes() -> None:
+    """What section 8.3 says of single weights is what the definition makes of them."""
+    cases = {
+        "0.0, −0.0": ([0.0, -0.0], [1, 1]),
+        "float32(1e-6)": ([np.float32(1e-6)], [1]),
+        "the next float32 above it": ([np.nextafter(np.float32(1e-6), np.float32(1))], [2]),
+        "NaN": ([np.nan], [0]),
+        "+∞, −∞": ([np.inf, -np.inf], [2, 0]),
+    }
+    table = {row[0]: [int(code) for code in row[1].split(",")] for row in rows("8.3")[1:]}
+    for words, (weights, codes) in cases.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trits, _ = ternarise(np.array([*weights, 1.0], dtype=np.float32))
+        assert (trits[:-1] + 1).tolist() == codes
+        assert set(table[words]) == set(codes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert float(ternarise(np.array([5e-7, -1e-7], dtype=np.float32))[1]) == np.float32(5e-7)
 
 
 # The block that is decoded by hand.
