@@ -13,6 +13,8 @@ from bench.measure import Result
 PARTS = {
     "container": "bench.container",
     "codec": "bench.codec",
+    "matmul": "bench.matmul",
+    "lint": "bench.lint",
 }
 
 

@@ -28,6 +28,7 @@ JOBS = {
     "i2s_spec, all strings": (("i2s_spec.gguf.reader",), "bench.readers:ours_strings"),
     "GGUFReader": (("gguf",), "bench.readers:gguf_table"),
     "lint": (("i2s_spec.linter.engine", "i2s_spec.linter.rules"), "i2s_spec.linter.engine:lint"),
+    "lint, payloads": (("bench.lint", "i2s_spec.linter.rules"), "bench.lint:whole"),
 }
 
 

@@ -31,8 +31,13 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.reader import Tensor as Tensor
     from i2s_spec.gguf.reader import open as open
     from i2s_spec.gguf.writer import Writer as Writer
-    from i2s_spec.linter.engine import Report as Report
+    from i2s_spec.inspect.identify.identification import identify as identify
     from i2s_spec.linter.engine import lint as lint
+    from i2s_spec.linter.judgement import Report as Report
+    from i2s_spec.linter.repair.fix import fix as fix
+    from i2s_spec.linter.sanitize import sanitize as sanitize
+    from i2s_spec.model.load import load_model as load_model
+    from i2s_spec.model.tokenizer.tokenizer import load_tokenizer as load_tokenizer
 
 __version__ = "0.1.0"
 
@@ -54,8 +59,13 @@ _HOMES = {
     "new": "i2s_spec.convert.new",
     "rewrite": "i2s_spec.convert.rewrite",
     "convert_endian": "i2s_spec.convert.rewrite",
-    "Report": "i2s_spec.linter.engine",
+    "identify": "i2s_spec.inspect.identify.identification",
+    "Report": "i2s_spec.linter.judgement",
+    "fix": "i2s_spec.linter.repair.fix",
+    "sanitize": "i2s_spec.linter.sanitize",
     "lint": "i2s_spec.linter.engine",
+    "load_model": "i2s_spec.model.load",
+    "load_tokenizer": "i2s_spec.model.tokenizer.tokenizer",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605
@@ -76,7 +86,8 @@ def __getattr__(name: str) -> Any:
 
 def explained(error: ImportError) -> ImportError:
     """An import that failed as an error that helps: a checkout that was never built lacks the compiled modules."""
-    missing = re.search(r"(?:name |module named )'(?:i2s_spec[\w.]*\.)?(_(?:scanner|codec|cpu))'", str(error))
+    compiled = "scanner|strings|codec|cpu|survey|matmul|reduce|fast"
+    missing = re.search(rf"(?:name |module named )'(?:i2s_spec[\w.]*\.)?(_(?:{compiled}))'", str(error))
     if missing is None:
         return error
     return ImportError(

@@ -14,7 +14,8 @@ from i2s_spec.errors import quote
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.inspect.page import page
 from i2s_spec.inspect.show import describe
-from i2s_spec.linter.engine import Report, lint
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.judgement import Report
 from i2s_spec.linter.report import make
 from i2s_spec.testing.mishaps import mishaps
 
@@ -66,7 +67,7 @@ def _run(folder: Path, kept: bool) -> None:
         (folder / name).write_bytes(mishap.apply(sound))
         click.echo(click.style(mishap.story, bold=True) if colour else mishap.story)
         _command(f"i2s lint {name}")
-        _report(lint(folder / name)._replace(path=name), colour)
+        _report(lint(folder / name)._replace(path=name), colour, mishap.code)
         codes.append(mishap.code)
 
     _say("5. Where to go from here.")
@@ -79,7 +80,9 @@ def _run(folder: Path, kept: bool) -> None:
         click.echo("\nThe files are gone again; `i2s demo --keep FOLDER` leaves them.")
 
 
-def _report(report: Report, colour: bool) -> None:
+def _report(report: Report, colour: bool, first: str = "") -> None:
+    """A report in short: what the story is about first."""
+    report = report._replace(findings=tuple(sorted(report.findings, key=lambda finding: finding.code != first)))
     more = len(report.findings) - SHOWN
     text = make("text", colour=colour).file(report._replace(findings=report.findings[:SHOWN]) if more > 0 else report)
     lines = text.splitlines()

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, closing
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.linter.engine import PROFILES, Report, lint
-from i2s_spec.linter.report import FORMATS, make
+from i2s_spec.cli import EXIT_FINDINGS
+from i2s_spec.cli.patience import Bar
+from i2s_spec.cli.settings import Settings, files_of, limits_of, options_of, pairs_of, words
+from i2s_spec.errors import quote
+from i2s_spec.linter.check import Options
+from i2s_spec.linter.config import Config, found
+from i2s_spec.linter.excuse import Excuse, used
+from i2s_spec.linter.many import check_all
+from i2s_spec.linter.profile import PROFILES, READINGS, chosen, reading_of
+from i2s_spec.linter.report import FORMATS, Format, kind
 from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.totals import Totals
+from i2s_spec.schema.limits import NAMED
 
-#: Of several exit codes the worst counts.
-_WORST = (4, 3, 1, 0)
+if TYPE_CHECKING:
+    from i2s_spec.gguf.output import OutputFile
+    from i2s_spec.linter.baseline import Baseline
 
 
 @click.command(
@@ -27,34 +42,205 @@ _WORST = (4, 3, 1, 0)
     type=click.Choice(sorted(FORMATS)),
     default="text",
     show_default=True,
+    envvar="I2S_FORMAT",
     help="Form of the report.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--profile", type=click.Choice(PROFILES), default="default", show_default=True, help="Which rules apply.")
+@click.option(
+    "--report",
+    "reports",
+    multiple=True,
+    metavar="FORM=FILE",
+    callback=files_of,
+    help="Write the report to a file as well, in this form.",
+)
+@click.option(
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    default="default",
+    show_default=True,
+    envvar="I2S_PROFILE",
+    help="Which rules apply; `i2s rules --profile NAME` lists them.",
+)
+@click.option(
+    "--select",
+    multiple=True,
+    metavar="CODE,...",
+    callback=words,
+    envvar="I2S_SELECT",
+    help="Apply these rules instead: codes, the beginnings of codes, or slugs.",
+)
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="CODE,...",
+    callback=words,
+    envvar="I2S_IGNORE",
+    help="Do not apply these rules.",
+)
+@click.option(
+    "--severity",
+    multiple=True,
+    metavar="CODE=LEVEL",
+    callback=pairs_of,
+    envvar="I2S_SEVERITY",
+    help="Make findings errors, warnings or notes.",
+)
+@click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=limits_of,
+    envvar="I2S_LIMIT",
+    help=f"Set a bound: {', '.join(NAMED)}.",
+)
+@click.option(
+    "--payload",
+    type=click.Choice(READINGS),
+    envvar="I2S_PAYLOAD",
+    help="How much of the weights is read.  [default: as the profile says, mostly full]",
+)
+@click.option("--header-only", is_flag=True, help="The same as --payload none.")
+@click.option("--sample", is_flag=True, help="The same as --payload sample: a bounded part of each tensor.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    envvar="I2S_THREADS",
+    help="Threads that read the weights of one file.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    envvar="I2S_JOBS",
+    help="Processes that judge files; 0 for one on each processor.",
+)
+@click.option("--runtimes", is_flag=True, envvar="I2S_RUNTIMES", help="Say which runtimes load and compute each file.")
 @click.option(
     "--fail-on",
     type=click.Choice([*(severity.value for severity in Severity), "never"]),
     default="error",
     show_default=True,
+    envvar="I2S_FAIL_ON",
     help="Exit with 1 where a finding is at or above this severity.",
 )
+@click.option(
+    "--baseline",
+    type=click.Path(dir_okay=False),
+    envvar="I2S_BASELINE",
+    help="Leave out the findings in this file; fail where one of them no longer occurs.",
+)
+@click.option("--write-baseline", is_flag=True, help="Write the findings of this run to the baseline.")
+@click.option(
+    "--skip-lfs", is_flag=True, envvar="I2S_SKIP_LFS", help="Skip Git LFS pointers instead of reporting them."
+)
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False),
+    envvar="I2S_CONFIG",
+    help="Configuration to take instead of looking for i2s.toml and pyproject.toml.",
+)
+@click.option("--no-config", is_flag=True, help="Look for no configuration.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing about files without findings.")
-def command(files: tuple[str, ...], form: str, as_json: bool, profile: str, fail_on: str, quiet: bool) -> int:
+@click.pass_context
+def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     """Judge GGUF files: every finding has a code, a byte range and one plain sentence.
 
+    FILE is a file, a folder (every *.gguf below it), a quoted glob, or @LIST, a file of names (@- for standard input).
+
     Exit code 0: nothing at or above --fail-on. 1: findings. 3: a file cannot be read or is not GGUF (it is reported all
-    the same). Of several files the worst counts. `i2s explain CODE` says more about a finding.
-    """
+    the same). 4: a bug of ours. Of several files the worst counts. `i2s explain CODE` says more about a finding.
+
+    Options may stand in i2s.toml, in [tool.i2s] of pyproject.toml, or in variables such as I2S_PROFILE; the command line
+    counts first, then variables, then the files.
+    """  # fmt: skip
+    config = Config() if given["no_config"] else found(explicit=given["config"])
+    setting = Settings(ctx, given, config)
+    forms = [kind(name) for name in (setting.form, *given["reports"].values())]
+    options = options_of(setting, config, next((form.details for form in forms if form.details is not None), None))
+    threshold = None if (fail_on := setting["fail_on"]) == "never" else Severity(fail_on)
+    write = given["write_baseline"]
+    baseline = _baseline(setting, options, write)
+    jobs = setting["jobs"] or _processors()
+
     # Colours need a terminal that wants them; https://no-color.org
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    report_format = make("json" if as_json else form, colour=colour, quiet=quiet)
-    threshold = None if fail_on == "never" else Severity(fail_on)
-    reports: list[Report] = []
-    click.echo(report_format.begin(), nl=False)
-    for path in files:
-        report = lint(path, profile=profile)
-        click.echo(report_format.file(report), nl=False, color=True)
-        reports.append(report)
-    click.echo(report_format.end(reports), nl=False)
-    codes = {report.exit_code(threshold) for report in reports}
-    return next(code for code in _WORST if code in codes)
+    totals = Totals(None if write else threshold)
+    idle = set(options.excuses)
+    bar = Bar() if sys.stderr.isatty() and not given["quiet"] else None
+    with ExitStack() as stack:
+        sheets: list[tuple[Format, Callable[[str], None]]] = [(forms[0](colour, given["quiet"], threshold), _print)]
+        if forms[1:]:
+            from i2s_spec.gguf.output import OutputFile
+        for form, place in zip(forms[1:], given["reports"], strict=True):
+            output = stack.enter_context(OutputFile(place, force=True))
+            sheets.append((form(False, given["quiet"], threshold), partial(_write, output)))
+        for sheet, say in sheets:
+            say(sheet.begin())
+        run = stack.enter_context(closing(check_all(files, options, jobs, bar)))
+        for path, found_there in run:
+            judged = found_there if baseline is None else baseline.apply(path, found_there, write)
+            if bar is not None:
+                bar.hide()
+            if idle and judged["excused"]:
+                idle -= used(idle, path, judged)
+            totals.add(judged)
+            for sheet, say in sheets:
+                say(sheet.file(judged))
+        gone = [] if baseline is None or write else list(baseline.stale())
+        if gone:
+            totals.fail(EXIT_FINDINGS)
+        for sheet, say in sheets:
+            say(sheet.end(totals))
+    _afterwards(baseline, write, gone, [excuse for excuse in options.excuses if excuse in idle and not given["quiet"]])
+    return totals.exit_code
+
+
+def _write(output: OutputFile, text: str) -> None:
+    output.write(text.encode("utf-8"))
+
+
+def _print(text: str) -> None:
+    """Write a piece of the report; what the stream's encoding cannot say, it says as a number."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False, color=True)
+
+
+def _baseline(setting: Settings, options: Options, write: bool) -> Baseline | None:
+    path = setting["baseline"]
+    if path is None:
+        if write:
+            raise click.UsageError("--write-baseline needs --baseline FILE, the file to write")
+        return None
+    payload = (options.payload or reading_of(options.profile)) != "none"
+    rules = chosen(
+        options.profile, options.select, options.ignore, options.severity, payload=payload, runtimes=options.runtimes
+    ).levels
+    from i2s_spec.linter.baseline import Baseline
+
+    if write and not os.path.lexists(path):
+        return Baseline(path, rules)
+    return Baseline.read(path, rules)
+
+
+def _afterwards(baseline: Baseline | None, write: bool, gone: list[str], idle: Iterable[Excuse]) -> None:
+    """What is to be said of a run as a whole, on stderr."""
+    if baseline is not None and write:
+        click.echo(f"i2s: {baseline.write():,} entries in {quote(baseline.path, bare=True)}", err=True)
+    for sentence in gone:
+        click.echo(f"i2s: baseline: {sentence}", err=True)
+    if gone and baseline is not None:
+        click.echo(f"i2s: take them out with --baseline {quote(baseline.path, bare=True)} --write-baseline", err=True)
+    for excuse in idle:
+        codes, files = (quote(text, bare=True) for text in (", ".join(excuse.codes), excuse.files))
+        click.echo(f"i2s: note: the excuse for {codes} in {files} covered nothing", err=True)
+
+
+def _processors() -> int:
+    """How many processors this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1

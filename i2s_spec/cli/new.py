@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from i2s_spec.cli.progress import progress_bar
 from i2s_spec.convert.recipes import SHAPES
 from i2s_spec.errors import quote
 from i2s_spec.schema.architecture import ARCHITECTURES
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from i2s_spec.gguf.writer import Progress
 
 
 @click.command(epilog="Example:  i2s new tiny.gguf --arch llama --layers 3 --seed 7")
@@ -49,22 +43,22 @@ if TYPE_CHECKING:
     show_default=True,
     help="Byte order of the file.",
 )
+@click.option(
+    "--as-published", is_flag=True, help="Only the keys of published files, which lack some; implied by --shape."
+)
 @click.option("--force", is_flag=True, help="Replace TARGET if there is one.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
 def command(target: str, arch: str, endian: Any, force: bool, quiet: bool, **options: Any) -> None:
     """Make a small complete model in the file TARGET.
 
-    It has the keys and tensors that real files of the architecture have, in their order and with their types, a
-    vocabulary that works, and random weights: a quarter -1, a half 0, a quarter +1, packed as canonical I2_S. The same
+    It has the keys and tensors that real files of the architecture have, in their order and with their types (and the
+    keys that these should have, unless --as-published), a vocabulary that works, and random weights: a quarter -1, a half 0, a quarter +1, packed as canonical I2_S. The same
     options give the same bytes on every machine. Sizes that are not given are small: the file has less than 200 KB.
     """
     from i2s_spec.convert.new import new
 
-    bar: AbstractContextManager[Progress | None] = nullcontext()
-    if not quiet and sys.stderr.isatty():
-        bar = _Bar()
     try:
-        with bar as progress:
+        with progress_bar("writing", quiet) as progress:
             written = new(target, arch, byte_order=endian, force=force, progress=progress, **options)
     except FileExistsError:
         raise click.UsageError(f"{_shown(target)} is there already; --force replaces it") from None
@@ -77,20 +71,3 @@ def command(target: str, arch: str, endian: Any, force: bool, quiet: bool, **opt
 def _shown(path: str) -> str:
     """A path on a terminal, whole."""
     return quote(path, limit=4096, bare=True)
-
-
-class _Bar:
-    """A bar on stderr that goes away when the file is there."""
-
-    def __enter__(self) -> Progress:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("writing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-        self._rich = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._rich.start()
-        task = self._rich.add_task("", total=None)
-        return lambda done, total: self._rich.update(task, completed=done, total=total)
-
-    def __exit__(self, *exc: object) -> None:
-        self._rich.stop()

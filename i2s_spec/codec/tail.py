@@ -13,11 +13,12 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from i2s_spec.schema.checks import ByteOrder
-from i2s_spec.schema.dialect import Tail
 from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from i2s_spec.schema.dialect import Tail
 
 SCALE_BYTES: Final = 4
 

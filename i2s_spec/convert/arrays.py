@@ -16,7 +16,7 @@ from i2s_spec.codec.form import FLOAT_WORDS, widened
 from i2s_spec.codec.native import pack
 from i2s_spec.codec.reference import unpack_codes
 from i2s_spec.convert.npy import write_npy
-from i2s_spec.convert.replacing import Replacement, copy_replacing
+from i2s_spec.convert.rewrite import Replacement, rewrite
 from i2s_spec.errors import quote
 from i2s_spec.gguf.source import CHUNK, chunks
 from i2s_spec.gguf.ternary import ternary
@@ -170,6 +170,6 @@ def replace_tensor(
     if array.shape != tensor.shape:
         raise ValueError(f"the array has the shape {list(array.shape)}, and {quote(name)} {list(tensor.shape)}")
     data = encode_array(array, rule=rule, scale=scale, dialect=dialect, byte_order=file.byte_order)
-    return copy_replacing(
-        file, target, {name: Replacement("I2_S", lambda: iter([data]))}, force=force, progress=progress
-    )  # fmt: skip
+    return rewrite(
+        file, target, replace={name: Replacement("I2_S", lambda: iter([data]))}, force=force, progress=progress
+    )

@@ -22,8 +22,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from i2s_spec.convert.advice import advice
-from i2s_spec.convert.renaming import changed_keys, renamed
-from i2s_spec.convert.replacing import Replacement, copy_replacing
+from i2s_spec.convert.renaming import changed_keys, renamed_keys
+from i2s_spec.convert.rewrite import Replacement, rewrite
 from i2s_spec.errors import FormatError, quote
 from i2s_spec.schema.architecture import ARCHITECTURES
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
@@ -109,7 +109,7 @@ def convert_file(
     :param threads: how many threads decode and encode
     :raises ValueError: for unknown names, tensors that are not ternary or have no place in the type, scales that it cannot
         hold; nothing is written then
-    :raises FormatError, OSError: as `copy_replacing` does
+    :raises FormatError, OSError: as `rewrite` does
     """
     if file.fault is not None:
         raise file.fault
@@ -137,12 +137,12 @@ def convert_file(
         if len(t.ne) > 1
     )
     values, file_type = changed_keys(file, former, arch, hidden_activation, types, bool(recodings))
-    size = copy_replacing(
+    size = rewrite(
         file,
         target,
-        replacements,
+        replace=replacements,
         set=values,
-        rename=lambda key: renamed(key, former, arch),
+        rename=renamed_keys(file, former, arch),
         byte_order=byte_order,
         force=force,
         progress=progress,

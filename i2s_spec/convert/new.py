@@ -57,6 +57,7 @@ def new(
     shape: str | None = None,
     alignment: int | None = None,
     byte_order: ByteOrder = "little",
+    as_published: bool = False,
     force: bool = False,
     progress: Progress | None = None,
 ) -> Written:
@@ -76,6 +77,8 @@ def new(
     :param shape: `2b4t` for all the sizes of BitNet-b1.58-2B-4T (1.19 GB); no size is then given by itself
     :param alignment: of tensor data, written as general.alignment unless it is 32
     :param byte_order: of the whole file
+    :param as_published: only the keys that the published files of the architecture have, which the linter has something to
+        say about: no tokenizer.ggml.pre, or no general.quantization_version. Always so with `shape`
     :param force: replace an existing file
     :param progress: called with (bytes written, bytes of the file)
     :raises ValueError: for sizes that no such model can have, before anything is written
@@ -99,18 +102,19 @@ def new(
     declared = ARCHITECTURES[architecture]
     h = _hyperparameters(declared, recipe, size)
     values = _values(declared, recipe, h, make_vocabulary(h.vocab))
+    keys = recipe.keys_of(as_published or shape is not None)
     tensors = [placed for placed in declared.tensors(h) if placed.spec.need != OPTIONAL]
 
     from i2s_spec.gguf.writer import Writer
 
     writer = Writer(target, byte_order=byte_order, alignment=alignment, force=force, progress=progress)
     with writer:
-        for pattern in recipe.keys:
+        for pattern in keys:
             name = pattern.replace("{arch}", architecture)
             writer.add(name, values[pattern], declared.keys[name].types[0])
         for placed in tensors:
             writer.add_tensor(placed.name, placed.ne[::-1], placed.spec.usual, _data(placed, seed, byte_order))
-        return Written(writer.size, len(recipe.keys) + (writer.alignment != 32), len(tensors))
+        return Written(writer.size, len(keys) + (writer.alignment != 32), len(tensors))
 
 
 def _shape(shape: str, architecture: str, chosen: dict[str, Any]) -> tuple[Size, Callable[[int], Vocabulary]]:

@@ -38,7 +38,7 @@ from i2s_spec.convert.packed import (
     stored_scale,
 )
 from i2s_spec.convert.renaming import changed_keys
-from i2s_spec.convert.replacing import Replacement, copy_replacing
+from i2s_spec.convert.rewrite import Replacement, rewrite
 from i2s_spec.convert.weights import Encoder
 from i2s_spec.errors import quote
 from i2s_spec.gguf.source import chunks
@@ -184,7 +184,7 @@ def from_checkpoint(
             if len(t.ne) > 1
         )
         values, file_type = changed_keys(model, None, None, None, types, True)
-        size = copy_replacing(model, target, replacements, set=values, force=force, progress=progress)
+        size = rewrite(model, target, replace=replacements, set=values, force=force, progress=progress)
     architecture = model.metadata.get("general.architecture")
     said = advice(set(types), architecture, None, None, wanted.layout.name if kind == "I2_S" else None)
     return Conversion(size, tuple(proofs), len(model.tensors) - len(proofs), file_type, said)

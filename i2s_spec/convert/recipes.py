@@ -27,7 +27,11 @@ class Size(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """How the real files of an architecture are made, as far as the schema does not say it."""
+    """How the real files of an architecture are made, as far as the schema does not say it.
+
+    :param keys: of the published files, in their order
+    :param lacking: keys that these lack and that a sound file has, each with the key that it comes behind
+    """
 
     keys: tuple[str, ...]
     size: Size
@@ -36,6 +40,14 @@ class Recipe(NamedTuple):
     eps: float
     tokenizer: str
     pre: str = "default"
+    lacking: tuple[tuple[str, str], ...] = ()
+
+    def keys_of(self, as_published: bool) -> tuple[str, ...]:
+        """The keys in order, with or without those that published files lack."""
+        keys = list(self.keys)
+        for key, before in () if as_published else self.lacking:
+            keys.insert(keys.index(before) + 1, key)
+        return tuple(keys)
 
 
 _B158_KEYS: Final = (
@@ -86,7 +98,12 @@ _GEMMA3_KEYS: Final = (
 
 _gemma_pieces = partial(vocabulary.sentence_pieces, special=vocabulary.GEMMA_SPECIAL)
 
-_B158: Final = Recipe(_B158_KEYS, Size(2, 128, 256, 4, 2, 384, 512), vocabulary.byte_level, 500000.0, 1e-5, "gpt2")
+_PRE: Final = (("tokenizer.ggml.pre", "tokenizer.ggml.model"),)
+_VERSION: Final = (("general.quantization_version", "general.file_type"),)
+
+_B158: Final = Recipe(
+    _B158_KEYS, Size(2, 128, 256, 4, 2, 384, 512), vocabulary.byte_level, 500000.0, 1e-5, "gpt2", "llama-bpe", _PRE
+)
 
 #: One for each architecture; the default sizes keep every file under 200 KB.
 RECIPES: Final = {
@@ -98,8 +115,12 @@ RECIPES: Final = {
     "llama": Recipe(
         _LLAMA_KEYS, Size(2, 128, 128, 4, 2, 272, 512), vocabulary.byte_level, 500000.0, 1e-5, "gpt2", "llama-bpe"
     ),
-    "qwen3": Recipe(_QWEN3_KEYS, Size(2, 128, 256, 4, 2, 320, 512), vocabulary.byte_level, 1e6, 1e-6, "gpt2", "qwen2"),
-    "gemma3": Recipe(_GEMMA3_KEYS, Size(2, 128, 256, 4, 1, 320, 512), _gemma_pieces, 10000.0, 1e-6, "llama"),
+    "qwen3": Recipe(
+        _QWEN3_KEYS, Size(2, 128, 256, 4, 2, 320, 512), vocabulary.byte_level, 1e6, 1e-6, "gpt2", "qwen2", _VERSION
+    ),
+    "gemma3": Recipe(
+        _GEMMA3_KEYS, Size(2, 128, 256, 4, 1, 320, 512), _gemma_pieces, 10000.0, 1e-6, "llama", lacking=_VERSION
+    ),
 }
 
 #: Named shapes: the sizes of a real model, and how its vocabulary is made.

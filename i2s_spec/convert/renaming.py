@@ -29,11 +29,11 @@ _PAIRS: Final = {"neox": "the halves of a head", "norm": "neighbouring rows of a
 _UPSTREAM: Final = {38: "MXFP4_MOE", 39: "NVFP4", 40: "Q1_0"}
 
 
-def renamed(key: str, former: str | None, arch: str | None) -> str:
-    """The name of a key in a file whose architecture is called `arch` instead of `former`."""
-    if arch is None or former is None or not key.startswith(f"{former}."):
-        return key
-    return arch + key[len(former) :]
+def renamed_keys(file: File, former: str | None, arch: str | None) -> dict[str, str]:
+    """New names of the keys that change theirs where the architecture is called `arch` instead of `former`."""
+    if arch is None or former in (None, arch):
+        return {}
+    return {key: arch + key[len(former) :] for key in file.metadata if key.startswith(f"{former}.")}
 
 
 def changed_keys(
@@ -55,7 +55,7 @@ def changed_keys(
     """
     values: dict[str, Any] = {}
     if arch is not None:
-        _check_architecture(file, former, arch)
+        check_architecture(file, former, arch)
         values["general.architecture"] = Value(ValueType.STRING, arch)
     if activation is not None:
         if activation not in ACTIVATIONS:
@@ -79,8 +79,11 @@ def changed_keys(
     return values, (before, after)
 
 
-def _check_architecture(file: File, former: str | None, arch: str) -> None:
-    """Refuse a name that means other tensors, or the same ones with their rows in another order."""
+def check_architecture(file: File, former: str | None, arch: str) -> None:
+    """Refuse a name that means other tensors, or the same ones with their rows in another order.
+
+    :raises ValueError: which says what does not fit
+    """
     if arch not in ARCHITECTURES:
         raise ValueError(f"there is no architecture {quote(arch)} here; there are {', '.join(ARCHITECTURES)}")
     if former is None:

@@ -1,5 +1,8 @@
 """This module defines how a GGUF file is copied with changes: keys set, renamed or dropped, tensors too, laid out anew.
 
+Every copy that is laid out again is made here: in another byte order, with other tensor data (conversions), under
+another architecture, or with only what was understood (sanitising).
+
 Whatever is not to be changed is copied byte for byte, key-values from their records and tensors in parts of a MiB, so
 that a file of any size is rewritten with little memory. Gaps between tensors, and bytes behind the last one, are not
 part of the content and are not copied: the copy is laid out as the writer lays out every file.
@@ -24,6 +27,16 @@ from i2s_spec.schema.types import ValueType
 _ALIGNMENT = "general.alignment"
 
 
+class Replacement(NamedTuple):
+    """What takes the place of a tensor's data: its type, and what makes its bytes, in the byte order of the copy.
+
+    The bytes are made when their turn comes, so that tensors of any size are replaced with little memory.
+    """
+
+    type: str
+    data: Callable[[], Iterator[bytes]]
+
+
 class Value(NamedTuple):
     """A value for a key, with its type: see `Writer.add` for all three."""
 
@@ -38,6 +51,7 @@ def rewrite(
     *,
     set: Mapping[str, Any] | None = None,
     rename: Mapping[str, str] | None = None,
+    replace: Mapping[str, Replacement] | None = None,
     drop_keys: Collection[str] = (),
     drop_tensors: Collection[str] = (),
     rename_tensors: Mapping[str, str] | None = None,
@@ -45,13 +59,14 @@ def rewrite(
     byte_order: ByteOrder | None = None,
     force: bool = False,
     progress: Progress | None = None,
-) -> None:
+) -> int:
     """Copy a file with changes; keys and tensors keep their order, new keys come last.
 
-    What is dropped or renamed is called by its name in the source, what is set by its name in the copy.
+    What is dropped, renamed or replaced is called by its name in the source, what is set by its name in the copy.
 
     :param set: values by key: a `Value`, or a bare value, which keeps the type of the key it replaces
     :param rename: new names of keys
+    :param replace: other data for tensors, whose names and shapes stay
     :param drop_keys: keys to leave out
     :param drop_tensors: tensors to leave out
     :param rename_tensors: new names of tensors
@@ -59,10 +74,12 @@ def rewrite(
     :param byte_order: of the copy; another one than the source's turns every word round (see `convert_endian`)
     :param force: replace an existing file, the source itself too: it is read until the complete copy takes its name
     :param progress: called now and then with (bytes written, bytes of the copy)
+    :returns: bytes of the copy
     :raises FormatError: where the source has a fault, a kept tensor is not all there or is of a type without known
         size, or the source changes meanwhile
-    :raises KeyError: for a key or tensor to drop or rename that the source does not have
-    :raises ValueError: where names would occur twice, kept tensors overlap, or the writer refuses what is kept or set
+    :raises KeyError: for a key or tensor to drop, rename or replace that the source does not have
+    :raises ValueError: where names would occur twice, kept tensors overlap, a type has no place for a tensor's shape, or
+        the writer refuses what is kept or set
     :raises OSError: as `OutputFile` does; after any error the target is as it was
     """
     file = source_file
@@ -76,6 +93,10 @@ def rewrite(
     entries, tensors = list(file.metadata.rows), list(file.tensors.rows)
     keys = _renamed("key", [entry.key for entry in entries], rename or {}, drop_keys)
     names = _renamed("tensor", [tensor.name for tensor in tensors], rename_tensors or {}, drop_tensors)
+    others = dict(replace or {})
+    for name in others:
+        if name not in file.tensors:
+            raise KeyError(f"the file has no tensor {quote(name)}")
     kept = [(tensor, name) for tensor, name in zip(tensors, names, strict=True) if name is not None]
     _check_extents(file, [tensor for tensor, _ in kept])
     values = dict(set or {})
@@ -96,9 +117,14 @@ def rewrite(
         for key, value in values.items():
             _set(writer, key, value)
         for tensor, name in kept:
+            new = others.get(tensor.name)
+            if new is not None:
+                writer.add_tensor(name, tensor.shape, new.type, _copied(file, new.data))
+                continue
             data = _copied(file, convert.data(tensor))
             writer.add_tensor(name, tensor.shape, tensor.type or tensor.number, data, size=tensor.nbytes)
-        _require_unchanged(file)
+        require_unchanged(file)
+        return writer.size
 
 
 class _Conversion(NamedTuple):
@@ -186,12 +212,16 @@ def _copied(file: File, data: Callable[[], Iterator[bytes]]) -> Callable[[], Ite
 
     def make() -> Iterator[bytes]:
         yield from data()
-        _require_unchanged(file)
+        require_unchanged(file)
 
     return make
 
 
-def _require_unchanged(file: File) -> None:
+def require_unchanged(file: File) -> None:
+    """Make sure that what was read of a file belongs together.
+
+    :raises FormatError: S903 where the file was written to since it was opened
+    """
     reason = file.source.changed()
     if reason is not None:
         raise FormatError(faults.CHANGED, Span(0, file.size), reason=Words(reason))

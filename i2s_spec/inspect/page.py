@@ -84,10 +84,11 @@ def _rows(items: list[dict[str, Any]], what: str, cells: Any) -> Iterator[Sequen
 
 
 def _key_cells(key: dict[str, Any]) -> tuple[str, ...]:
-    return visible(_bytes(key["key"]), bare=True), key["type"], _value(key)
+    return visible(_bytes(key["key"]), bare=True), key["type"], value_words(key)
 
 
-def _value(key: dict[str, Any]) -> str:
+def value_words(key: dict[str, Any]) -> str:
+    """The value of a key, as `describe` gives it, in a few words."""
     value, count = key["value"], key["count"]
     if key["type"].startswith("arr"):
         return f"[{_plural(count, 'item')}] " + _elements(value, key["type"], key["whole"]) if count else "[0 items]"

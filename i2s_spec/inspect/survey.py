@@ -1,14 +1,293 @@
-"""This module reads the payloads of a file once, and tells what is in each I2_S tensor: codes, runs, scale, tail."""
+"""This module says what is in the payloads of a file: codes, runs, scales, tails, and what floats are none.
+
+`survey` reads every tensor once, in full or in part, and `Survey` holds what was seen; `surveying` does the reading.
+
+    >>> from i2s_spec.gguf.reader import open
+    >>> from i2s_spec.testing.sample import Draft
+    >>> seen = survey(open(Draft().data))
+    >>> seen[0].name, seen[0].counts, seen[0].scale, seen[0].tail_class
+    (b'first.weight', (175, 221, 116, 0), 0.75, 'zero')
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+import struct
+from array import array
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+from i2s_spec.codec.tail import TailKind, classify
+from i2s_spec.errors import Span
+from i2s_spec.inspect.reading import Mode, Reading
+from i2s_spec.schema.types import TAIL_BYTES
+
+__all__ = ["Mode", "OtherSurvey", "Reading", "Run", "Survey", "TensorSurvey", "survey"]
+
+if TYPE_CHECKING:
+    from i2s_spec.codec._survey import Parts
+    from i2s_spec.gguf.reader import File
+
+class Run(NamedTuple):
+    """Bytes of one value in a row: where in the payload they begin, how many they are, and which value."""
+
+    start: int
+    length: int
+    value: int
+
+    @property
+    def stop(self) -> int:
+        """The first byte behind."""
+        return self.start + self.length
 
 
-class Reading(NamedTuple):
-    """How much of the payloads is read, by how many threads, and who is told: bytes read so far, bytes in all."""
+class TensorSurvey(NamedTuple):
+    """What was seen in one I2_S tensor.
 
-    mode: Literal["full", "sample", "none"] = "full"
-    threads: int = 1
-    progress: Callable[[int, int], None] | None = None
+    Offsets count from the first byte of the payload. What a sample leaves out and what lies in a hole of a sparse file is
+    not read. What `counts`, `first_unused` and the runs say is about the `read`
+    bytes only; where those are not the whole payload, `complete` is False, and what was not seen may still be there.
+    """
+
+    #: Place in the tensor table, name, and ggml's shape.
+    row: int
+    name: bytes
+    ne: tuple[int, ...]
+    #: First byte of the payload in the file, and how many bytes it has: a quarter of the elements.
+    start: int
+    payload_bytes: int
+    #: How many bytes of payload were read, and whether that is all of them.
+    read: int
+    complete: bool
+    #: How often each of the codes 0 to 3 occurs.
+    counts: tuple[int, int, int, int]
+    #: The first byte that holds a code 3, or None.
+    first_unused: int | None
+    #: The longest run of one byte, the first of equals; None where none has `codec.observation.LEAST_RUN` bytes.
+    longest_run: Run | None
+    #: The run that ends the payload; None where its last byte was not read, or there is none.
+    last_run: Run | None
+    #: A fingerprint of the payload: equal payloads have equal ones, and different ones hardly ever do unless somebody means
+    #: them to. None where it was not read whole.
+    digest: int | None
+    #: The float32 at the start of the tail, in the byte order of the file.
+    scale: float
+    #: All 32 bytes, and what the 28 behind the scale hold.
+    tail: bytes
+    tail_class: TailKind
+
+    @property
+    def shares(self) -> tuple[float, float, float, float]:
+        """The counts as parts of one; zeros where nothing was seen."""
+        seen = max(1, sum(self.counts))
+        zero, one, two, three = (count / seen for count in self.counts)
+        return zero, one, two, three
+
+    @property
+    def constant(self) -> int | None:
+        """The value of every byte of the payload, where all are the same and were read; else None."""
+        run = self.last_run
+        return run.value if self.complete and run is not None and run.start == 0 else None
+
+    @property
+    def first_unused_element(self) -> int | None:
+        """The flat element whose code is the first code 3 in the order of the bytes, in the canonical layout."""
+        if self.first_unused is None:
+            return None
+        from i2s_spec.schema.i2s import elements_of
+
+        return elements_of(self.first_unused)[0]
+
+    def span(self, start: int, stop: int) -> Span:
+        """Bytes of the payload as a span of the file."""
+        return Span(self.start + start, self.start + stop, f"data[{self.row}]")
+
+    @property
+    def scale_span(self) -> Span:
+        """The four bytes of the scale."""
+        at = self.start + self.payload_bytes
+        return Span(at, at + 4, f"data[{self.row}].tail.scale")
+
+    @property
+    def unused_span(self) -> Span:
+        """The 28 bytes behind the scale."""
+        at = self.start + self.payload_bytes
+        return Span(at + 4, at + TAIL_BYTES, f"data[{self.row}].tail.unused")
+
+
+class OtherSurvey(NamedTuple):
+    """What was seen in one tensor of another type; offsets count from its first byte."""
+
+    row: int
+    name: bytes
+    ne: tuple[int, ...]
+    #: Name of the type.
+    type: str
+    start: int
+    nbytes: int
+    read: int
+    complete: bool
+    longest_run: Run | None
+    last_run: Run | None
+    digest: int | None
+    #: For F16, BF16, F32 and F64: how many values are infinite or no number, and where the first of them is.
+    non_finite: int
+    first_non_finite: int | None
+    #: Bytes of one value of these types, else 1.
+    width: int
+
+    def span(self, start: int, stop: int) -> Span:
+        """Bytes of the tensor as a span of the file."""
+        return Span(self.start + start, self.start + stop, f"data[{self.row}]")
+
+
+class Surveyed:
+    """The numbers behind a `Survey`, kept small: what each tensor's parts were put together to."""
+
+    def __init__(self, file: File, parts: Parts) -> None:
+        self.file = file
+        self.parts = parts
+        #: For each tensor its row, the first of its parts, and how many bytes it has without a tail.
+        self.i2s = array("q"), array("q"), array("q")
+        self.others = array("q"), array("q"), array("q")
+
+
+class Survey(Sequence[TensorSurvey]):
+    """The I2_S tensors of a file whose bytes all lie in it, in the order of the tensor table.
+
+    What each holds is made when it is asked for: a file may have a hundred thousand of them. A tensor that is not here
+    reaches beyond the end of the file, into the next tensor, or has a shape that no tensor can have.
+    """
+
+    def __init__(self, mode: Mode, read: int, surveyed: Surveyed) -> None:
+        #: How it was read: in full, or as a sample.
+        self.mode = mode
+        #: Bytes of payloads and tails that were read.
+        self.read = read
+        #: The tensors of other types, likewise.
+        self.others: Sequence[OtherSurvey] = _Others(surveyed)
+        self._of = surveyed
+        self._mark = "<f" if surveyed.file.byte_order == "little" else ">f"
+
+    @property
+    def complete(self) -> bool:
+        """Whether every tensor was read whole."""
+        return all(tensor.complete for tensor in self) and all(other.complete for other in self.others)
+
+    def digest(self, place: int) -> tuple[int | None, int]:
+        """The fingerprint of one payload, None where it was not read whole, and its size: with less ado than the rest."""
+        _, number, size = (column[place] for column in self._of.i2s)
+        found = self._of.parts.found(number)
+        return found[8] if found[0] == size else None, size
+
+    def row(self, place: int) -> int:
+        """The row in the tensor table of the tensor at a place."""
+        return self._of.i2s[0][place]
+
+    def tail(self, place: int) -> bytes:
+        """The tail of the tensor at a place."""
+        return self._of.parts.tail(self._of.i2s[1][place])
+
+    def scale(self, place: int) -> float:
+        """The scale of the tensor at a place."""
+        scale: float = struct.unpack_from(self._mark, self.tail(place))[0]
+        return scale
+
+    def extents(self) -> Iterator[tuple[int, int, int, int | None]]:
+        """Row, first byte in the file and size with the tail of every tensor, in the order of the table; and its place
+        here, which tensors of other types do not have."""
+        where, tails = self._of.parts.where, self._of.parts.tail_bytes
+        ours: Iterator[tuple[int, int, int, int | None]] = (
+            (row, where(number)[0], size + tails(number), place)
+            for place, (row, number, size) in enumerate(zip(*self._of.i2s, strict=True))
+        )
+        theirs: Iterator[tuple[int, int, int, int | None]] = (
+            (row, where(number)[0], size, None) for row, number, size in zip(*self._of.others, strict=True)
+        )
+        return merge(ours, theirs, key=itemgetter(0))
+
+    def odd_others(self, run: int) -> Iterator[int]:
+        """Places of the others that have a value that is not finite, or a run of so many bytes."""
+        for place, number in enumerate(self._of.others[1]):
+            found = self._of.parts.found(number)
+            if found[9] or found[4] >= run:
+                yield place
+
+    def __len__(self) -> int:
+        return len(self._of.i2s[0])
+
+    @overload
+    def __getitem__(self, place: int) -> TensorSurvey: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[TensorSurvey]: ...
+    def __getitem__(self, place: int | slice) -> TensorSurvey | list[TensorSurvey]:
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        of = self._of
+        row, number, size = (column[place] for column in of.i2s)
+        read, counts, unused, run_at, run, value, last, last_value, digest, _, _ = of.parts.found(number)
+        _, name, ne, _, _, _ = of.file.index.tensor(row)
+        tail = of.parts.tail(number)
+        return TensorSurvey(
+            row, name, ne, of.parts.where(number)[0], size, read, read == size, counts,
+            None if unused < 0 else unused, _run(run_at, run, value), _last(last, size, last_value),
+            digest if read == size else None, struct.unpack_from(self._mark, tail)[0], tail, classify(tail),
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[TensorSurvey]:
+        return map(self.__getitem__, range(len(self)))
+
+
+class _Others(Sequence[OtherSurvey]):
+    def __init__(self, surveyed: Surveyed) -> None:
+        self._of = surveyed
+
+    def __len__(self) -> int:
+        return len(self._of.others[0])
+
+    @overload
+    def __getitem__(self, place: int) -> OtherSurvey: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[OtherSurvey]: ...
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        of = self._of
+        row, number, size = (column[place] for column in of.others)
+        read, _, _, run_at, run, value, last, last_value, digest, odd, first_odd = of.parts.found(number)
+        tensor = of.file.tensors.row(row)
+        kind = tensor.type
+        assert kind is not None
+        return OtherSurvey(
+            row, tensor.raw_name, tensor.ne, kind.name, of.parts.where(number)[0], size, read, read == size,
+            _run(run_at, run, value), _last(last, size, last_value),
+            digest if read == size else None, odd, None if first_odd < 0 else first_odd, of.parts.width(number),
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[OtherSurvey]:
+        return map(self.__getitem__, range(len(self)))
+
+
+def _last(start: int, size: int, value: int) -> Run | None:
+    return Run(start, size - start, value) if value >= 0 else None
+
+
+def _run(start: int, length: int, value: int) -> Run | None:
+    return Run(start, length, value) if length > 0 else None
+
+
+def survey(file: File, reading: Reading | None = None) -> Survey | None:
+    """Read every tensor of a file once, and say what is there.
+
+    Memory is a few hundred kilobytes for each thread and some hundred bytes for each tensor, whatever their size.
+
+    :param reading: how; in full by one thread where nothing is said
+    :returns: None where `reading.mode` is `none`, or where the header does not say where the data section is
+    :raises ValueError: for an unknown mode, or fewer than one thread
+    :raises FormatError: S903 where the file shrinks meanwhile, S901 where it cannot be read
+    """
+    from i2s_spec.inspect.surveying import Surveying
+
+    with Surveying(file, reading or Reading()) as surveying:
+        return surveying.result()

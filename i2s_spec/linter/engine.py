@@ -7,182 +7,206 @@ a rule that meets a fault while it reads (a file that shrinks under it) leaves a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from i2s_spec import __version__
 from i2s_spec.errors import FormatError, Span, Words, quote
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import Origin, source_of
+from i2s_spec.gguf.source import Origin, Source, source_of
+from i2s_spec.inspect.reading import Reading
 from i2s_spec.linter import rules
+from i2s_spec.linter.excerpt import excerpt_of
+from i2s_spec.linter.judgement import Bug, Excused, Report
+from i2s_spec.linter.profile import READINGS, Choice, Mode, chosen, excuses, reading_of
 from i2s_spec.linter.rule import Finding, Severity, finding_of
 from i2s_spec.linter.subject import Subject
 from i2s_spec.schema import faults
+from i2s_spec.schema import limits as bounds
 
 SCHEMA_VERSION = 1
 
-#: Which rules a profile applies; more come with the runtimes.
-PROFILES = ("default",)
 
-#: Findings of one rule that a report keeps; the rest are counted.
-KEPT_PER_RULE = 100
-
-
-class Report(NamedTuple):
-    """The verdict on one file: its findings in the order of the bytes, at most `KEPT_PER_RULE` of each rule.
-
-    `elided` counts the findings that were left out, by code.
-    """
-
-    path: str
-    findings: tuple[Finding, ...]
-    elided: dict[str, int]
-
-    @property
-    def ok(self) -> bool:
-        """No error was found."""
-        return self.count(Severity.ERROR) == 0
-
-    @property
-    def readable(self) -> bool:
-        """Whether the input could be read and is a GGUF file."""
-        return not any(finding.code in faults.NO_INPUT for finding in self.findings)
-
-    def count(self, severity: Severity) -> int:
-        """How many findings have this severity, with those that were left out."""
-        kept = sum(finding.severity is severity for finding in self.findings)
-        left_out = sum(n for code, n in self.elided.items() if rules.REGISTRY[code].severity is severity)
-        return kept + left_out
-
-    def exit_code(self, fail_on: Severity | None = Severity.ERROR) -> int:
-        """3 where there was nothing to judge, 1 where a finding is at or above `fail_on`, else 0."""
-        if not self.readable:
-            return 3
-        if fail_on is None:
-            return 0
-        return int(any(self.count(severity) for severity in Severity if severity.rank >= fail_on.rank))
-
-    def as_dict(self) -> dict[str, Any]:
-        """The report as plain data, in the form that `lint --format json` gives for each file."""
-        return {
-            "path": quote(self.path, limit=4096, bare=True),
-            "ok": self.ok,
-            "findings": [finding_dict(finding) for finding in self.findings],
-            "summary": {
-                "readable": self.readable,
-                **{f"{severity.value}s": self.count(severity) for severity in Severity},
-                "elided": dict(sorted(self.elided.items())),
-            },
-        }
-
-
-def finding_dict(finding: Finding) -> dict[str, Any]:
-    """A finding as plain data; text and bytes from the file are escaped."""
-    return {
-        "code": finding.code,
-        "slug": finding.rule.slug,
-        "severity": finding.severity.value,
-        "message": finding.message,
-        "span": {"start": finding.span.start, "stop": finding.span.stop, "path": quote(finding.span.path, bare=True)},
-        "got": _plain(finding.got),
-        "want": _plain(finding.want),
-        "clause": finding.rule.clause,
-        "fix": finding.rule.fix.value,
-    }
-
-
-def _plain(value: Any) -> Any:
-    """A value of a finding as JSON can hold it."""
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if value - value == 0 else str(value)  # JSON has no NaN and no infinities
-    if isinstance(value, str | bytes):
-        return quote(value, bare=True)
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return str(value)
-
-
-def lint(origin: Origin, *, profile: str = "default") -> Report:
-    """Judge one GGUF file by every rule of a profile.
+def lint(
+    origin: Origin,
+    *,
+    profile: str = "default",
+    select: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+    severity: Mapping[str, Severity | str] | None = None,
+    excused: Mapping[str, str] | None = None,
+    limits: Mapping[str, int] | None = None,
+    payload: Mode | None = None,
+    threads: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+    runtimes: bool = False,
+    details: Callable[[Subject], Any] | None = None,
+) -> Report:
+    """Judge one GGUF file by the rules of a profile.
 
     :param origin: a path, a buffer, a seekable stream or a `Source`; only regular files are opened
     :param profile: which rules apply; `default` takes the strictest loader that knows type 36
+    :param select: prefixes of codes, or slugs, that apply instead of those of the profile
+    :param ignore: prefixes or slugs that do not apply
+    :param severity: severities by prefix or slug, over those of the profile
+    :param excused: prefixes or slugs whose findings are counted and not listed, each with the reason
+    :param limits: bounds by name, over those of `i2s_spec.schema.limits`
+    :param payload: how much of the weights is read: `full`, a bounded part of each tensor (`sample`), or `none`; without,
+        what the profile says, which is `full` for most
+    :param threads: how many threads read them
+    :param progress: called now and then with the bytes of payload that were read, and those to read
+    :param runtimes: whether to say which runtimes load and compute the file rightly
+    :param details: called with the file while it is open; what it gives is the report's `details`
     :returns: the report; a file is never a reason to raise
-    :raises ValueError: for an unknown profile
+    :raises ValueError: for an unknown profile, prefix, severity, bound or reading
     """
-    if profile not in PROFILES:
-        raise ValueError(f"unknown profile {profile!r}; there are: {', '.join(PROFILES)}")
+    if payload is None:
+        payload = reading_of(profile)
+    if payload not in READINGS:
+        raise ValueError(f"unknown reading {payload!r} of payloads; there are: {', '.join(READINGS)}")
+    if threads < 1:
+        raise ValueError(f"{threads} threads cannot read: at least 1 is needed")
+    choice = chosen(profile, select, ignore, severity, payload=payload != "none", runtimes=runtimes)
     path = os.fspath(origin) if isinstance(origin, str | os.PathLike) else None
-    collected = _Collected()
-    try:
-        source = source_of(origin)
-    except FormatError as error:
-        collected.add([finding_of(error)])
-        return collected.report(str(path))
-    name = path if path is not None else source.name
-    try:
-        _judge(source, path, collected)
-    finally:
-        if path is not None:
-            source.close()
-    return collected.report(str(name))
-
-
-def _judge(source: Any, path: str | None, collected: _Collected) -> None:
-    try:
-        file = File(source)
-    except FormatError as error:  # the very first read failed
-        collected.add([finding_of(error)])
-        return
-    if file.fault is not None:
-        collected.add([finding_of(file.fault)])
-    subject = Subject(file, path)
-    for rule in rules.REGISTRY.values():
-        if rule.check is None:
-            continue
+    with bounds.using(limits or {}):
+        judge = _Judge(choice, Reading(payload, threads, progress), runtimes, details, excuses(excused or {}))
         try:
-            collected.add(rule.check(subject))
+            source = source_of(origin)
         except FormatError as error:
-            collected.add([finding_of(error)])
-            if error.code in (faults.CHANGED.code, faults.UNREADABLE.code):
-                return
-    reason = source.changed()
-    if reason is not None:
-        collected.add([finding_of(FormatError(faults.CHANGED, Span(0, source.size), reason=Words(reason)))])
+            judge.add([finding_of(error)])
+            return judge.report(str(path))
+        try:
+            judge.file(source, path)
+        finally:
+            if path is not None:
+                source.close()
+    return judge.report(str(path if path is not None else source.name))
 
 
-class _Collected:
-    """Findings as they come in, bounded in number."""
+class _Judge:
+    """One file under the rules of a choice: findings as they come in, bounded in number."""
 
-    def __init__(self) -> None:
-        self.findings: list[Finding] = []
-        self.counts: dict[str, int] = {}
+    def __init__(
+        self,
+        choice: Choice,
+        reading: Reading,
+        runtimes: bool,
+        details: Callable[[Subject], Any] | None,
+        excused: Mapping[str, str],
+    ) -> None:
+        self._rules = {
+            code: rule if rule.severity is level else rule._replace(severity=level)
+            for code, level in choice.levels.items()
+            if (rule := rules.REGISTRY[code])
+        }
+        self._reading = reading
+        self._kept_per_rule = bounds.FINDINGS_PER_RULE
+        self._wants_runtimes = runtimes
+        self._make_details = details
+        self._excused = excused
+        self._counts: dict[str, int] = {}
+        self._forgiven: dict[str, int] = {}
+        self._findings: list[Finding] = []
+        self._bugs: list[Bug] = []
+        self._size: int | None = None
+        self._runtimes: tuple[Any, ...] = ()
+        self._details: Any = None
+
+    def file(self, source: Source, path: str | None) -> None:
+        """Judge what a source holds."""
+        self._size = source.size
+        try:
+            file = File(source)
+        except FormatError as error:  # the very first read failed
+            self.add([finding_of(error)])
+            return
+        if file.fault is not None:
+            self.add([finding_of(file.fault)])
+        subject = Subject(file, path, self._reading)
+        try:
+            if self._begin(subject) and self._run(subject):
+                self._more(subject)
+                reason = source.changed()
+                if reason is not None:
+                    span = Span(0, source.size)
+                    self.add([finding_of(FormatError(faults.CHANGED, span, reason=Words(reason)))])
+        finally:
+            subject.end()
+        self._findings = [finding._replace(excerpt=excerpt_of(source, finding.span)) for finding in self._findings]
+
+    def _begin(self, subject: Subject) -> bool:
+        """Have the payloads read while the rules on the header run; False where the file went away."""
+        try:
+            if any(rule.payload for rule in self._rules.values()):
+                subject.begin()
+        except FormatError as error:
+            self.add([finding_of(error)])
+            return False
+        except Exception as error:
+            self._bug("survey", error)
+        return True
+
+    def _run(self, subject: Subject) -> bool:
+        """Run the rules; False where the file went away under them."""
+        for code, rule in self._rules.items():
+            if rule.check is None:
+                continue
+            try:
+                self.add(rule.check(subject))
+            except FormatError as error:
+                self.add([finding_of(error)])
+                if error.code in (faults.CHANGED.code, faults.UNREADABLE.code):
+                    return False
+            except Exception as error:  # a rule that fails is our bug; the others still judge
+                self._bug(code, error)
+        return True
+
+    def _more(self, subject: Subject) -> None:
+        """What was asked for beside the findings."""
+        try:
+            if self._wants_runtimes:
+                from i2s_spec.linter.runtimes import verdicts
+
+                self._runtimes = tuple(verdicts(subject))
+            if self._make_details is not None:
+                self._details = self._make_details(subject)
+        except FormatError as error:
+            self.add([finding_of(error)])
+        except Exception as error:
+            self._bug("report", error)
+
+    def _bug(self, where: str, error: Exception) -> None:
+        if os.environ.get("I2S_DEBUG"):
+            raise error
+        self._bugs.append(Bug(where, f"{type(error).__name__}: {quote(str(error), bare=True)}"))
 
     def add(self, findings: Iterable[Finding]) -> None:
+        """Keep findings of rules in force, with the severities of the choice."""
         for finding in findings:
-            count = self.counts[finding.code] = self.counts.get(finding.code, 0) + 1
-            if count <= KEPT_PER_RULE:
-                self.findings.append(finding)
+            rule = self._rules.get(finding.code)
+            if rule is None:
+                continue
+            if finding.code in self._excused:
+                self._forgiven[finding.code] = self._forgiven.get(finding.code, 0) + 1
+                continue
+            count = self._counts[finding.code] = self._counts.get(finding.code, 0) + 1
+            if count <= self._kept_per_rule:
+                self._findings.append(finding if finding.rule is rule else finding._replace(rule=rule))
 
     def report(self, path: str) -> Report:
-        findings = tuple(sorted(self.findings, key=lambda f: (f.span.start, f.span.stop, f.code)))
-        elided = {code: n - KEPT_PER_RULE for code, n in self.counts.items() if n > KEPT_PER_RULE}
-        return Report(path, findings, elided)
+        """The verdict."""
+        return Report(
+            path,
+            tuple(sorted(self._findings, key=lambda f: (f.span.start, f.span.stop, f.code))),
+            {code: n - self._kept_per_rule for code, n in self._counts.items() if n > self._kept_per_rule},
+            size=self._size,
+            excused=tuple(Excused(code, n, self._excused[code]) for code, n in sorted(self._forgiven.items())),
+            bugs=tuple(self._bugs),
+            runtimes=self._runtimes,
+            details=self._details,
+        )
 
 
 def tool() -> dict[str, str]:
     """Which program made a report."""
     return {"name": "i2s-spec", "version": __version__}
-
-
-def summary(reports: Iterable[Report]) -> dict[str, int]:
-    """Totals over several reports."""
-    reports = list(reports)
-    return {
-        "files": len(reports),
-        "ok": sum(report.ok for report in reports),
-        "unreadable": sum(not report.readable for report in reports),
-        **{f"{severity.value}s": sum(report.count(severity) for report in reports) for severity in Severity},
-    }

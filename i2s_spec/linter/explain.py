@@ -54,30 +54,34 @@ def as_dict(rule: Rule) -> dict[str, Any]:
         "fix": rule.fix.value,
         "provenance": list(rule.provenance),
         "cwe": rule.cwe,
+        "when": rule.when,
+        "payload": rule.payload,
     }
 
 
-def _facts(rule: Rule) -> list[tuple[str, str]]:
-    facts = [
+def facts(rule: Rule) -> list[tuple[str, str]]:
+    """What is known of a rule beside its text: names and words."""
+    known = [
         ("Severity", rule.severity.value),
+        ("Applies to", rule.when + ("; reads the weights" if rule.payload else "")),
         ("Clause", rule.clause),
         ("Family", f"{rule.family}, {FAMILIES[rule.family]}"),
         ("Repair", {"safe": "safe", "unsafe": "needs judgement", "none": "none"}[rule.fix.value]),
     ]
     if rule.cwe is not None:
-        facts.append(("Weakness", f"CWE-{rule.cwe}"))
+        known.append(("Weakness", f"CWE-{rule.cwe}"))
     if rule.provenance:
-        facts.append(("Seen in", ", ".join(rule.provenance)))
-    return facts
+        known.append(("Seen in", ", ".join(rule.provenance)))
+    return known
 
 
 def as_text(rule: Rule, width: int = 100) -> str:
     """A rule for the terminal."""
     lines = [f"{rule.code} {rule.slug}", rule.title, ""]
-    rows = [*rule.sections.items(), ("Says", rule.fault.message), *_facts(rule)]
+    rows = [*rule.sections.items(), ("Says", rule.fault.message), *facts(rule)]
     for name, words in rows:
         lines += textwrap.wrap(
-            words, width, initial_indent=f"{name + ':':<11}", subsequent_indent=" " * 11, break_long_words=False
+            words, width, initial_indent=f"{name + ':':<12}", subsequent_indent=" " * 12, break_long_words=False
         )
     return "\n".join(lines) + "\n"
 
@@ -85,7 +89,7 @@ def as_text(rule: Rule, width: int = 100) -> str:
 def as_markdown(rule: Rule) -> str:
     """A rule as a page of the site."""
     parts = [f"# {rule.code} {rule.slug}", "", rule.title, ""]
-    parts += ["| | |", "|---|---|", *(f"| {name} | {words} |" for name, words in _facts(rule)), ""]
+    parts += ["| | |", "|---|---|", *(f"| {name} | {words} |" for name, words in facts(rule)), ""]
     for name, words in rule.sections.items():
         parts += [f"**{name}:** {_escaped(words)}", ""]
     parts += [f"**Says:** {_escaped(rule.fault.message)}", ""]

@@ -4,8 +4,6 @@ A rule's documentation is the docstring that it is declared with: the first line
 with `Why:`, `Example:` and `Fix:`. `i2s explain`, the rule pages and the JSON list are views of it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from enum import StrEnum
@@ -100,19 +98,30 @@ class Rule(NamedTuple):
         found = re.findall(r"^(Why|Example|Fix): (.*?)(?=\n\n|\Z)", self.text, re.DOTALL | re.MULTILINE)
         return {name: " ".join(words.split()) for name, words in found}
 
-    def at(self, span: Span, got: Any = None, want: Any = None, **details: Any) -> Finding:
+    def at(self, span: Span, got: Any = None, want: Any = None, **details: Any) -> "Finding":
         """A finding of this rule."""
         return Finding(self, span, got, want, details)
 
 
+class Excerpt(NamedTuple):
+    """Bytes of a file, and where they begin."""
+
+    start: int
+    data: bytes
+
+
 class Finding(NamedTuple):
-    """A rule that does not hold, the bytes that show it, and the values involved."""
+    """A rule that does not hold, the bytes that show it, and the values involved.
+
+    The engine adds an excerpt: the first bytes of the span, with some around them.
+    """
 
     rule: Rule
     span: Span
     got: Any
     want: Any
     details: dict[str, Any]
+    excerpt: Excerpt | None = None
 
     @property
     def code(self) -> str:

@@ -3,20 +3,22 @@
 Time and memory stay linear in the header: keys and tensors are walked a few times, never held as objects.
 """
 
-from __future__ import annotations
-
 import re
 from array import array
 from collections.abc import Iterator
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File, Tensor
-from i2s_spec.inspect.survey import Reading
+from i2s_spec.inspect.reading import Reading
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import padded
+
+if TYPE_CHECKING:
+    from i2s_spec.inspect.survey import Survey
+    from i2s_spec.inspect.surveying import Surveying
 
 #: The payloads are not read.
 HEADER_ONLY = Reading("none")
@@ -83,6 +85,38 @@ class Subject:
         #: Which wrong idea of its size explains an odd room of an I2_S tensor, by row; rules share what one found out.
         #: The first holds 0 where nobody asked yet, else 1 and more for what was found; the second the room it was for.
         self.ideas = bytearray(file.index.tensors), array("q", bytes(8 * file.index.tensors))
+        #: What rules worked out and share, by a name of their own.
+        self.kept: dict[str, Any] = {}
+        self._surveying: "Surveying | None" = None
+
+    def begin(self) -> None:
+        """Let all threads but this one start to read the payloads; `end` must follow. Without it they start when a rule
+        asks for the survey."""
+        if self.reading.mode != "none" and self._surveying is None:
+            from i2s_spec.inspect.surveying import Surveying
+
+            self._surveying = Surveying(self.file, self.reading)
+            self._surveying.begin()
+
+    def end(self) -> None:
+        """Leave no thread behind, whether or not anybody asked for the survey."""
+        if self._surveying is not None:
+            self._surveying.stop()
+
+    @cached_property
+    def survey(self) -> "Survey | None":
+        """What is in the payloads; None where they are not to be read, or nothing says where they are.
+
+        :raises FormatError: S903 where the file shrinks meanwhile, S901 where it cannot be read
+        """
+        if self.reading.mode == "none":
+            return None
+        try:
+            self.begin()
+            assert self._surveying is not None
+            return self._surveying.result()
+        finally:
+            self.end()
 
     def key_names(self) -> Iterator[tuple[int, bytes]]:
         """Index and name of every key-value that could be read."""

@@ -12,8 +12,6 @@ architecture is added by one entry.
     [('blk.0.attn_norm.weight', (256,)), ('blk.0.ffn_down.weight', (512, 256))]
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -43,6 +41,9 @@ class Architecture:
     :param rope: how rotated pairs lie in a head: `neox` (halves) or `norm` (neighbours, rows permuted at conversion)
     :param head: `tied` (always the embedding), `untied` (output.weight, else the embedding) or `none`
     :param whole_head_rope: whether loaders refuse rope.dimension_count unless it is the width of a head
+    :param rope_base: of the published models, where it is another than what loaders take for a missing rope.freq_base
+    :param eps: of the published models, by what their sources say
+    :param tokenizer: what `tokenizer.ggml.model` is in the files of the published models
     :param embedding_model: whether its result is a vector, not logits
     """
 
@@ -56,6 +57,9 @@ class Architecture:
         rope: str,
         head: str,
         whole_head_rope: bool,
+        rope_base: float | None = None,
+        eps: tuple[float, ...] = (1e-5,),
+        tokenizer: str = "gpt2",
         embedding_model: bool = False,
     ) -> None:
         self.name = name
@@ -65,6 +69,9 @@ class Architecture:
         self.rope = rope
         self.head = head
         self.whole_head_rope = whole_head_rope
+        self.rope_base = rope_base
+        self.eps = eps
+        self.tokenizer = tokenizer
         self.embedding_model = embedding_model
         self._keys: dict[str, Key] | None = None
         self._specs: dict[str, TensorSpec] | None = None
@@ -81,7 +88,7 @@ class Architecture:
         """The key of a name without the prefix, such as `rope.freq_base`."""
         return self.keys[f"{self.name}.{name}"]
 
-    def tensors(self, h: Hyperparameters) -> Iterator[Placed]:
+    def tensors(self, h: "Hyperparameters") -> Iterator[Placed]:
         """Every tensor that a file with these hyperparameters must or may have, in the order of real files.
 
         Layers come in the order of their numbers as text (0, 1, 10, 11, 2), as converters write them.
@@ -118,7 +125,7 @@ class Architecture:
 _LAYER: Final = re.compile(r"blk\.(0|[1-9][0-9]{0,8})\.(.+)", re.ASCII | re.DOTALL)
 
 
-def placed(spec: TensorSpec, h: Hyperparameters, layer: int | None = None) -> Placed:
+def placed(spec: TensorSpec, h: "Hyperparameters", layer: int | None = None) -> Placed:
     """One tensor with its name and shape filled in; `h` are the sizes of its layer."""
     name = spec.name if layer is None else spec.name.replace("{i}", str(layer))
     return Placed(name, tuple(getattr(h, size) for size in spec.ne), spec)
@@ -133,6 +140,7 @@ _ALL: Final = (
         rope="neox",
         head="tied",
         whole_head_rope=True,
+        rope_base=500000.0,
     ),
     Architecture(
         "bitnet-25",
@@ -142,6 +150,7 @@ _ALL: Final = (
         rope="neox",
         head="tied",
         whole_head_rope=True,
+        rope_base=500000.0,
     ),
     Architecture(
         "bitnet",
@@ -151,6 +160,8 @@ _ALL: Final = (
         rope="neox",
         head="tied",
         whole_head_rope=False,
+        eps=(1e-6, 1e-5),
+        tokenizer="llama",
     ),
     Architecture(
         "llama",
@@ -160,6 +171,8 @@ _ALL: Final = (
         rope="norm",
         head="untied",
         whole_head_rope=True,
+        rope_base=500000.0,
+        eps=(1e-5, 1e-6),
     ),
     Architecture(
         "qwen3",
@@ -169,6 +182,8 @@ _ALL: Final = (
         rope="neox",
         head="none",
         whole_head_rope=False,
+        rope_base=1e6,
+        eps=(1e-6,),
         embedding_model=True,
     ),
     Architecture(
@@ -179,9 +194,38 @@ _ALL: Final = (
         rope="neox",
         head="none",
         whole_head_rope=False,
+        eps=(1e-6,),
+        tokenizer="llama",
         embedding_model=True,
     ),
 )
 
 #: Every architecture that is declared, by the value of `general.architecture`; the commonest first.
 ARCHITECTURES: Final[Mapping[str, Architecture]] = {architecture.name: architecture for architecture in _ALL}
+
+#: Architectures that loaders of llama.cpp's family know besides; nothing is declared of them here.
+ELSEWHERE: Final = frozenset((
+    "afmoe", "apertus", "arcee", "arctic", "arwkv7", "baichuan", "bailingmoe", "bailingmoe2", "bert", "bloom",
+    "chameleon", "chatglm", "clip", "codeshell", "cogvlm", "cohere2", "command-r", "controlvector", "dbrx", "deci",
+    "deepseek", "deepseek2", "deepseek2-ocr", "dots1", "dream", "ernie4_5", "ernie4_5-moe", "eurobert", "exaone",
+    "exaone-moe", "exaone4", "falcon", "falcon-h1", "gemma", "gemma-embedding", "gemma2", "gemma3n", "gemma4",
+    "glm-dsa", "glm4", "glm4moe", "gpt-oss", "gpt2", "gptj", "gptneox", "granite", "granitehybrid", "granitemoe",
+    "grok", "grovemoe", "hunyuan-dense", "hunyuan-moe", "hunyuan_vl", "internlm2", "jais", "jais2", "jamba",
+    "jina-bert-v2", "jina-bert-v3", "kimi-linear", "lfm2", "lfm2moe", "llada", "llada-moe", "llama-embed", "llama4",
+    "maincoder", "mamba", "mamba2", "mimo2", "minicpm", "minicpm3", "minimax-m2", "mistral3", "mistral4",
+    "modern-bert", "mpt", "nemotron", "nemotron_h", "nemotron_h_moe", "neo-bert", "nomic-bert", "nomic-bert-moe",
+    "olmo", "olmo2", "olmoe", "openelm", "orion", "paddleocr", "pangu-embedded", "phi2", "phi3", "phimoe", "plamo",
+    "plamo2", "plamo3", "plm", "qwen", "qwen2", "qwen2moe", "qwen2vl", "qwen35", "qwen35moe", "qwen3moe",
+    "qwen3next", "qwen3vl", "qwen3vlmoe", "refact", "rnd1", "rwkv6", "rwkv6qwen2", "rwkv7", "seed_oss",
+    "smallthinker", "smollm3", "stablelm", "starcoder", "starcoder2", "step35", "t5", "t5encoder",
+    "wavtokenizer-dec", "whisper", "xverse",
+))  # fmt: skip
+
+
+def resembles(name: str) -> str | None:
+    """The declared architecture that a name seems to be meant for: one that differs in case and signs, or a bitnet."""
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    for declared in ARCHITECTURES:
+        if plain == re.sub(r"[^a-z0-9]", "", declared):
+            return declared
+    return "bitnet-b1.58" if plain.startswith("bitnet") else None

@@ -135,3 +135,18 @@ CHECKPOINT_TENSOR_MALFORMED: Final = Fault(
     "H102", "checkpoint-tensor-malformed", "tensor {name} of the checkpoint {reason}"
 )
 NPY_MALFORMED: Final = Fault("H103", "npy-malformed", "this is not a .npy file that can be read: {reason}")
+
+# What stops a program that uses a model: its vocabulary, its template, what it computes.
+TOKENIZER_UNSUPPORTED: Final = Fault(
+    "T901", "tokenizer-unsupported", "tokenizer.ggml.model is {got}; text can be tokenised for {want}"
+)
+TOKENIZER_TOO_LARGE: Final = Fault("T905", "tokenizer-too-large", "the key {key} has {got} {unit}; the limit is {want}")
+MERGE_OF_NO_TOKENS: Final = Fault("T907", "merge-of-no-tokens", "merge {index} is {got}: {want}")
+SCORE_NOT_A_NUMBER: Final = Fault("T908", "score-not-a-number", "the score of token {index}, {token}, is not a number")
+PRE_UNSUPPORTED: Final = Fault("T909", "pre-unsupported", "tokenizer.ggml.pre is {got}; text can be split as {want}")
+TEMPLATE_FAILED: Final = Fault("T951", "chat-template-failed", "the chat template cannot be rendered: {got}")
+LOGITS_NOT_FINITE: Final = Fault(
+    "M901",
+    "logits-not-finite",
+    "the model computes {got} as the logit of token {token}: a weight or a scale of the file is not finite or far too large",
+)

@@ -9,8 +9,6 @@
 (64, 4, 10000.0)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -19,12 +17,19 @@ from i2s_spec.schema.architecture import ARCHITECTURES, Architecture
 from i2s_spec.schema.keys import MAX_LAYERS, REQUIRED
 
 #: Why sizes cannot be derived from metadata.
-ARCHITECTURE_UNKNOWN: Final = Fault(
-    "M001", "architecture-unknown", "the architecture is {got}; architectures that are known here: {want}"
-)
+ARCHITECTURE_UNKNOWN: Final = Fault("M001", "architecture-unknown", "the architecture is {got}; {want}")
 KEY_MISSING: Final = Fault("M002", "key-missing", "the key {key} is missing")
 KEY_TYPE: Final = Fault("M003", "key-type", "the key {key} holds {got}; {want} is needed")
 KEY_VALUE: Final = Fault("M004", "key-value", "the key {key} is {got}; {want} is needed")
+LAYER_ARRAY: Final = Fault("M005", "layer-array-length", "the key {key} is an array of {got}; there are {want} layers")
+HEADS: Final = Fault(
+    "M006",
+    "heads-do-not-fill",
+    "{got} query heads do not divide the {want} columns of the hidden state, and attention.key_length and value_length do "
+    "not say how wide a head is",
+)
+HEAD_GROUPS: Final = Fault("M007", "head-groups", "{want} query heads cannot share {got} key heads evenly")
+ROPE_DIMENSIONS: Final = Fault("M008", "rope-dimensions", "rope.dimension_count is {got}; heads are {want} wide")
 
 
 class Hyperparameters(NamedTuple):
@@ -73,7 +78,7 @@ class Hyperparameters(NamedTuple):
     def rope_pairs(self) -> int:
         return (self.rope_dims or self.head_dim) // 2
 
-    def at(self, layer: int) -> Hyperparameters:
+    def at(self, layer: int) -> "Hyperparameters":
         """The sizes of one layer."""
         changed: dict[str, Any] = {name: values[layer] for name, values in self.varying}
         return self._replace(**changed) if changed else self
@@ -86,7 +91,7 @@ def architecture_of(metadata: Mapping[str, Any]) -> Architecture:
     """
     name = _Reader(metadata).get("general.architecture", (str,), "text")
     if name not in ARCHITECTURES:
-        want = Words(", ".join(ARCHITECTURES))
+        want = Words(f"those that are declared here are {', '.join(ARCHITECTURES)}")
         raise FormatError(ARCHITECTURE_UNKNOWN, Span(0, 0, "general.architecture"), got=name, want=want)
     return ARCHITECTURES[name]
 
@@ -96,7 +101,7 @@ def hyperparameters(metadata: Mapping[str, Any], tokens: int | None = None) -> H
 
     :param metadata: keys to values as `File.metadata` gives them; nothing else of the file is looked at
     :param tokens: how many tokens the file lists, if the caller knows it; else they are counted where it matters
-    :raises FormatError: M001 to M004 for what is missing, of another type, or impossible: a count of 0, more layers than
+    :raises FormatError: M001 to M008 for what is missing, of another type, or impossible: a count of 0, more layers than
         loaders have room for, arrays of another length than the layers, heads that do not divide the hidden state
     """
     architecture = architecture_of(metadata)
@@ -108,15 +113,15 @@ def hyperparameters(metadata: Mapping[str, Any], tokens: int | None = None) -> H
     heads_kv = file.per_layer("attention.head_count_kv", layers, heads)
     for many, few in zip(heads, heads_kv, strict=True):
         if many % few:
-            file.refuse("attention.head_count_kv", few, f"a divisor of the {many} query heads")
+            raise FormatError(HEAD_GROUPS, file.span(file.key("attention.head_count_kv")), got=few, want=many)
 
     names = ("attention.key_length", "attention.value_length")
     head_dim, value_dim = (file.count(name) if file.has(name) else embd // heads[0] for name in names)
     if embd % heads[0] and not all(map(file.has, names)):
-        file.refuse("attention.head_count", heads[0], f"a divisor of the {embd} columns, or key and value lengths")
+        raise FormatError(HEADS, file.span(file.key("attention.head_count")), got=heads[0], want=embd)
     rope_dims = file.count("rope.dimension_count") if file.has("rope.dimension_count") else head_dim
     if architecture.whole_head_rope and rope_dims != head_dim:
-        file.refuse("rope.dimension_count", rope_dims, f"the width of a head, {head_dim}")
+        raise FormatError(ROPE_DIMENSIONS, file.span(file.key("rope.dimension_count")), got=rope_dims, want=head_dim)
 
     each = {"ff": ff, "heads": heads, "heads_kv": heads_kv}
     return Hyperparameters(
@@ -137,7 +142,7 @@ def hyperparameters(metadata: Mapping[str, Any], tokens: int | None = None) -> H
     )
 
 
-def _vocabulary(file: _Reader, tokens: int | None) -> int:
+def _vocabulary(file: "_Reader", tokens: int | None) -> int:
     """The number of tokens: as the key says, else as many as are listed."""
     if file.has("vocab_size"):
         return file.count("vocab_size")
@@ -207,7 +212,8 @@ class _Reader:
         if isinstance(value, str) or not hasattr(value, "__len__"):
             return (self.get(name, (int,), "a whole number or an array of them"),)  # which refuses it
         if len(value) != layers:
-            self.refuse(name, Words(f"an array of {len(value):,}"), f"one number for each of the {layers} layers")
+            key = self.key(name)
+            raise FormatError(LAYER_ARRAY, self.span(key), got=len(value), want=layers, key=Words(key))
         values = tuple(value.tolist() if hasattr(value, "tolist") else value)  # NumPy's integers become Python's
         for item in values:
             if not isinstance(item, int) or isinstance(item, bool) or item < 1:

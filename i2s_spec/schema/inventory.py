@@ -5,8 +5,6 @@ Shapes are written in the words of `Hyperparameters`, in ggml's order (ne0 first
 pass and `i2s new` all take them from here.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 from i2s_spec.schema.keys import EXPECTED, OPTIONAL, REQUIRED
@@ -23,12 +21,13 @@ ROLES: Final = {
     "router": "chooses experts",
 }
 
-_TERNARY = ("I2_S", "TL1", "TL2", "TQ1_0", "TQ2_0", "IQ1_BN", "IQ2_BN")
+#: Types whose weights are -1, 0 or +1 times a scale.
+TERNARY_TYPES: Final = ("I2_S", "I2_SR", "TL1", "TL2", "TQ1_0", "TQ2_0", "IQ1_BN", "IQ2_BN")
 _FLOAT = ("F16", "F32", "BF16")
 _PLAIN_QUANTS = ("Q8_0", "Q6_K", "Q5_K", "Q5_0", "Q4_K", "Q4_0", "Q3_K", "Q2_K")
 
 #: Types in which each kind of tensor is sound, the usual one first.
-PROJECTION_TYPES: Final = (*_TERNARY, *_FLOAT)
+PROJECTION_TYPES: Final = (*TERNARY_TYPES, *_FLOAT)
 EMBEDDING_TYPES: Final = (*_FLOAT, *_PLAIN_QUANTS, "I2_S")
 NORM_TYPES: Final = ("F32",)
 HALF_NORM_TYPES: Final = ("F16", "F32")

@@ -7,8 +7,6 @@ library is needed, so that a header can be judged without loading anything else.
 Evidence: the loaders of microsoft/BitNet's llama.cpp fork and of ik_llama.cpp with every key removed in turn.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final, NamedTuple
 
 #: How much a key or a tensor is needed.
@@ -35,7 +33,8 @@ class Key(NamedTuple):
     `when` restricts `need` to files of which it holds: `gpt2` and `llama` are tokenizer models, `quantized` a file with
     a quantized tensor, `experts` one with expert_count above 0. `default` is what loaders take for a missing key;
     `otherwise` says it in words where it is no constant. `values` lists what is known where a list is all there is;
-    `above`, `least` and `most` bound a number. Of an array, these speak of its elements.
+    `above`, `least` and `most` bound a number; what is beyond `unusual` is legal and suspicious. Of an array, these speak
+    of its elements.
     """
 
     name: str
@@ -51,9 +50,10 @@ class Key(NamedTuple):
     above: float | None = None
     least: int | None = None
     most: float | None = None
+    unusual: float | None = None
     note: str = ""
 
-    def of(self, architecture: str) -> Key:
+    def of(self, architecture: str) -> "Key":
         """The key as a file of that architecture spells it."""
         return self._replace(name=self.name.replace("{arch}", architecture)) if "{arch}" in self.name else self
 
@@ -105,6 +105,11 @@ GENERAL: Final[tuple[Key, ...]] = (
     Key("general.url", _STR, OPTIONAL, ("people",), "Where the model is described.", "3.1"),
     Key("general.repo_url", _STR, OPTIONAL, ("people",), "Where the model is kept.", "3.1"),
     Key("general.source.url", _STR, OPTIONAL, ("people",), "What the model was made from.", "3.1"),
+    Key(
+        "general.source.huggingface.repository", _STR, OPTIONAL, ("people",), "Which repository it was made from.", "3.1"
+    ),
+    Key("general.license.name", _STR, OPTIONAL, ("people",), "The licence's name.", "3.1"),
+    Key("general.license.link", _STR, OPTIONAL, ("people",), "Where the licence is.", "3.1"),
     Key("general.tags", ("arr[str]",), OPTIONAL, ("people",), "Words to find the model by.", "3.1"),
     Key("general.languages", ("arr[str]",), OPTIONAL, ("people",), "Languages that the model knows.", "3.1"),
 )  # fmt: skip
@@ -114,18 +119,24 @@ MODEL: Final[tuple[Key, ...]] = (
         "{arch}.vocab_size", _U32, OPTIONAL, ("loader",), "Number of tokens.", "3.2", least=1,
         otherwise="length of tokenizer.ggml.tokens", note="where both are present they must agree",
     ),
-    Key("{arch}.context_length", _U32, REQUIRED, ("loader",), "Tokens that the model was trained on.", "3.2", least=1),
-    Key("{arch}.embedding_length", _U32, REQUIRED, ("loader", "graph"), "Width of the hidden state.", "3.2", least=1),
+    Key(
+        "{arch}.context_length", _U32, REQUIRED, ("loader",), "Tokens that the model was trained on.", "3.2", least=1,
+        unusual=1 << 24,
+    ),
+    Key(
+        "{arch}.embedding_length", _U32, REQUIRED, ("loader", "graph"), "Width of the hidden state.", "3.2", least=1,
+        unusual=1 << 17,
+    ),
     Key(
         "{arch}.block_count", _U32, REQUIRED, ("loader", "graph"), "Number of layers.", "3.2", least=1, most=MAX_LAYERS
     ),
     Key(
         "{arch}.feed_forward_length", _PER_LAYER, REQUIRED, ("loader", "graph"), "Width of the feed-forward.", "3.2",
-        least=1, note="an array has one number for each layer; ik_llama.cpp reads a missing key as 0",
+        least=1, unusual=1 << 20, note="an array has one number for each layer; ik_llama.cpp reads a missing key as 0",
     ),
     Key(
         "{arch}.attention.head_count", _PER_LAYER, REQUIRED, ("loader", "graph"), "Query heads.", "3.3", least=1,
-        note="ik_llama.cpp reads a missing key as 0",
+        unusual=1 << 10, note="ik_llama.cpp reads a missing key as 0",
     ),
     Key(
         "{arch}.attention.head_count_kv", _PER_LAYER, OPTIONAL, ("loader", "graph"), "Key and value heads.", "3.3",
@@ -141,7 +152,7 @@ MODEL: Final[tuple[Key, ...]] = (
     ),
     Key(
         "{arch}.attention.layer_norm_rms_epsilon", _F32, REQUIRED, ("graph",), "What RMS norms add to the mean square.",
-        "3.3", above=0.0, most=1e-2,
+        "3.3", above=0.0, unusual=1e-2,
     ),
     Key(
         "{arch}.rope.dimension_count", _U32, OPTIONAL, ("loader", "graph"), "Dimensions of a head that are rotated.",
@@ -149,15 +160,15 @@ MODEL: Final[tuple[Key, ...]] = (
     ),
     Key(
         "{arch}.rope.freq_base", _F32, OPTIONAL, ("graph",), "Base of the rotation frequencies.", "3.4", default=10000.0,
-        above=0.0, note="2B-4T needs 500000: without the key it runs, with other numbers",
+        above=0.0, unusual=1e10, note="2B-4T needs 500000: without the key it runs, with other numbers",
     ),
     Key(
         "{arch}.rope.scaling.type", _STR, OPTIONAL, ("graph",), "How positions beyond the training are scaled.", "3.4",
-        default="linear", values=("none", "linear", "yarn"),
+        default="linear", values=("none", "linear", "yarn", "longrope"),
     ),
     Key(
         "{arch}.rope.scaling.factor", _F32, OPTIONAL, ("graph",), "How far positions are scaled.", "3.4", default=1.0,
-        above=0.0,
+        above=0.0, unusual=1 << 12,
     ),
     Key(
         "{arch}.rope.scale_linear", _F32, OPTIONAL, ("graph",), "Older name of rope.scaling.factor, which wins.", "3.4",
@@ -167,7 +178,10 @@ MODEL: Final[tuple[Key, ...]] = (
         "{arch}.rope.scaling.original_context_length", _U32, OPTIONAL, ("graph",), "Context before scaling.", "3.4",
         otherwise="context_length",
     ),
-    Key("{arch}.expert_count", _U32, OPTIONAL, ("loader", "graph"), "Experts of each layer.", "3.2", default=0),
+    Key(
+        "{arch}.expert_count", _U32, OPTIONAL, ("loader", "graph"), "Experts of each layer.", "3.2", default=0,
+        unusual=1 << 10,
+    ),
     Key(
         "{arch}.expert_used_count", _U32, OPTIONAL, ("loader", "graph"), "Experts that a token passes.", "3.2",
         default=0, note="above 0 exactly where expert_count is",
@@ -190,6 +204,25 @@ EMBEDDING_MODEL: Final[tuple[Key, ...]] = (
 
 #: What `tokenizer.ggml.model` may be.
 TOKENIZERS: Final = ("gpt2", "llama", "bert", "t5", "rwkv", "no_vocab")
+
+#: What `tokenizer.ggml.pre` may be to the BitNet fork; the last four came with later snapshots of it.
+PRE_TOKENIZERS: Final = (
+    "default", "llama3", "llama-v3", "llama-bpe", "deepseek-llm", "deepseek-coder", "falcon", "mpt", "starcoder",
+    "gpt-2", "phi-2", "jina-es", "jina-de", "jina-v1-en", "jina-v2-es", "jina-v2-de", "jina-v2-code", "gigachat",
+    "roberta-bpe", "refact", "command-r", "qwen2", "stablelm2", "olmo", "dbrx", "smaug-bpe", "poro-chat",
+    "chatglm-bpe", "viking", "jais", "tekken", "smollm", "codeshell", "bloom", "gpt3-finnish", "exaone", "chameleon",
+    "minerva-7b", "megrez", "falcon3", "falcon_e",
+)  # fmt: skip
+
+#: What it may be beyond that to upstream llama.cpp and ik_llama.cpp of 2026.
+NEWER_PRE_TOKENIZERS: Final = (
+    "a.x-4.0", "afmoe", "bailingmoe", "bailingmoe2", "cohere2moe", "deepseek-r1-qwen", "deepseek-v3", "exaone-moe",
+    "exaone4", "f2llmv2", "falcon-h1", "gemma4", "glm4", "gpt-4o", "granite-docling", "granite-embed-multi-311m",
+    "granite-embed-multi-97m", "grok-2", "hunyuan", "hunyuan-dense", "jais-2", "jina-v5-nano", "joyai-llm", "kanana2",
+    "kimi-k2", "kormo", "laguna", "lfm2", "llada-moe", "llama4", "mellum", "mellum2", "midm-2.0", "minicpm5",
+    "minimax-m2", "modern-bert", "pixtral", "qwen35", "sarvam-moe", "seed-coder", "solar-open", "superbpe", "talkie",
+    "tiny_aya", "trillion", "whitespace", "youtu",
+)  # fmt: skip
 
 
 def _token_id(name: str, meaning: str) -> Key:
@@ -237,6 +270,7 @@ TOKENIZER: Final[tuple[Key, ...]] = (
     Key("tokenizer.ggml.add_bos_token", _BOOL, OPTIONAL, ("tokenizer",), "Whether texts get a first token.", "3.5"),
     Key("tokenizer.ggml.add_eos_token", _BOOL, OPTIONAL, ("tokenizer",), "Whether texts get a last token.", "3.5"),
     Key("tokenizer.ggml.add_space_prefix", _BOOL, OPTIONAL, ("tokenizer",), "Whether texts get a first space.", "3.5"),
+    Key("tokenizer.ggml.add_sep_token", _BOOL, OPTIONAL, ("tokenizer",), "Whether pairs of texts are separated.", "3.5"),
     Key(
         "tokenizer.ggml.remove_extra_whitespaces", _BOOL, OPTIONAL, ("tokenizer",), "Whether runs of spaces are one.",
         "3.5",

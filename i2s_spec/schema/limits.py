@@ -1,12 +1,16 @@
 """This module defines the bounds that keep time and memory proportional to the file.
 
 Every count in a file is first compared with the bytes that remain, divided by the smallest record that could fill them;
-these ceilings come on top. Each is named, so that a message, the documentation and an option can say which one it was.
+these ceilings come on top. Those in `NAMED` can be set by their names for as long as a file is judged:
+
+    with limits.using({"tensors": 1000}):
+        ...  # a file of 1,001 tensors is refused
 """
 
-from __future__ import annotations
-
-from typing import Final
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 #: Smallest key-value record: empty key (8 bytes of length), value type (4), one byte of value.
 SMALLEST_KEY_VALUE: Final = 13
@@ -14,18 +18,10 @@ SMALLEST_KEY_VALUE: Final = 13
 SMALLEST_TENSOR_INFO: Final = 24
 
 #: Hard ceilings: beyond them a reader stops.
-MAX_KEYS: Final = 1_048_576
-MAX_TENSORS: Final = 1_048_576
 MAX_KEY_LENGTH: Final = 65_535
 MAX_NAME_LENGTH: Final = 65_535
 MAX_DIMENSIONS: Final = 4
 MAX_ARRAY_DEPTH: Final = 4
-MAX_ALIGNMENT: Final = 1_048_576
-
-#: Beyond these a file is unusual: legal, and worth a warning.
-MANY_KEYS: Final = 65_536
-MANY_TENSORS: Final = 65_536
-USUAL_ALIGNMENT: Final = 65_536
 
 #: ggml keeps a tensor name in 64 bytes with its NUL (GGML_MAX_NAME), so 63 are left.
 TENSOR_NAME_BYTES: Final = 63
@@ -34,3 +30,72 @@ DEFAULT_ALIGNMENT: Final = 32
 
 #: GGUF versions that are read; version 1 had 32-bit counts and is refused by every loader.
 VERSIONS: Final = (2, 3)
+
+
+class Limit(NamedTuple):
+    """A bound that can be set: the attribute of this module that gives it, its default, what lies beyond it."""
+
+    attribute: str
+    default: int
+    beyond: str
+
+
+#: Every bound that can be set, by its name.
+NAMED: Final = {
+    "keys": Limit("MAX_KEYS", 1_048_576, "key-values in a file: a reader stops"),
+    "tensors": Limit("MAX_TENSORS", 1_048_576, "tensors in a file: a reader stops"),
+    "alignment": Limit("MAX_ALIGNMENT", 1_048_576, "bytes of alignment: a reader stops"),
+    "usual-keys": Limit("MANY_KEYS", 65_536, "key-values: legal, and worth a finding"),
+    "usual-tensors": Limit("MANY_TENSORS", 65_536, "tensors: legal, and worth a finding"),
+    "usual-alignment": Limit("USUAL_ALIGNMENT", 65_536, "bytes of alignment: legal, and worth a finding"),
+    "findings": Limit("FINDINGS_PER_RULE", 100, "findings of one rule in a report: counted, not listed"),
+}
+
+if TYPE_CHECKING:
+    MAX_KEYS: int
+    MAX_TENSORS: int
+    MAX_ALIGNMENT: int
+    MANY_KEYS: int
+    MANY_TENSORS: int
+    USUAL_ALIGNMENT: int
+    FINDINGS_PER_RULE: int
+
+_DEFAULTS: Final = {limit.attribute: limit.default for limit in NAMED.values()}
+_IN_FORCE: ContextVar[Mapping[str, int]] = ContextVar("limits", default=_DEFAULTS)
+
+
+def __getattr__(attribute: str) -> int:
+    """The bound in force, for the names in `NAMED`."""
+    try:
+        return _IN_FORCE.get()[attribute]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}") from None
+
+
+@contextmanager
+def using(values: Mapping[str, int]) -> Iterator[None]:
+    """Set bounds by name for what runs inside, in this thread.
+
+    :raises ValueError: for an unknown name, or a value that is no positive number
+    """
+    if not values:
+        yield
+        return
+    token = _IN_FORCE.set({**_IN_FORCE.get(), **{NAMED[name].attribute: value for name, value in checked(values)}})
+    try:
+        yield
+    finally:
+        _IN_FORCE.reset(token)
+
+
+def checked(values: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    """Names and values of bounds that can be set.
+
+    :raises ValueError: for an unknown name, or a value that is no positive number
+    """
+    for name, value in values.items():
+        if name not in NAMED:
+            raise ValueError(f"unknown limit {name!r}; there are: {', '.join(NAMED)}")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 1 << 63:
+            raise ValueError(f"the limit {name!r} must be a number of at least 1, not {value!r}")
+        yield name, value

@@ -7,8 +7,6 @@ different types in different forks; `READINGS` lists them all and `reading` choo
 Sources: ggml `ggml.h` and `gguf.h`; microsoft/BitNet's llama.cpp fork `ggml.c` (`ggml_nbytes`); ik_llama.cpp `ggml.c`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from math import prod

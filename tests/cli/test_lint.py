@@ -22,6 +22,7 @@ from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft, key_value
 
 CASES = {case.name: case for case in malformed() if len(case.data) < 200_000}
+RULES_SCHEMA = json.loads(files("i2s_spec.linter.report").joinpath("rules.schema.json").read_text(encoding="utf-8"))
 SCHEMA = json.loads(files("i2s_spec.linter.report").joinpath("lint.schema.json").read_text(encoding="utf-8"))
 
 
@@ -196,19 +197,20 @@ def test_interrupt(folder: Path) -> None:
 
 
 def test_bug_of_ours(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    import i2s_spec.cli.lint
+    import i2s_spec.linter.engine
 
     def broken(*args: object, **options: object) -> None:
         raise RuntimeError("\x1b[2J")
 
-    monkeypatch.setattr(i2s_spec.cli.lint, "lint", broken)
+    monkeypatch.setattr(i2s_spec.linter.engine, "File", broken)
     with pytest.raises(SystemExit) as stop:
-        i2s_spec.cli.main(["lint", "good.gguf"])
+        i2s_spec.cli.main(["lint", "good.gguf", "missing.gguf"])
     assert stop.value.code == 4
-    errors = capsys.readouterr().err
-    assert "bug in i2s-spec" in errors
-    assert "\x1b" not in errors
-    assert "Traceback" not in errors
+    output = capsys.readouterr().out
+    assert "good.gguf: internal error: lint: RuntimeError: \\x1b[2J" in output
+    assert "bug in i2s-spec" in output
+    assert "missing.gguf: error: S901" in output
+    assert "\x1b" not in output
 
 
 # --- explain, rules, info, demo -----------------------------------------------------------------------------------
@@ -229,7 +231,8 @@ def test_explain_takes_slugs_and_any_case() -> None:
 def test_explain_helps_with_typing_errors() -> None:
     failed = run("explain", "I1O4")
     assert failed.returncode == 2
-    assert "did you mean I104" in failed.stderr
+    assert "did you mean " in failed.stderr
+    assert "I104?" in failed.stderr
 
 
 def test_explain_as_data() -> None:
@@ -244,6 +247,7 @@ def test_rules_as_text_and_data() -> None:
     document = json.loads(i2s("rules", "--format", "json").output)
     assert document["schema_version"] == 1
     assert [line.split()[0] for line in lines] == [rule["code"] for rule in document["rules"]]
+    jsonschema.validate(document, RULES_SCHEMA)
     assert all(line.startswith("I") for line in i2s("rules", "i").output.splitlines())
     assert run("rules", "Z").returncode == 2
 
@@ -279,7 +283,9 @@ def test_every_mishap_gets_its_code() -> None:
         new(model, architecture)
         for mishap in mishaps():
             report = lint(mishap.apply(model.getvalue()))
-            assert {f.code for f in report.findings if f.severity.value == "error"} == {mishap.code}, mishap.name
+            errors = {f.code for f in report.findings if f.severity.value == "error"}
+            follows = {"M101", "M102"} if mishap.name == "hostile-name" else set()  # the tensor is another one then
+            assert errors - follows == {mishap.code}, mishap.name
 
 
 def test_help_of_every_verb() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from i2s_spec.convert.rewrite import Value, rewrite
+from i2s_spec.convert.rewrite import Replacement, Value, rewrite
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
@@ -352,3 +352,35 @@ class TestTargets:
         assert peak < 4 * MIB
         with open_file(target) as file:
             assert [set(tensor.read()) for tensor in file.tensors.rows] == [{0}, {1}, {2}]
+
+
+def test_data_is_replaced_and_the_rest_copied() -> None:
+    new = bytes(range(100, 164)) + SCALE + bytes(28)
+    result = copied(MODEL, replace={"weight": Replacement("I2_S", lambda: iter([new[:50], new[50:]]))})
+    before, after = open_file(MODEL), open_file(result)
+    assert after.tensors["weight"].read() == new
+    assert [tensor.read() for name, tensor in before.tensors.items() if name != "weight"] == [
+        tensor.read() for name, tensor in after.tensors.items() if name != "weight"
+    ]
+    halves = np.arange(256, dtype=np.float16).tobytes()
+    wider = open_file(copied(MODEL, replace={"weight": Replacement("F16", lambda: iter([halves]))}))
+    assert wider.tensors["weight"].shape == (2, 128)
+    assert wider.tensors["embd"].read() == before.tensors["embd"].read()
+
+
+def test_data_is_replaced_under_a_new_name_and_in_another_byte_order() -> None:
+    data = np.arange(5, dtype=">f4").tobytes()
+    result = copied(
+        MODEL,
+        byte_order="big",
+        rename_tensors={"norm": "gains"},
+        replace={"norm": Replacement("F32", lambda: iter([data]))},
+    )
+    assert open_file(result).tensors["gains"].array().tolist() == [0, 1, 2, 3, 4]
+
+
+def test_only_tensors_that_are_there_are_replaced() -> None:
+    with pytest.raises(KeyError, match="no tensor 'nothing'"):
+        copied(MODEL, replace={"nothing": Replacement("F32", lambda: iter([b""]))})
+    with pytest.raises(ValueError, match=r"takes 20$"):
+        copied(MODEL, replace={"norm": Replacement("F32", lambda: iter([bytes(7)]))})

@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 from i2s_spec.gguf.source import BufferSource, FileSource
 from i2s_spec.linter import engine
-from i2s_spec.linter.engine import lint, summary
-from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.judgement import finding_dict
+from i2s_spec.linter.rule import REGISTRY, Severity
+from i2s_spec.linter.totals import Totals
+from i2s_spec.schema import limits
 from i2s_spec.schema.types import BY_NAME, ValueType
 from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft, key_value
@@ -130,7 +133,7 @@ def test_hole_in_a_sparse_file(tmp_path: Path) -> None:
         out.write(b"\1" * (1 << 19))
     if path.stat().st_blocks * 512 >= len(head) + size:
         pytest.skip("this file system keeps no holes")
-    assert codes(lint(path)) == {"G412", "G411"}
+    assert {"G412"} <= codes(lint(path)) <= {"G412", "G411"}
 
 
 def test_all_parts_of_a_split_model(tmp_path: Path) -> None:
@@ -161,7 +164,7 @@ def test_findings_are_bounded_and_counted() -> None:
     file = draft.records()
     file.key_values += [key_value(b"X%d" % i, ValueType.UINT8, 1) for i in range(500)]
     report = lint(draft.built(file))
-    assert len(report.findings) == engine.KEPT_PER_RULE
+    assert len(report.findings) == limits.FINDINGS_PER_RULE == 100
     assert report.elided == {"G207": 400}
     assert report.count(Severity.NOTE) == 500
 
@@ -172,7 +175,7 @@ def test_any_bytes_get_a_report(data: bytes) -> None:
     for prefix in (b"", b"GGUF\3\0\0\0"):
         report = lint(prefix + data)
         assert report.findings or report.ok
-        assert engine.finding_dict(report.findings[0]) if report.findings else True
+        assert finding_dict(report.findings[0]) if report.findings else True
 
 
 @pytest.mark.parametrize("step", [1])
@@ -189,9 +192,9 @@ def test_same_verdict_from_path_buffer_and_stream(tmp_path: Path) -> None:
             continue
         path = tmp_path / "case.gguf"
         path.write_bytes(case.data)
-        expected = lint(case.data)
+        expected = lint(case.data).as_dict()["findings"]  # as data: NaN is not equal to itself
         for origin in (path, io.BytesIO(case.data), memoryview(case.data), bytearray(case.data)):
-            assert lint(origin).findings == expected.findings, case.name
+            assert lint(origin).as_dict()["findings"] == expected, case.name
 
 
 def test_report_as_data_is_plain(tmp_path: Path) -> None:
@@ -204,15 +207,149 @@ def test_report_as_data_is_plain(tmp_path: Path) -> None:
             assert pickle.loads(pickle.dumps(lint(case.data).as_dict())) == lint(case.data).as_dict()
 
 
-def test_summary_counts() -> None:
+def test_totals_count() -> None:
     cases = {case.name: case for case in malformed() if len(case.data) < 100_000}
     reports = [lint(cases[name].data) for name in ("html", "gap", "dup_key")] + [lint(Draft().data)]
-    assert summary(reports) == {"files": 4, "ok": 2, "unreadable": 1, "errors": 2, "warnings": 1, "notes": 0}
+    totals = Totals()
+    for report in reports:
+        totals.add(report.as_dict())
+    counts = totals.as_dict()
+    assert [counts[name] for name in ("files", "ok", "unreadable", "errors")] == [4, 2, 1, 2]
+    assert totals.codes == {"G004": 1, "P101": 1, "G203": 1}
+    assert totals.exit_code == 3
     assert [report.exit_code() for report in reports] == [3, 0, 1, 0]
     assert [report.exit_code(Severity.WARNING) for report in reports] == [3, 1, 1, 0]
     assert [report.exit_code(None) for report in reports] == [3, 0, 0, 0]
 
 
-def test_unknown_profile() -> None:
-    with pytest.raises(ValueError, match="there are: default"):
-        lint(b"", profile="none")
+def test_severity_counts_where_findings_are_elided() -> None:
+    draft = Draft()
+    file = draft.records()
+    file.key_values += [key_value(b"X%d" % i, ValueType.UINT8, 1) for i in range(150)]
+    report = lint(draft.built(file), severity={"G207": "error"})
+    assert report.count(Severity.ERROR) == 150
+    assert not report.ok
+    assert {finding.severity for finding in report.findings} == {Severity.ERROR}
+
+
+def test_excused_findings_are_counted_not_listed() -> None:
+    case = next(case for case in malformed() if case.name == "dup_key")
+    report = lint(case.data, excused={"G203": "the tool that reads it takes the first one"})
+    assert report.findings == ()
+    assert report.ok
+    assert [tuple(excused) for excused in report.excused] == [("G203", 1, "the tool that reads it takes the first one")]
+
+
+def test_nothing_to_judge_has_no_excuse() -> None:
+    html = next(case.data for case in malformed() if case.name == "html")
+    for report in (lint(html, excused={"G": "no"}), lint(html, ignore=["G"]), lint(html, select=["I"])):
+        assert codes(report) == {"G004"}
+        assert report.exit_code() == 3
+
+
+def test_limits_hold_for_one_call() -> None:
+    data = Draft().data
+    tensors = lint(data, limits={"tensors": 2})
+    assert codes(tensors) == {"S102"}
+    assert tensors.findings[0].want == 2
+    assert codes(lint(data, limits={"keys": 1})) == {"S101"}
+    assert codes(lint(data, limits={"usual-tensors": 1})) == {"S104"}
+    assert lint(data).ok
+
+
+def test_a_raised_limit_is_raised() -> None:
+    draft = Draft()
+    file = draft.records()
+    file.key_values += [key_value(b"x%d" % i, ValueType.UINT8, 1) for i in range(70_000)]
+    data = draft.built(file)
+    assert codes(lint(data)) == {"S103"}
+    assert lint(data, limits={"usual-keys": 80_000}).findings == ()
+
+
+def test_findings_limit() -> None:
+    draft = Draft()
+    file = draft.records()
+    file.key_values += [key_value(b"X%d" % i, ValueType.UINT8, 1) for i in range(20)]
+    report = lint(draft.built(file), limits={"findings": 5})
+    assert (len(report.findings), report.elided) == (5, {"G207": 15})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"profile": "none"}, "there are: default"),
+        ({"select": ["X9"]}, "no rule has a code"),
+        ({"severity": {"G": "fatal"}}, "unknown severity"),
+        ({"limits": {"nothing": 1}}, "unknown limit 'nothing'; there are: keys"),
+        ({"limits": {"keys": 0}}, "at least 1"),
+        ({"limits": {"keys": True}}, "at least 1"),
+        ({"payload": "some"}, "unknown reading"),
+        ({"threads": 0}, "at least 1"),
+    ],
+)
+def test_options_that_cannot_be_followed(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        lint(b"", **options)
+
+
+def test_excerpts_hold_the_bytes_of_the_span() -> None:
+    for case in malformed():
+        if len(case.data) > 100_000:
+            continue
+        for finding in lint(case.data).findings:
+            if not case.data:
+                assert finding.excerpt is None
+                continue
+            assert finding.excerpt is not None
+            start, data = finding.excerpt
+            assert start % 16 == 0
+            assert data == case.data[start : start + len(data)]
+            assert 0 < len(data) <= 48
+            shown = min(finding.span.stop, start + 48)
+            assert start <= finding.span.start
+            assert shown <= start + len(data)
+
+
+def test_a_rule_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(subject: object) -> None:
+        raise KeyError("\x1b[2J")
+
+    monkeypatch.setitem(REGISTRY, "G106", REGISTRY["G106"]._replace(check=broken))
+    case = next(case for case in malformed() if case.name == "dup_key")
+    report = lint(case.data)
+    assert codes(report) == {"G203"}
+    assert not report.ok
+    assert report.exit_code() == 4
+    assert [bug.where for bug in report.bugs] == ["G106"]
+    assert "\x1b" not in str(report.as_dict())
+    monkeypatch.setenv("I2S_DEBUG", "1")
+    with pytest.raises(KeyError):
+        lint(case.data)
+
+
+def test_details_are_made_while_the_file_is_open(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(Draft().data)
+    report = lint(path, details=lambda subject: {"head": subject.file.source.read(0, 4).decode()})
+    assert report.details == {"head": "GGUF"}
+    assert report.as_dict()["details"] == {"head": "GGUF"}
+    assert "details" not in lint(path).as_dict()
+
+
+def test_header_only_leaves_out_rules_on_payloads() -> None:
+    payload = {code for code, rule in REGISTRY.items() if rule.payload}
+    for case in malformed():
+        if case.code in payload and len(case.data) < 1_000_000:
+            assert case.code not in codes(lint(case.data, payload="none"))
+
+
+def test_uri_loses_nothing() -> None:
+    from urllib.parse import unquote_to_bytes, urlsplit
+
+    from i2s_spec.linter.judgement import uri_of
+
+    for path in ("a b.gguf", "dir/ä#?%.gguf", "/tmp/\udcff:x.gguf", "c:d.gguf"):
+        uri = uri_of(path)
+        assert uri.isascii()
+        assert unquote_to_bytes(urlsplit(uri).path) == os.fsencode(path)
+        assert urlsplit(uri).scheme == ("file" if path.startswith("/") else "")

@@ -74,7 +74,7 @@ def test_heads_that_do_not_fill_the_hidden_state() -> None:
     h = hyperparameters(metadata)
     assert (h.q_width, h.k_width, h.v_width, h.o_width) == (15 * 128, 5 * 128, 5 * 64, 15 * 64)
     del metadata["qwen3.attention.key_length"]
-    with pytest.raises(FormatError, match="a divisor of the 2560 columns, or key and value lengths is needed"):
+    with pytest.raises(FormatError, match="15 query heads do not divide the 2,560 columns"):
         hyperparameters(metadata)
 
 
@@ -93,7 +93,7 @@ def test_missing_keys(name: str) -> None:
 @pytest.mark.parametrize(
     ("values", "code", "said"),
     [
-        ({"architecture": "bitnet-b1_58"}, "M001", "the architecture is 'bitnet-b1_58'; architectures that are known"),
+        ({"architecture": "bitnet-b1_58"}, "M001", "'bitnet-b1_58'; those that are declared here are bitnet-b1.58"),
         ({"architecture": "\x1b[2J"}, "M001", r"'\x1b[2J'"),
         ({"architecture": None}, "M002", "general.architecture is missing"),
         ({"architecture": 7}, "M003", "general.architecture holds 7; text is needed"),
@@ -105,12 +105,12 @@ def test_missing_keys(name: str) -> None:
         ({"block_count": [30]}, "M003", "holds an array; a whole number is needed"),
         ({"embedding_length": 2560.0}, "M003", "holds 2560.0; a whole number is needed"),
         ({"head_count": 0}, "M004", "head_count is 0; at least 1 is needed"),
-        ({"head_count": 24}, "M004", "head_count_kv is 5; a divisor of the 24 query heads is needed"),
-        ({"head_count": 15}, "M004", "head_count is 15; a divisor of the 2560 columns"),
-        ({"head_count_kv": 3}, "M004", "head_count_kv is 3; a divisor of the 20 query heads is needed"),
-        ({"dimension_count": 64}, "M004", "dimension_count is 64; the width of a head, 128 is needed"),
-        ({"feed_forward_length": [6912] * 29}, "M004", "an array of 29; one number for each of the 30 layers"),
-        ({"feed_forward_length": [6912] * 31}, "M004", "an array of 31; one number for each of the 30 layers"),
+        ({"head_count": 24}, "M007", "24 query heads cannot share 5 key heads evenly"),
+        ({"head_count": 15}, "M006", "15 query heads do not divide the 2,560 columns"),
+        ({"head_count_kv": 3}, "M007", "20 query heads cannot share 3 key heads evenly"),
+        ({"dimension_count": 64}, "M008", "dimension_count is 64; heads are 128 wide"),
+        ({"feed_forward_length": [6912] * 29}, "M005", "an array of 29; there are 30 layers"),
+        ({"feed_forward_length": [6912] * 31}, "M005", "an array of 31; there are 30 layers"),
         ({"feed_forward_length": [0] * 30}, "M004", "an array that holds 0; whole numbers of at least 1"),
         ({"feed_forward_length": [1.5] * 30}, "M004", "an array that holds 1.5"),
         ({"feed_forward_length": [True] * 30}, "M004", "an array that holds a truth value"),

@@ -9,42 +9,37 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from i2s_spec.linter.engine import SCHEMA_VERSION, Report, summary, tool
+from i2s_spec.linter.engine import SCHEMA_VERSION, tool
+from i2s_spec.linter.report import Format
+from i2s_spec.linter.totals import Judged, Totals
 
 
-class Json:
+class Json(Format):
     """One document: `{schema_version, tool, files, summary}`."""
 
-    def __init__(self, colour: bool = False, quiet: bool = False) -> None:
-        self._first = True
+    _first = True
 
     def begin(self) -> str:
         head = {"schema_version": SCHEMA_VERSION, "tool": tool()}
         return _dumps(head)[:-2] + ',\n  "files": ['
 
-    def file(self, report: Report) -> str:
+    def _file(self, judged: Judged) -> str:
         comma, self._first = "" if self._first else ",", False
-        return comma + "\n" + _indented(_dumps(report.as_dict()), 4)
+        return comma + "\n" + _indented(_dumps(judged), 4)
 
-    def end(self, reports: list[Report]) -> str:
+    def end(self, totals: Totals) -> str:
         close = "]" if self._first else "\n  ]"
-        return f'{close},\n  "summary": {_indented(_dumps(summary(reports)), 2).lstrip()}\n}}\n'
+        return f'{close},\n  "summary": {_indented(_dumps(totals.as_dict()), 2).lstrip()}\n}}\n'
 
 
-class JsonLines:
+class JsonLines(Format):
     """One line for each file as it is judged, of type `file`, and a last one of type `summary`."""
 
-    def __init__(self, colour: bool = False, quiet: bool = False) -> None:
-        pass
+    def _file(self, judged: Judged) -> str:
+        return _line({"schema_version": SCHEMA_VERSION, "type": "file", **judged})
 
-    def begin(self) -> str:
-        return ""
-
-    def file(self, report: Report) -> str:
-        return _line({"schema_version": SCHEMA_VERSION, "type": "file", **report.as_dict()})
-
-    def end(self, reports: list[Report]) -> str:
-        return _line({"schema_version": SCHEMA_VERSION, "type": "summary", "tool": tool(), **summary(reports)})
+    def end(self, totals: Totals) -> str:
+        return _line({"schema_version": SCHEMA_VERSION, "type": "summary", "tool": tool(), **totals.as_dict()})
 
 
 def _dumps(value: Any) -> str:

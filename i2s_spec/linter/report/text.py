@@ -1,62 +1,96 @@
-"""This module defines the report for people: a line for each finding, then the verdict.
+"""This module defines the reports for people: each finding with its bytes, or a line for each; then the verdict.
 
     model.gguf:0x1a40..0x1a44: error: I104 tail-missing: the file ends 0 bytes behind the payload of ...
+      1a40  12 34 56 78 ...
 
 The place is a byte range of the file, so that it can be given to `i2s dump`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import click
 
-from i2s_spec.errors import quote
-from i2s_spec.linter.engine import Report
-from i2s_spec.linter.rule import Finding, Severity
+from i2s_spec.linter.report import Format
+from i2s_spec.linter.report.proof import proof
+from i2s_spec.linter.report.runtime_table import text_table
+from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.totals import Judged, Totals
 
-_COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
-class Text:
-    """Plain lines; colours only on a terminal. With `quiet`, files without findings are not mentioned."""
+class Text(Format):
+    """Lines of text; colours only on a terminal. With `quiet`, files without findings are not mentioned."""
 
-    def __init__(self, colour: bool = False, quiet: bool = False) -> None:
-        self._colour = colour
-        self._quiet = quiet
+    bytes_shown = True
 
-    def begin(self) -> str:
-        return ""
+    def _file(self, judged: Judged) -> str:
+        return "".join(line + "\n" for line in self._lines(judged))
 
-    def file(self, report: Report) -> str:
-        path = quote(report.path, limit=4096, bare=True)
-        lines = [self._finding(path, finding) for finding in report.findings]
-        for code, count in sorted(report.elided.items()):
-            lines.append(f"{path}: {count:,} more findings of {code}")
-        if lines or not self._quiet:
-            lines.append(f"{path}: {self._verdict(report)}")
-        return "".join(line + "\n" for line in lines)
+    def _lines(self, judged: Judged) -> Iterator[str]:
+        path, silent = judged["path"], True
+        for finding in judged["findings"]:
+            yield self._finding(path, finding)
+            if self.bytes_shown:
+                yield from (self._dim("  " + line) for line in proof(finding, judged["size"]))
+            silent = False
+        for code, count in judged["summary"]["elided"].items():
+            yield f"{path}: {count:,} more finding{_s(count)} of {code}"
+        for bug in judged["bugs"]:
+            advice = "this is a bug in i2s-spec; run again with I2S_DEBUG=1 for the traceback"
+            yield f"{path}: {self._styled('internal error:', 'red')} {bug['where']}: {bug['message']} ({advice})"
+            silent = False
+        for excused in () if self._quiet else judged["excused"]:
+            count = excused["findings"]
+            yield f"{path}: {count:,} finding{_s(count)} of {excused['code']} excused: {excused['reason']}"
+        yield from text_table(judged)
+        if not silent or not self._quiet:
+            yield f"{path}: {self._verdict(judged)}"
 
-    def end(self, reports: list[Report]) -> str:
-        if len(reports) < 2 or self._quiet:
+    def end(self, totals: Totals) -> str:
+        if totals["files"] < 2 or self._quiet:
             return ""
-        ok = sum(report.ok for report in reports)
-        return f"{len(reports):,} files: {ok:,} ok, {len(reports) - ok:,} not\n"
+        words = [f"{totals['ok'] - totals['skipped']:,} ok", f"{totals['files'] - totals['ok']:,} not"]
+        words += [f"{totals['skipped']:,} skipped"] if totals["skipped"] else []
+        counts = _counts(totals)
+        return f"{totals['files']:,} files: {', '.join(words)}" + (f"; {counts}" if counts else "") + "\n"
 
-    def _finding(self, path: str, finding: Finding) -> str:
-        span = finding.span
-        place = f"{path}:0x{span.start:x}..0x{span.stop:x}:" if span.stop else f"{path}:"
-        severity = self._styled(finding.severity.value + ":", fg=_COLOURS[finding.severity], bold=True)
-        name = self._styled(f"{finding.code} {finding.rule.slug}:", bold=True)
-        return f"{place} {severity} {name} {finding.message}"
+    def _finding(self, path: str, finding: Mapping[str, Any]) -> str:
+        span = finding["span"]
+        place = f"{path}:0x{span['start']:x}..0x{span['stop']:x}:" if span["stop"] else f"{path}:"
+        severity = self._styled(finding["severity"] + ":", _COLOURS[finding["severity"]])
+        return f"{place} {severity} {self._styled(finding['code'] + ' ' + finding['slug'] + ':')} {finding['message']}"
 
-    def _verdict(self, report: Report) -> str:
-        counts = ", ".join(
-            f"{count:,} {severity.value}{'s' if count != 1 else ''}"
-            for severity in Severity
-            if (count := report.count(severity))
-        )
-        if report.ok:
-            return self._styled("ok", fg="green", bold=True) + (f" ({counts})" if counts else "")
-        return self._styled(counts, fg="red", bold=True)
+    def _verdict(self, judged: Judged) -> str:
+        if "skipped" in judged:
+            return f"skipped: {judged['skipped']}"
+        counts = _counts(judged["summary"])
+        if judged["bugs"]:
+            return self._styled("not judged to the end" + (f" ({counts})" if counts else ""), "red")
+        if judged["ok"]:
+            return self._styled("ok", "green") + (f" ({counts})" if counts else "")
+        return self._styled(counts, "red")
 
-    def _styled(self, text: str, fg: str | None = None, bold: bool = False) -> str:
-        return click.style(text, fg=fg, bold=bold) if self._colour else text
+    def _styled(self, text: str, colour: str | None = None) -> str:
+        return click.style(text, fg=colour, bold=True) if self._colour else text
+
+    def _dim(self, text: str) -> str:
+        return click.style(text, dim=True) if self._colour else text
+
+
+class Concise(Text):
+    """The same without the bytes: a line for each finding."""
+
+    bytes_shown = False
+
+
+def _counts(counts: Mapping[str, int] | Totals) -> str:
+    """How many findings there are, by severity: `2 errors, 1 note`."""
+    return ", ".join(f"{count:,} {severity}{_s(count)}" for severity in Severity if (count := counts[f"{severity}s"]))
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"

@@ -12,12 +12,16 @@ slack         bytes that belong to no tensor
 extent        the size and shape of I2_S tensors
 payload       codes, constant and unwritten regions, repeated tensors
 scale         the tail
-metadata      keys and values of the architectures
+metadata      keys of the architectures
+sizes         the sizes and numbers that metadata give a model
 numbers       numbers that mean different things in different forks
 inventory     tensors of the architectures
-tokenizer     vocabularies
+roles         what tensors are for: types, activations, permutations
+tokenizer     keys of the tokenizer
+vocabulary    tokens and merges
 template      text that somebody may run or print
 runtimes      what runtimes make of the file
+use           what programs refuse that use a model
 bounds        unusual amounts
 """
 
@@ -35,18 +39,23 @@ from i2s_spec.linter.rules import (
     numbers,
     payload,
     placement,
+    roles,
     runtimes,
     scale,
+    sizes,
     slack,
     split,
     template,
     tokenizer,
+    use,
     values,
+    vocabulary,
 )
 
 __all__ = [
     "REGISTRY", "all_rules", "bounds", "extent", "header", "identity", "infos", "inputs", "inventory", "keys", "metadata",
-    "numbers", "payload", "placement", "runtimes", "scale", "slack", "split", "template", "tokenizer", "values",
+    "numbers", "payload", "placement", "roles", "runtimes", "scale", "sizes", "slack", "split", "template",
+    "tokenizer", "use", "values", "vocabulary",
 ]  # fmt: skip
 
 

@@ -285,7 +285,7 @@ def legacy_number(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I301", "scale-byte-order", "the scales of {got} of {of} I2_S tensors make sense only in {other} order, while the "
-      "file is {order}; the first is {name}", clause="6.2", sources="C09 M72", fix=Fix.SAFE,
+      "file is {order}; the first is {name}", clause="6.2", sources="C09 M72", fix=Fix.UNSAFE,
       provenance=("ggml-org/llama.cpp#11349",))  # fmt: skip
 def scale_byte_order(subject: Subject) -> Iterator[Finding]:
     """The scales are in the other byte order than the file.
@@ -295,8 +295,22 @@ def scale_byte_order(subject: Subject) -> Iterator[Finding]:
 
     Example: a big-endian file whose scales read 4.6e-41.
 
-    Fix: swap the four bytes behind each payload.
+    Fix: swap the four bytes behind each payload; that changes what the weights are, so look at the result.
     """
+    wrong, seen = foreign_scales(subject)
+    order = subject.file.byte_order
+    if wrong and 2 * len(wrong) > seen:
+        first = wrong[0]
+        span = subject.absolute(first.end - TAIL_BYTES, first.end - TAIL_BYTES + 4, f"data[{first.row}].tail.scale")
+        other = "big-endian" if order == "little" else "little-endian"
+        yield scale_byte_order.at(
+            span, got=len(wrong), want=0, of=seen, name=subject.name(first.row), other=Words(other),
+            order=Words(f"{order}-endian"),
+        )  # fmt: skip
+
+
+def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
+    """The I2_S tensors whose scale makes sense only in the other byte order, and of how many."""
     source = subject.file.source
     order = subject.file.byte_order
     mark, swapped = ("<f", ">f") if order == "little" else (">f", "<f")
@@ -310,14 +324,7 @@ def scale_byte_order(subject: Subject) -> Iterator[Finding]:
         seen += 1
         if not _plausible(struct.unpack(mark, raw)[0]) and _plausible(struct.unpack(swapped, raw)[0]):
             wrong.append(placement)
-    if wrong and 2 * len(wrong) > seen:
-        first = wrong[0]
-        span = subject.absolute(first.end - TAIL_BYTES, first.end - TAIL_BYTES + 4, f"data[{first.row}].tail.scale")
-        other = "big-endian" if order == "little" else "little-endian"
-        yield scale_byte_order.at(
-            span, got=len(wrong), want=0, of=seen, name=subject.name(first.row), other=Words(other),
-            order=Words(f"{order}-endian"),
-        )  # fmt: skip
+    return wrong, seen
 
 
 def _plausible(scale: float) -> bool:

@@ -167,7 +167,8 @@ def no_dimensions(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("G310", "empty-dimension", "tensor {name} has a dimension of 0: {got}", clause="2.6", sources="T06 M21",
-      cwe=369, provenance=("ggml-org/llama.cpp#26946", "llama.cpp tests/test-gguf.cpp TENSORS_ZERO_DIM"))  # fmt: skip
+      fix=Fix.UNSAFE, cwe=369,
+      provenance=("ggml-org/llama.cpp#26946", "llama.cpp tests/test-gguf.cpp TENSORS_ZERO_DIM"))  # fmt: skip
 def empty_dimension(subject: Subject) -> Iterator[Finding]:
     """A tensor has a dimension of 0.
 

@@ -1,17 +1,104 @@
-"""Rules about metadata keys of the architectures that the schema declares."""
+"""Rules about the keys that a model has: which are there, of which type, under which name."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from i2s_spec.errors import Span, Words
-from i2s_spec.linter.rule import Finding, Fix, rule
+from i2s_spec.linter.declared import Declared, declared
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.linter.subject import Subject
-from i2s_spec.schema.architecture import ARCHITECTURES
-from i2s_spec.schema.hyperparameters import KEY_TYPE
-from i2s_spec.schema.types import ValueType
+from i2s_spec.schema.architecture import ARCHITECTURES, ELSEWHERE, resembles
+from i2s_spec.schema.checks import KEY_COUNT_SPAN
+from i2s_spec.schema.hyperparameters import (
+    ARCHITECTURE_UNKNOWN,
+    KEY_MISSING,
+    KEY_TYPE,
+)
+from i2s_spec.schema.keys import REQUIRED, Key
+
+MODELS: Final = "models of a declared architecture"
+TERNARY: Final = "models of a declared architecture that are ternary, or say so"
+
+_ARCHITECTURE: Final = "general.architecture"
+
+
+@rule(ARCHITECTURE_UNKNOWN, clause="3.1", sources="M02", fix=Fix.UNSAFE, when="files that hold a model",
+      provenance=("microsoft/BitNet#212", "ikawrakow/ik_llama.cpp#365"))  # fmt: skip
+def architecture_unknown(subject: Subject) -> Iterator[Finding]:
+    """The architecture is none that any loader knows.
+
+    Why: graphs are chosen by this name, letter by letter: loaders end with 'unknown model architecture'. Names that
+    differ from a known one in case or signs are mistakes; any other is one where the tensors have the names of
+    llama.cpp's models and no loader of that family knows the name.
+
+    Example: 'bitnet-b1_58' or 'BitNet'.
+
+    Fix: write the name of the architecture whose graph the weights were trained with, and the keys with it in front.
+    """
+    known = declared(subject)
+    if not known.has(_ARCHITECTURE) or not subject.file.index.tensors:
+        return
+    name = known.value(_ARCHITECTURE) or ""
+    if name in ARCHITECTURES or name in ELSEWHERE:
+        return
+    meant = resembles(name[:64])
+    if meant is not None or known.holds_model:
+        words = f"{meant} may be meant" if meant is not None else f"I2_S models are of {', '.join(ARCHITECTURES)}"
+        want = Words(f"no loader knows it; {words}")
+        yield architecture_unknown.at(known.value_span(_ARCHITECTURE), got=name, want=want)
+
+
+def _required(known: Declared) -> Iterator[Key]:
+    """The keys that a file must have, but for those of the vocabulary, which have rules of their own."""
+    if known.model is not None:
+        for key in known.model.keys.values():
+            if key.need == REQUIRED and not key.when and not key.name.startswith("tokenizer."):
+                yield key
+
+
+def _foreign(known: Declared, missing: list[str]) -> dict[str, tuple[int, bytes]]:
+    """Keys that are missing, and where each stands under the name of another architecture."""
+    found: dict[str, tuple[int, bytes]] = {}
+    if known.model is None or not missing:
+        return found
+    suffixes = {name.removeprefix(known.name).encode(): name for name in missing if name.startswith(known.name)}
+    index = known.file.index
+    for i in range(index.keys):
+        name = index.key(i)[1]
+        for suffix, key in suffixes.items():
+            if name.endswith(suffix) and key not in found and not name.startswith(b"general."):
+                found[key] = i, name
+    return found
+
+
+def _missing(known: Declared) -> list[str]:
+    return [key.name for key in _required(known) if key.name not in known.places]
+
+
+@rule(KEY_MISSING, clause="3.1", sources="M01 M05 M14", fix=Fix.UNSAFE, when="files that hold a model",
+      provenance=("CVE-2025-0312",))  # fmt: skip
+def key_missing(subject: Subject) -> Iterator[Finding]:
+    """A key is missing that loaders need.
+
+    Why: loaders derive from it which tensors there are, how they are shaped, or what the graph computes, and have no
+    value to fall back on: 'key not found in model'. ik_llama.cpp reads two of them as 0 instead.
+
+    Example: a bitnet-b1.58 file without bitnet-b1.58.context_length.
+
+    Fix: write the key; its value is in the config.json that the model came with.
+    """
+    known = declared(subject)
+    if known.holds_model and _ARCHITECTURE not in known.places:
+        yield key_missing.at(KEY_COUNT_SPAN, key=Words(_ARCHITECTURE))
+    missing = _missing(known)
+    foreign = _foreign(known, missing)
+    for name in missing:
+        if name not in foreign:
+            yield key_missing.at(KEY_COUNT_SPAN, key=Words(name))
 
 
 @rule(KEY_TYPE, clause="3.1", sources="M06 M07 M25 K05 K06 K11 K15", fix=Fix.UNSAFE, cwe=843,
-      provenance=("ggml-org/llama.cpp#26690",))  # fmt: skip
+      provenance=("ggml-org/llama.cpp#26690",), when="files of a declared architecture")  # fmt: skip
 def key_type(subject: Subject) -> Iterator[Finding]:
     """A key has another type than loaders ask for.
 
@@ -22,17 +109,116 @@ def key_type(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the key with the type of the specification; the value may need to be converted.
     """
-    architecture = ARCHITECTURES.get(subject.architecture)
-    if architecture is None:
-        return
-    wanted = {key.name.encode(): key.types for key in architecture.keys.values() if key.name != "general.alignment"}
+    known = declared(subject)
+    index = subject.file.index
     for i, name in subject.key_names():
-        allowed = wanted.get(name)
-        if allowed is None:
+        if name == b"general.alignment":
             continue
-        start, _, kind, element, *_ = subject.file.index.key(i)
-        label = ValueType(kind).label + (f"[{ValueType(element).label}]" if kind == ValueType.ARRAY else "")
-        if label not in allowed:
-            at = start + 8 + len(name)
+        key = known.keys.get(name.decode("utf-8", "surrogateescape")) if known.architecture is not None else None
+        if key is None and name == b"general.architecture":
+            key = known.keys[_ARCHITECTURE]  # without it there is no saying what else is declared
+        if key is not None and known.label(i) not in key.types:
+            at = index.key(i)[0] + 8 + len(name)
             span = Span(at, at + 4, f"key_values[{i}].type")
-            yield key_type.at(span, got=Words(f"a value of type {label}"), want=Words(" or ".join(allowed)), key=name)
+            got = Words(f"a value of type {known.label(i)}")
+            yield key_type.at(span, got=got, want=Words(" or ".join(key.types)), key=name)
+
+
+@rule("M012", "quantization-version-missing", "general.quantization_version is missing, and {got} tensors are quantised",
+      severity=WARNING, clause="3.1", sources="M18", fix=Fix.SAFE, when=MODELS)  # fmt: skip
+def quantization_version_missing(subject: Subject) -> Iterator[Finding]:
+    """general.quantization_version is missing in a file with quantised tensors.
+
+    Why: the GGUF document requires it there. No loader asks for it, and BitNet's Python converters leave it out;
+    llama-quantize writes 2.
+
+    Example: a file that convert-hf-to-gguf-bitnet.py wrote with --outtype i2_s.
+
+    Fix: write general.quantization_version = 2.
+    """
+    known = declared(subject)
+    if known.model is None or "general.quantization_version" in known.places:
+        return
+    quantised = sum(row.type not in ("", "F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64") for row in known.rows)
+    if quantised:
+        yield quantization_version_missing.at(KEY_COUNT_SPAN, got=quantised, want=2)
+
+
+@rule("M016", "name-missing", "general.name is missing", severity=NOTE, clause="3.1", sources="M23", when=MODELS)
+def name_missing(subject: Subject) -> Iterator[Finding]:
+    """The model has no name.
+
+    Why: nothing but people read general.name; programs list the file as unknown.
+
+    Example: a file that was assembled by hand.
+
+    Fix: write general.name.
+    """
+    known = declared(subject)
+    if known.model is not None and "general.name" not in known.places:
+        yield name_missing.at(KEY_COUNT_SPAN)
+
+
+#: First segments of keys that belong to something else than the model, and that the schema does not list.
+_OTHERS: Final = (b"split.", b"quantize.", b"adapter.", b"general.base_model.", b"general.dataset.", b"general.source.",
+                  b"general.quantized_by", b"imatrix.", b"tokenizer.chat_template.")  # fmt: skip
+
+
+@rule("M017", "keys-undeclared", "{got} keys are none that the specification knows; the first is {key}", severity=NOTE,
+      clause="3.1", sources="M24", when=TERNARY)  # fmt: skip
+def keys_undeclared(subject: Subject) -> Iterator[Finding]:
+    """The file has keys that are not declared for its architecture.
+
+    Why: loaders pass over what they do not ask for, so a misspelt key is as good as a missing one and nobody says so.
+
+    Example: bitnet-b1.58.rope.freq_bass.
+
+    Fix: compare the names with the tables of the specification; drop what nothing reads.
+    """
+    known = declared(subject)
+    if not known.is_bitnet:
+        return
+    count, first = 0, None
+    foreign = {name for _, name in _foreign(known, _missing(known)).values()}
+    for i, name in subject.key_names():
+        if name.decode("utf-8", "surrogateescape") in known.keys or name.startswith(_OTHERS) or name in foreign:
+            continue
+        count += 1
+        first = first or (i, name)
+    if first is not None:
+        yield keys_undeclared.at(subject.key_span(first[0]), got=count, want=0, key=first[1])
+
+
+@rule("M018", "foreign-prefix", "the key {key} is missing; there is {got}, which is of another architecture", clause="3.1",
+      sources="M04", fix=Fix.UNSAFE, when=MODELS, provenance=("microsoft/BitNet#212",))  # fmt: skip
+def foreign_prefix(subject: Subject) -> Iterator[Finding]:
+    """A key stands under the name of another architecture.
+
+    Why: keys begin with the value of general.architecture. Where only that was changed, loaders find none of the others:
+    'key not found in model'.
+
+    Example: bitnet-25.block_count in a file whose architecture is bitnet-b1.58.
+
+    Fix: rename the keys together with the architecture.
+    """
+    known = declared(subject)
+    for key, (i, name) in _foreign(known, _missing(known)).items():
+        yield foreign_prefix.at(subject.key_span(i), got=name, want=Words(key), key=Words(key))
+
+
+@rule("M019", "former-name", "the architecture is called bitnet-25, as until 22 April 2025; its name today is bitnet-b1.58",
+      severity=NOTE, clause="3.1", sources="M03", fix=Fix.UNSAFE, when="models of architecture bitnet-25",
+      provenance=("microsoft/BitNet#212", "ikawrakow/ik_llama.cpp#366"))  # fmt: skip
+def former_name(subject: Subject) -> Iterator[Finding]:
+    """The architecture has the name that it had before April 2025.
+
+    Why: the graph and the tensors are the same, and loaders of the BitNet lineage know both names; programs that were
+    written for the published file of today may know the new one only.
+
+    Example: a file that convert-ms-to-gguf-bitnet.py wrote.
+
+    Fix: rename the architecture and the keys, where the programs in use ask for it.
+    """
+    known = declared(subject)
+    if known.model is not None and known.name == "bitnet-25":
+        yield former_name.at(known.value_span(_ARCHITECTURE), got=known.name, want=Words("bitnet-b1.58"))

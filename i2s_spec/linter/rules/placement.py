@@ -61,7 +61,8 @@ def _astray(subject: Subject, placement: Placement) -> bool:
 
 
 @rule("G403", "offset-misaligned", "tensor {name} has offset {got}, which is not a multiple of {want}", clause="2.7",
-      sources="T14 M25", provenance=("ollama/ollama#8456", "llama.cpp tests/test-gguf.cpp DATA_BAD_ALIGN"))  # fmt: skip
+      sources="T14 M25", fix=Fix.UNSAFE,
+      provenance=("ollama/ollama#8456", "llama.cpp tests/test-gguf.cpp DATA_BAD_ALIGN"))  # fmt: skip
 def offset_misaligned(subject: Subject) -> Iterator[Finding]:
     """A tensor's offset is not a multiple of the alignment.
 

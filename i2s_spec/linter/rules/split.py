@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from i2s_spec.errors import Span, Words
-from i2s_spec.linter.rule import Finding, rule
+from i2s_spec.linter.rule import Finding, Fix, rule
 from i2s_spec.linter.subject import Subject
 from i2s_spec.schema.types import ValueType
 
@@ -55,7 +55,8 @@ def split_incomplete(subject: Subject) -> Iterator[Finding]:
         yield split_incomplete.at(_span(subject, b"split.count"), got=number + 1, want=count, reason=Words(reason))
 
 
-@rule("G232", "split-type", "{key} is of type {got}; loaders ask for {want}", clause="2.8", sources="C32", cwe=843)
+@rule("G232", "split-type", "{key} is of type {got}; loaders ask for {want}", clause="2.8", sources="C32", cwe=843,
+      fix=Fix.UNSAFE)
 def split_type(subject: Subject) -> Iterator[Finding]:
     """A key about splitting has another type than loaders ask for.
 

@@ -1,1 +1,92 @@
 """This module breaks vocabularies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from i2s_spec.schema.types import ValueType
+from i2s_spec.testing.malformed.case import add
+from i2s_spec.testing.sample import Model
+
+_COUNT = "header.key_count"
+_TOKENS, _MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
+_TYPES, _SCORES, _PRE = "tokenizer.ggml.token_type", "tokenizer.ggml.scores", "tokenizer.ggml.pre"
+
+
+def _llama() -> Model:
+    return Model("llama")
+
+
+def _pieces() -> Model:
+    return Model("bitnet")
+
+
+def _path(name: str, index: int | None = None, architecture: str = "llama") -> str:
+    path = f"key_values[{Model(architecture).place(name)}].value"
+    return path if index is None else f"{path}.items[{index}]"
+
+
+def _items(name: str, change: Callable[[list[object]], object], architecture: str = "llama") -> bytes:
+    """A model with changes to the elements of an array."""
+    model = Model(architecture)
+    change(model.items(name))
+    return model.built()
+
+
+def _put(name: str, index: int, item: object, architecture: str = "llama") -> bytes:
+    return _items(name, lambda items: items.__setitem__(index, item), architecture)
+
+
+add("no_tokenizer_model", "T001", _COUNT, lambda: _llama().drop("tokenizer.ggml.model").built())
+add("no_tokens", "T001", _COUNT, lambda: _llama().drop(_TOKENS).built())
+add("no_merges", "T001", _COUNT, lambda: _llama().drop(_MERGES).built())
+add("tokenizer_hf", "T002", _path("tokenizer.ggml.model"), lambda: _llama().set("tokenizer.ggml.model", b"hf").built())
+add("merge_without_space", "T003", _path(_MERGES, 2), lambda: _put(_MERGES, 2, b"ab"))
+add("merge_with_two_spaces", "T003", _path(_MERGES, 0), lambda: _put(_MERGES, 0, b"a b c"))
+add("merge_empty", "T003", _path(_MERGES, 1), lambda: _put(_MERGES, 1, b""))
+add("types_short", "T004", _path(_TYPES), lambda: _items(_TYPES, lambda items: items.pop()))
+add("scores_long", "T004", _path(_SCORES, architecture="bitnet"),
+    lambda: _items(_SCORES, lambda items: items.append(0.0), "bitnet"))  # fmt: skip
+add("type_7", "T005", _path(_TYPES, 9), lambda: _put(_TYPES, 9, 7))
+add("type_negative", "T005", _path(_TYPES, 271), lambda: _put(_TYPES, 271, -1))
+add("token_twice", "T006", _path(_TOKENS, 270), lambda: _put(_TOKENS, 270, b"A"))
+add("token_empty", "T007", _path(_TOKENS, 260), lambda: _put(_TOKENS, 260, b""))
+add("eos_beyond", "T008", _path("tokenizer.ggml.eos_token_id"),
+    lambda: _llama().set("tokenizer.ggml.eos_token_id", 272).built())  # fmt: skip
+add("bos_2g", "T008", _path("tokenizer.ggml.bos_token_id"),
+    lambda: _llama().set("tokenizer.ggml.bos_token_id", 2**31).built())  # fmt: skip
+
+
+def _one_token() -> bytes:
+    """A vocabulary of one token, without the numbers of special ones: the loaders' own are beyond it."""
+    model = Model("bitnet").drop("tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id")
+    for name, items in ((_TOKENS, [b"<0x0A>"]), (_SCORES, [0.0]), (_TYPES, [6])):
+        model.items(name)[:] = items
+    return model.set("{arch}.vocab_size", 1).like("token_embd.weight", (128, 1), "F16").built()
+
+
+add("one_token", "T008", _path(_TOKENS, architecture="bitnet"), _one_token)
+add("pre_missing", "T009", _COUNT, lambda: _llama().drop(_PRE).built())
+add("pre_unknown", "T010", _path(_PRE), lambda: _llama().set(_PRE, b"llama-bpe3").built())
+add("pre_falcon_e", "T011", _path(_PRE), lambda: _llama().set(_PRE, b"falcon_e").built())
+add("newline_missing", "T012", _path(_TOKENS), lambda: _items(
+    _TOKENS, lambda items: items.__setitem__(items.index("\u010a".encode()), b"newline")))  # fmt: skip
+add("newline_piece_missing", "T012", _path(_TOKENS, architecture="bitnet"), lambda: _items(
+    _TOKENS, lambda items: items.__setitem__(items.index(b"<0x0A>"), b"newline"), "bitnet"))  # fmt: skip
+
+
+def _chat_without_template() -> bytes:
+    model = _llama().drop("tokenizer.chat_template")
+    tokens = model.items(_TOKENS)
+    return model.set("tokenizer.ggml.eos_token_id", tokens.index(b"<|eot_id|>")).built()
+
+
+_EOS = _path("tokenizer.ggml.eos_token_id")
+add("template_missing", "T013", _EOS, _chat_without_template)
+add("tokens_padded", "T014", _path(_TOKENS, 265), lambda: _put(_TOKENS, 265, b"[PAD265]"))
+add("add_bos_unsaid", "T015", _COUNT, lambda: Model("bitnet-b1.58").drop("tokenizer.ggml.add_bos_token").built())
+add("scores_missing", "T016", _COUNT, lambda: _pieces().drop(_SCORES).built())
+add("byte_token_negative", "T017", _path(_TOKENS, 8, "bitnet"), lambda: _put(_TOKENS, 8, b"<0x-1>", "bitnet"))
+add("token_64k", "S210", _path(_TOKENS, 261), lambda: _put(_TOKENS, 261, b"x" * 70_000))
+add("tokens_of_bytes", "M003", _path(_TOKENS).replace(".value", ".type"), lambda: (
+    _llama().set(_TOKENS, b"<s>\n</s>", ValueType.STRING).built()))  # fmt: skip

@@ -1,0 +1,183 @@
+"""This module measures the linter on whole files: payloads at memory speed, headers alone, memory, and many small files.
+
+The probe reads the same parts of the same file by the same `pread`s into a buffer of the same size, with as many threads,
+and does nothing with them. It stands beside every measurement, in the same round. What is read is every tensor: codes and
+tails of the I2_S ones, values and runs of the others.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from pathlib import Path
+from time import perf_counter
+
+from bench import processes
+from bench.measure import Claim, Contender, Result, Row, beyond, interleaved, ratios, rows, timed
+from bench.parts import Benchmark, Setting
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import FileSource
+from i2s_spec.inspect.survey import Mode, Reading, survey
+from i2s_spec.inspect.surveying import BUFFER, Surveying
+from i2s_spec.linter.engine import lint
+
+#: Bytes that the full-size file needs, with room to spare.
+ROOM_ON_DISK = 2 << 30
+
+#: Files of the last benchmark.
+MANY = 10_000
+
+
+def benchmarks() -> list[Benchmark]:
+    """What is measured, in this order."""
+    return [
+        Benchmark("payload", payload),
+        Benchmark("header-only", header_only),
+        Benchmark("memory", memory),
+        Benchmark("many", many),
+    ]
+
+
+def _model(setting: Setting) -> Path:
+    """A model of the full size, in the page cache; made once for all benchmarks."""
+    path = setting.folder / "model.gguf"
+    if not path.exists():
+        arguments = ["new", str(path)]
+        if not setting.quick and shutil.disk_usage(setting.folder).free > ROOM_ON_DISK:
+            arguments += ["--shape", "2b4t"]
+        setting.say("i2s " + " ".join(["new", *arguments[2:]]))
+        made = processes.command(arguments, setting.folder / "bytecode")
+        if made.status:
+            raise RuntimeError(f"i2s new failed with status {made.status}")
+        with path.open("rb") as file:
+            while file.read(1 << 24):
+                pass
+    return path
+
+
+def _probe(path: Path, threads: int) -> float:
+    """Seconds for reading what a survey reads."""
+    with File(FileSource(path)) as file, Surveying(file, Reading("full", threads)) as surveying:
+        parts = surveying.parts()
+        helpers = [threading.Thread(target=parts.probe, args=(BUFFER,)) for _ in range(threads - 1)]
+        start = perf_counter()
+        for helper in helpers:
+            helper.start()
+        parts.probe(BUFFER)
+        for helper in helpers:
+            helper.join()
+        return perf_counter() - start
+
+
+def whole(path: Path) -> object:
+    """What `memory` measures."""
+    return lint(path, payload="full", threads=2)
+
+
+def _survey(path: Path, threads: int, mode: Mode = "full") -> None:
+    with File(FileSource(path)) as file:
+        survey(file, Reading(mode, threads))
+
+
+def payload(setting: Setting) -> Result:
+    """`lint` in one process against the probe, and the survey alone, with one thread and with two."""
+    path = _model(setting)
+    contenders = []
+    for threads in (1, 2):
+        contenders += [
+            Contender(f"probe, {threads}", lambda threads=threads: _probe(path, threads), 3),
+            Contender(f"survey, {threads}", timed(lambda threads=threads: _survey(path, threads)), 3),
+            Contender(
+                f"lint, {threads}", timed(lambda threads=threads: lint(path, payload="full", threads=threads)), 3
+            ),
+        ]
+    contenders += [
+        Contender("lint of a sample", timed(lambda: lint(path, payload="sample")), 3),
+        Contender("lint of the header", timed(lambda: lint(path, payload="none")), 3),
+    ]
+    times = interleaved(contenders, 1 if setting.quick else 3 * setting.rounds, setting.say)
+    with File(FileSource(path)) as file:
+        found = survey(file)
+    assert found is not None
+    goal = None if setting.quick else 0.8
+    claims = [
+        Claim(f"{what} / probe, threads: {threads}", ratios(times[f"probe, {threads}"], times[f"{what}, {threads}"]), "x",
+              least=goal if threads == 2 else None)
+        for threads in (2, 1) for what in ("lint", "survey")
+    ]  # fmt: skip
+    speeds = tuple(found.read / seconds / 1e9 for seconds in times["survey, 2"])
+    title = f"a file of {path.stat().st_size:,} bytes in the page cache; {found.read:,} of them are looked at"
+    return Result(title, rows(times), (*claims, Claim("survey with two threads", speeds, "GB/s")))
+
+
+def header_only(setting: Setting) -> Result:
+    """`i2s lint --header-only FILE` as a whole process, beyond `i2s --version`, in pairs; and the same with payloads."""
+    path = _model(setting)
+    cache = setting.folder / "bytecode"
+    count = 3 if setting.quick else 10 * setting.rounds
+    times: dict[str, tuple[float, ...]] = {}
+    claims = []
+    for name, options, most in (
+        ("i2s lint --header-only", ["--header-only"], 0.040),
+        ("i2s lint --threads 2", ["--threads", "2"], None),
+    ):
+        setting.say(name)
+        found = processes.pairs(["--version"], ["lint", *options, str(path)], count, cache)
+        base, spent = (tuple(pair[side].wall for pair in found) for side in (0, 1))
+        times.setdefault("i2s --version", base)
+        times[name] = spent
+        goal = None if setting.quick else most
+        claims.append(Claim(f"{name}, beyond i2s --version", beyond(spent, base), "s", most=goal))
+    return Result("whole processes, the same file", rows(times), tuple(claims))
+
+
+def memory(setting: Setting) -> Result:
+    """Peak memory of `lint` with payloads in a fresh process, above its imports: for the large file and for small ones."""
+    large = _model(setting)
+    small = setting.folder / "small.gguf"
+    processes.command(["new", str(small)], setting.folder / "bytecode")
+    found = []
+    for path in (large, small):
+        setting.say(f"{path.stat().st_size:,} bytes")
+        grown = tuple(float(processes.child("lint, payloads", path).grown) for _ in range(setting.rounds))
+        found.append(Row(f"a file of {path.stat().st_size:,} bytes", grown, "B"))
+    most = None if setting.quick else float(200 << 20)
+    claim = Claim("lint with payloads of the large file", found[0].values, "B", most=most)
+    return Result("peak memory above the imports", tuple(found), (claim,))
+
+
+def many(setting: Setting) -> Result:
+    """Very many small files by `i2s lint --jobs 2 FOLDER`, a whole process with its start."""
+    count = 100 if setting.quick else MANY
+    folder = setting.folder / "many"
+    folder.mkdir()
+    cache = setting.folder / "bytecode"
+    seed = setting.folder / "seed.gguf"
+    processes.command(["new", str(seed)], cache)
+    data = seed.read_bytes()
+    setting.say(f"{count:,} files of {len(data):,} bytes")
+    for number in range(count):
+        try:
+            os.link(seed, folder / f"{number:05}.gguf")
+        except OSError:
+            (folder / f"{number:05}.gguf").write_bytes(data)
+    found: dict[str, tuple[float, ...]] = {}
+    rates: dict[str, tuple[float, ...]] = {}
+    notes = [f"each file has {len(data):,} bytes"]
+    choices: tuple[tuple[str, list[str]], ...] = (("payloads", []), ("headers only", ["--header-only"]))
+    for name, options in choices:
+        spent = []
+        for number in range(1 if setting.quick else setting.rounds):
+            setting.say(f"{name}: round {number + 1}")
+            arguments = ["lint", "--jobs", "2", "--format", "jsonl", *options, str(folder)]
+            spent.append(processes.command(arguments, cache))
+        found[name] = tuple(each.wall for each in spent)
+        rates[name] = tuple(count / each.wall for each in spent)
+        notes.append(f"{name}: exit status {spent[0].status}")
+    claims = tuple(
+        Claim(f"files in a second, {name}", values, "1/s", least=None if setting.quick else 300)
+        for name, values in rates.items()
+    )
+    shutil.rmtree(folder)
+    return Result(f"{count:,} small files, two processes", rows(found), claims, tuple(notes))

@@ -1,0 +1,21 @@
+from typing import Any
+
+class Walk:
+    index: int
+    position: int
+    empty: int
+    first_empty: int
+    longest: int
+    longest_at: int
+    odd_pairs: int
+    first_odd_pair: int
+    numbered: int
+    first_numbered: int
+    byte_forms: list[int]
+    needles: list[int]
+    def __init__(
+        self, start: int, count: int, big: bool, seed: tuple[int, int], limit: int, texts: list[bytes], kept_forms: int
+    ) -> None: ...
+    def feed(self, part: Any, most: int) -> list[tuple[int, int]]: ...
+
+def first_outside(data: Any, big: bool, least: int, most: int) -> int: ...

@@ -1,0 +1,204 @@
+"""This module collects what is to be seen in a file about its origin: order of keys, inventory, rooms, codes, tails."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import chain, islice, pairwise
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from i2s_spec.schema.types import I2_S, TAIL_BYTES, padded
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.reader import File
+    from i2s_spec.inspect.identify.leftovers import Leftovers
+    from i2s_spec.inspect.survey import Survey, TensorSurvey
+
+#: Keys and tensors that are looked at, the first ones; no real file has as many.
+MOST: Final = 10_000
+
+_LAYER: Final = re.compile(rb"blk\.(0|[1-9][0-9]{0,8})\.", re.ASCII)
+
+#: Numbers that I2_S had before its release.
+_LEGACY: Final = (30, 31)
+
+
+class Observed:
+    """One file as a detective sees it; each observation is made when it is asked for, and once.
+
+    :param survey: what is in the payloads, or None where they were not read
+    """
+
+    def __init__(self, file: File, survey: Survey | None) -> None:
+        self.file = file
+        self.survey = survey
+
+    # keys
+
+    @cached_property
+    def architecture(self) -> str:
+        """The value of `general.architecture`; empty where there is none of use."""
+        value = self.value("general.architecture")
+        return value if isinstance(value, str) and len(value) <= 64 else ""
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The keys in the order of the file, with `{a}` where the architecture's name stands."""
+        names = (self.file.index.key(i)[1] for i in range(min(self.file.index.keys, MOST)))
+        prefix = f"{self.architecture}." if self.architecture else None
+        found = []
+        for raw in names:
+            name = raw.decode("utf-8", "surrogateescape")
+            found.append("{a}." + name[len(prefix) :] if prefix and name.startswith(prefix) else name)
+        return tuple(found)
+
+    def value(self, key: str) -> Any:
+        """The value of a key that is a number or a short text; None for all else."""
+        if key not in self.file.metadata:
+            return None
+        entry = self.file.metadata.entry(key)
+        if entry.label.startswith("arr") or entry.count > 1 << 12:
+            return None
+        return self.file.metadata.decode(entry)
+
+    def own(self, name: str) -> Any:
+        """The value of a key of the architecture, such as `block_count`."""
+        return self.value(f"{self.architecture}.{name}") if self.architecture else None
+
+    # inventory
+
+    @cached_property
+    def types(self) -> Counter[str]:
+        """How many tensors there are of each type."""
+        return Counter(
+            tensor.type.name if tensor.type is not None else f"type {tensor.number}"
+            for tensor in islice(self.file.tensors.rows, MOST)
+        )
+
+    @cached_property
+    def names(self) -> frozenset[bytes]:
+        return frozenset(self.file.index.tensor(i)[1] for i in range(min(self.file.index.tensors, MOST)))
+
+    @cached_property
+    def layer_order(self) -> str:
+        """`text` where layers come as 0, 1, 10, 11, 2, `number` as 0, 1, 2, 10; empty where that does not show."""
+        seen: list[bytes] = []
+        for i in range(min(self.file.index.tensors, MOST)):
+            found = _LAYER.match(self.file.index.tensor(i)[1])
+            if found and (not seen or seen[-1] != found[1]):
+                seen.append(found[1])
+        if len(set(seen)) != len(seen) or len(seen) < 11:
+            return ""
+        if all(one < other for one, other in pairwise(seen)):
+            return "text"
+        return "number" if all(int(one) < int(other) for one, other in pairwise(seen)) else ""
+
+    @cached_property
+    def norm_types(self) -> frozenset[str]:
+        """Types of the tensors of one dimension."""
+        return frozenset(
+            tensor.type.name
+            for tensor in islice(self.file.tensors.rows, MOST)
+            if tensor.type is not None and prod(tensor.ne) == max(tensor.ne, default=0)
+        )
+
+    # I2_S tensors
+
+    def i2s(self) -> Iterator[tuple[int, bytes, tuple[int, ...], int, int | None]]:
+        """Row, name, ne, offset and room of every tensor of type 36, or of an older number with an I2_S room."""
+        index = self.file.index
+        for i in range(min(index.tensors, MOST)):
+            _, name, ne, number, offset, _ = index.tensor(i)
+            ours = number == I2_S.number or (number in _LEGACY and self._has_i2s_room(ne, offset))
+            if ours and ne and min(ne) > 0:
+                yield i, name, ne, offset, self.file.tensors.room(offset)
+
+    def _has_i2s_room(self, ne: tuple[int, ...], offset: int) -> bool:
+        return (
+            bool(ne)
+            and prod(ne) >= 128
+            and self._step(I2_S.nbytes(ne)) == self._step(self.file.tensors.room(offset) or 0)
+        )
+
+    def _step(self, size: int) -> int:
+        return padded(size, self.file.alignment or TAIL_BYTES)
+
+    @cached_property
+    def numbers(self) -> Counter[int]:
+        """Type numbers under which I2_S tensors are there."""
+        index = self.file.index
+        return Counter(index.tensor(i)[3] for i, *_ in self.i2s())
+
+    @cached_property
+    def rooms(self) -> Counter[str]:
+        """How many I2_S tensors have which room until the next tensor begins.
+
+        `exact` n/4 + 32; `unpacked` n; `bare` n/4; `scale` n/4 + 4; `blocks` whole blocks, then 32; `chunks` more than
+        one tail; `end` the last tensor, with more behind it; `odd` anything else.
+        """
+        return Counter(self._room(ne, room) for _, _, ne, _, room in self.i2s())
+
+    def _room(self, ne: tuple[int, ...], room: int | None) -> str:
+        n = prod(ne)
+        if room is None:
+            return "odd"
+        if room in (n // 4 + TAIL_BYTES, self._step(n // 4 + TAIL_BYTES)):
+            return "exact"
+        for name, size in (
+            ("unpacked", n), ("bare", n // 4), ("scale", n // 4 + 4), ("blocks", -(-n // 128) * 32 + TAIL_BYTES)
+        ):  # fmt: skip
+            if room == self._step(size):
+                return name
+        more = room - n // 4
+        return "chunks" if more > TAIL_BYTES and more % TAIL_BYTES == 0 and more // TAIL_BYTES <= ne[-1] else "odd"
+
+    # payloads
+
+    @cached_property
+    def _old(self) -> tuple[TensorSurvey, ...]:
+        """What is in tensors with a number from before the release."""
+        from i2s_spec.inspect.identify.legacy import TENSORS, legacy_surveys
+
+        if self.survey is None:
+            return ()
+        tensor = self.file.index.tensor
+        rows = ((i, name, ne, offset) for i, name, ne, offset, _ in self.i2s() if tensor(i)[3] != I2_S.number)
+        return tuple(legacy_surveys(self.file, islice(rows, TENSORS)))
+
+    def payloads(self) -> Iterator[TensorSurvey]:
+        """Every I2_S tensor that was looked into."""
+        return chain(islice(self.survey or (), MOST), self._old)
+
+    @cached_property
+    def counts(self) -> tuple[int, int, int, int]:
+        """How often each code was seen in all tensors that were looked at."""
+        totals = [0, 0, 0, 0]
+        for tensor in self.payloads():
+            for code in range(4):
+                totals[code] += tensor.counts[code]
+        return totals[0], totals[1], totals[2], totals[3]
+
+    @cached_property
+    def tails(self) -> Counter[str]:
+        """How many tails are `zero`, `replicated`, `stale`."""
+        return Counter(tensor.tail_class for tensor in self.payloads())
+
+    @cached_property
+    def leftovers(self) -> Leftovers:
+        """What stale tails are leftovers of."""
+        from i2s_spec.inspect.identify.leftovers import leftovers
+
+        return leftovers(self.file, self.survey)
+
+    @cached_property
+    def scales(self) -> tuple[float, ...]:
+        """The scales of the tensors that were looked at."""
+        return tuple(tensor.scale for tensor in self.payloads())
+
+    def scale_bits(self) -> Iterator[int]:
+        """The scales as 32-bit words."""
+        order = self.file.byte_order
+        return (int.from_bytes(tensor.tail[:4], order) for tensor in self.payloads())

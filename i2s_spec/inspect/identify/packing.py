@@ -1,0 +1,195 @@
+"""This module asks how the tensors of a file are packed: code map, tail, and the layout, which a file hardly ever tells.
+
+The histogram of codes is the same under every layout, so that nothing in the payload of a tensor of whole blocks tells
+one from another (clause 5.5). What does: who packed it, weights that are known, and remainders that a quantiser left.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+from i2s_spec.errors import quote
+from i2s_spec.inspect.identify.evidence import CERTAIN, PROOF, STRONG, WEAK, Case, Question
+from i2s_spec.inspect.identify.observed import Observed
+from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Layout, parse
+from i2s_spec.schema.producers import QUANTISER
+from i2s_spec.schema.releases import RELEASES
+
+if TYPE_CHECKING:
+    from i2s_spec.inspect.survey import TensorSurvey
+
+#: By how much the shares of -1 and +1 may differ in weights that somebody trained.
+BALANCE: Final = 0.05
+
+#: A code that stands for nothing may be damage below this share; from it on, it is a code that is used.
+USED: Final = 0.01
+
+#: Layouts that occur in GGUF files.
+IN_GGUF: Final = tuple(layout for layout in LAYOUTS.values() if layout.in_gguf)
+
+
+def code_map(seen: Observed, quantiser: Question) -> Question:
+    """What do the codes 0 to 3 stand for?
+
+    :param quantiser: the question of `packer`, which may answer this one
+    """
+    case = Case([(each.name, f"codes 0 to 3: {_trits(each)}; {each.known_as}") for each in CODE_MAPS.values()])
+    counts, total = seen.counts, sum(seen.counts)
+    if total:
+        shares = [count / total for count in counts]
+        for each in CODE_MAPS.values():
+            _weigh_map(each, counts, shares, case)
+    if quantiser.answer is not None and quantiser.answer.name in QUANTISER:
+        known = QUANTISER[quantiser.answer.name]
+        if known.layouts and known.code_map:  # else it destroys what it writes, or writes what it is told
+            case.favour(known.code_map, f"{known.title} writes these codes", STRONG)
+    return case.question("code map", "What do its codes stand for?", "weights that are known: --reference")
+
+
+def _weigh_map(each: CodeMap, counts: tuple[int, int, int, int], shares: list[float], case: Case) -> None:
+    unused = each.unused
+    total = sum(counts)
+    if shares[unused] >= USED:
+        case.against(each.name, f"code {unused}, which would mean nothing, is {_percent(shares[unused])} of all", PROOF)
+        return
+    if counts[unused]:
+        case.against(each.name, f"code {unused}, which would mean nothing, occurs {counts[unused]:,} times", WEAK)
+    else:
+        case.favour(each.name, f"code {unused}, which would mean nothing, does not occur", WEAK)
+    minus, zero, plus = (shares[each.code_of(trit)] for trit in (-1, 0, 1))
+    noise = 5 / total**0.5
+    shown = f"{_percent(minus)} would be -1, {_percent(zero)} 0, {_percent(plus)} +1"
+    if min(minus, plus) and abs(minus - plus) <= (minus + plus) * (BALANCE + noise):
+        others = [min(shares[i] for i in range(4) if i != unused)]
+        uniform = abs(zero - others[0]) <= BALANCE and abs(zero - 1 / 3) <= BALANCE
+        case.favour(each.name, f"{shown}: as many of either sign", WEAK if uniform else STRONG)
+    elif abs(minus - plus) > 0.1 + noise:
+        case.against(each.name, f"{shown}: trained weights have as many of either sign", STRONG)
+
+
+def _trits(each: CodeMap) -> str:
+    return ", ".join("nothing" if trit is None else f"{trit:+d}" if trit else "0" for trit in each.trits)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def tail(seen: Observed) -> Question:
+    """What is behind the payloads?"""
+    case = Case(
+        [
+            ("first-float/zeros", "one float32, then zeros"),
+            ("first-float/leftovers", "one float32, then bytes that were never written"),
+            ("replicated-8", "the same float32 eight times"),
+        ]
+    )
+    names = {"zero": "first-float/zeros", "stale": "first-float/leftovers", "replicated": "replicated-8"}
+    total = sum(seen.tails.values())
+    for kind, name in names.items():
+        count = seen.tails[kind]
+        if total and count:
+            case.favour(name, f"{count} of {total} tails", PROOF if count == total else WEAK)
+        elif total:
+            case.against(name, f"none of {total} tails", PROOF)
+    if total and 0 < seen.tails["stale"] < total and not seen.tails["replicated"]:
+        text = "one buffer was reused for all tensors, and was fresh at first"
+        case.favour("first-float/leftovers", text, STRONG if seen.leftovers.found else WEAK)
+    return case.question("tail", "What is behind the scale?")
+
+
+def layout(seen: Observed, release: Question, quantiser: Question) -> Question:
+    """Where does the code of each element lie?
+
+    :param release, quantiser: questions that may answer this one
+    """
+    case = Case([(each.name, each.known_as) for each in IN_GGUF])
+    _weigh_release(case, release)
+    _weigh_quantiser(case, quantiser)
+    _weigh_shapes(case, seen)
+    if quantiser.answer is not None and quantiser.answer.name == "llama-quantize":
+        for tensor in seen.payloads():
+            _weigh_remainder(case, tensor)
+    tell = (
+        "weights that it was made from (--reference FILE.npy --tensor NAME, or a GGUF or safetensors file with them), "
+        "the output of a correct program, or the machine on which it was quantised"
+    )
+    return case.question("layout", "Where do its codes lie?", tell)
+
+
+def _weigh_release(case: Case, release: Question) -> None:
+    if release.answer is None:
+        return
+    known = next(each for each in RELEASES if each.name == release.answer.name)
+    name = parse(known.dialect).layout.name
+    if release.confidence == CERTAIN:
+        case.favour(name, f"the release {known.name} is packed so", PROOF)
+        for other in case.names:
+            if other != name:
+                case.against(other, f"the release {known.name} is {name}", PROOF)
+    elif known.size is not None:  # a file of that very length, not only a model of that shape
+        case.favour(name, f"the release {known.name} is packed so", STRONG)
+
+
+def _weigh_quantiser(case: Case, quantiser: Question) -> None:
+    answer = quantiser.answer
+    if answer is None or answer.name not in QUANTISER:
+        return
+    known = QUANTISER[answer.name]
+    if not known.layouts:
+        return
+    if len(known.layouts) == 1:
+        case.favour(known.layouts[0], f"{known.title} packs so on every machine", STRONG)
+    for name in case.names:
+        if name in known.layouts:
+            if len(known.layouts) > 1:
+                case.favour(name, f"{known.title} can pack so", WEAK)
+        else:
+            case.against(name, f"{known.title} never packs so", STRONG)
+
+
+def _weigh_shapes(case: Case, seen: Observed) -> None:
+    """Shapes that a layout has no place for: such a tensor can only have been packed so by accident."""
+    for each in IN_GGUF:
+        if each.row_block == 1:
+            continue
+        odd = ((name, ne) for _, name, ne, _, _ in seen.i2s() if len(ne) > 1 and prod(ne[1:]) % each.row_block)
+        for name, ne in odd:
+            text = f"{quote(name)} has {prod(ne[1:]):,} rows, and it packs whole groups of {each.row_block}"
+            case.against(each.name, text, WEAK)
+            break
+
+
+def _weigh_remainder(case: Case, tensor: TensorSurvey) -> None:
+    """A C quantiser leaves what is no whole block at 0: how many bytes those are depends on the layout (clause 5.3)."""
+    if tensor.last_run is None:
+        return
+    n = prod(tensor.ne)
+    layouts = [LAYOUTS[name] for name in QUANTISER["llama-quantize"].layouts]
+    left = {each.name: unwritten(each, tensor.ne) for each in layouts}
+    if n % 4 or len(set(left.values())) < 2:
+        return
+    run = tensor.last_run
+    zeros = run.length if run.value == 0 else 0
+    for name, count in left.items():
+        if count > zeros:
+            text = f"the last {count} bytes of {quote(tensor.name)} would be unwritten zeros; {zeros} are zeros"
+            case.against(name, text, PROOF, tensor.span(tensor.payload_bytes - count, tensor.payload_bytes))
+        elif zeros >= count + 8:
+            text = f"{quote(tensor.name)} ends with {zeros} zero bytes, of which it would have written {zeros - count}"
+            case.against(name, text, STRONG)
+        elif not count and not zeros and all(more for other, more in left.items() if other != name):
+            text = f"{quote(tensor.name)} is written to its end, as only this layout does where the shape is such"
+            case.favour(name, text, STRONG)
+        elif count:
+            text = f"the last {count} bytes of {quote(tensor.name)} are unwritten zeros, as it leaves them"
+            case.favour(name, text, STRONG, tensor.span(tensor.payload_bytes - count, tensor.payload_bytes))
+
+
+def unwritten(each: Layout, ne: tuple[int, ...]) -> int:
+    """Bytes at the end of a payload that a C quantiser of a layout never writes."""
+    n = prod(ne)
+    if each.row_block > 1:
+        return n // 4 - (n // ne[0] // each.row_block) * ne[0]
+    return n % each.block // 4

@@ -1,0 +1,247 @@
+"""This module reads payloads for a survey: it cuts them into parts, lets threads take those, and puts them together.
+
+Bytes are read into a buffer that stays in the cache of the processor and are looked at there; nothing is mapped, since a
+map of a file that shrinks kills the process. Parts of sparse files that were never written are not read: they take no
+room on the disk, and would take any time. Threads share one list in C and need the interpreter for nothing, so that a
+survey can be begun long before its result is wanted.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from array import array
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+from i2s_spec.codec._survey import BLOCK, Parts
+from i2s_spec.codec.isa import chosen
+from i2s_spec.errors import FormatError, Span, Words
+from i2s_spec.gguf.source import FileSource
+from i2s_spec.inspect.survey import Reading, Survey, Surveyed
+from i2s_spec.schema import faults, limits, types
+from i2s_spec.schema.types import I2_S, TAIL_BYTES
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.reader import File
+
+#: How much a thread reads at once: it stays in the second-level cache.
+BUFFER: Final = 1 << 18
+#: What a thread takes from the list; of huge files more, so that the list stays short.
+PART: Final = 1 << 22
+PARTS: Final = 1 << 16
+#: How much is read before somebody is told, or a signal is noticed.
+BUDGET: Final = 1 << 25
+#: No thread is started for less than this.
+THREAD_BYTES: Final = 1 << 22
+#: Seconds between two looks at threads that are still busy.
+PATIENCE: Final = 0.05
+
+#: What a sample takes of a tensor: so many windows of so many bytes; smaller tensors are read whole.
+WINDOWS: Final = 16
+WINDOW: Final = 1 << 14
+
+#: Bytes of a float, and the bits of its exponent, by the name of its type.
+EXPONENTS: Final = {"F16": (2, 0x7C00), "BF16": (2, 0x7F80), "F32": (4, 0x7F80 << 16), "F64": (8, 0x7FF0 << 48)}
+
+_ALL: Final = 1 << 62
+
+
+class Surveying:
+    """A survey that is being made; a context that leaves no thread and no descriptor behind.
+
+    :raises ValueError: for an unknown mode, or fewer than one thread
+    """
+
+    def __init__(self, file: File, reading: Reading) -> None:
+        if reading.mode not in ("full", "sample", "none"):
+            raise ValueError(f"unknown mode {reading.mode!r}; there are: full, sample, none")
+        if reading.threads < 1:
+            raise ValueError(f"{reading.threads} threads cannot read; at least one is needed")
+        self._file = file
+        self._reading = reading
+        self._parts = Parts(chosen().name)
+        self._surveyed = Surveyed(file, self._parts)
+        self._counts = array("q")  # of the parts of each tensor
+        self._total = 0
+        self._threads: list[threading.Thread] = []
+        self._errors: list[BaseException] = []
+        self._descriptor = -1
+        self._planned = False
+
+    def __enter__(self) -> Surveying:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def begin(self) -> None:
+        """Let all threads but one start to read; the last one is whoever asks for the result."""
+        if self._planned:
+            return
+        self._plan()
+        if self._file.source.view is None and not isinstance(self._file.source, FileSource):
+            return  # read by hand, by one thread
+        for _ in range(min(self._reading.threads - 1, self._total // THREAD_BYTES)):
+            thread = threading.Thread(target=self._work, name="i2s survey", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def parts(self) -> Parts:
+        """The list of what is read, for who wants to measure reading alone."""
+        if not self._planned:
+            self._plan()
+        return self._parts
+
+    def result(self) -> Survey | None:
+        """What was seen, once everything is read; see `survey.survey`."""
+        if self._reading.mode == "none" or self._file.data_start is None:
+            return None
+        self.begin()
+        try:
+            if self._file.source.view is None and not isinstance(self._file.source, FileSource):
+                self._by_hand()
+            while self._parts.work(BUFFER, BUDGET):
+                self._tell()
+            for thread in self._threads:
+                while thread.is_alive():
+                    thread.join(PATIENCE)
+                    self._tell()
+        finally:
+            self.stop()
+        if self._errors:
+            raise self._errors[0]
+        if self._parts.failed >= 0:
+            self._explain(self._parts.failed)
+        self._tell()
+        first = 0
+        for count in self._counts:
+            self._parts.join(first, count)
+            first += count
+        return Survey(self._reading.mode, self._parts.done, self._surveyed)
+
+    def stop(self) -> None:
+        """End every thread, and let go of the file."""
+        self._parts.stop()
+        for thread in self._threads:
+            thread.join()
+        self._threads = []
+        self._parts.release()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _work(self) -> None:
+        try:
+            self._parts.work(BUFFER, _ALL)
+        except BaseException as error:
+            self._errors.append(error)
+            self._parts.stop()
+
+    def _tell(self) -> None:
+        if self._reading.progress is not None:
+            self._reading.progress(self._parts.done, self._total)
+
+    def _explain(self, at: int) -> None:
+        """Raise what a read gives where one has failed."""
+        source = self._file.source
+        source.read(at, min(BLOCK, source.size - at))
+        reason = Words("a part of it could not be read for a moment")
+        raise FormatError(faults.CHANGED, Span(at, source.size), reason=reason)
+
+    def _by_hand(self) -> None:
+        """Read a source that is neither a file nor in memory."""
+        source, parts = self._file.source, self._parts
+        for number in range(len(parts)):
+            start, _, size = parts.where(number)
+            tail = parts.tail_bytes(number)
+            for at in range(0, size, BUFFER):
+                parts.feed(number, source.read(start + at, min(BUFFER, size - at)), b"")
+                self._tell()
+            parts.feed(number, b"", source.read(start + size, tail))
+
+    # --- what to read ---
+
+    def _plan(self) -> None:
+        self._planned = True
+        if self._reading.mode == "none" or self._file.data_start is None:
+            return
+        tensors = list(self._tensors())
+        whole = sum(size for _, _, size, _, _ in tensors)
+        step = max(PART, -(-whole // PARTS // BLOCK) * BLOCK)
+        base = self._file.data_start
+        big = self._file.byte_order == "big"
+        for row, offset, size, tail, name in tensors:
+            width, mask = EXPONENTS.get(name, (1, 0)) if not tail else (0, 0)
+            if big and mask:
+                mask = int.from_bytes(mask.to_bytes(width, "little"), "big")
+            columns = self._surveyed.i2s if tail else self._surveyed.others
+            for column, value in zip(columns, (row, len(self._parts), size), strict=True):
+                column.append(value)
+            pieces = _windows(size) if self._reading.mode == "sample" else _pieces(size, step)
+            count = 0
+            for start, stop in pieces:
+                behind = tail if stop == size else 0
+                self._parts.add(base + offset + start, start, stop - start, behind, width, mask)
+                self._total += stop - start + behind
+                count += 1
+            self._counts.append(count)
+        source = self._file.source
+        if isinstance(source, FileSource):
+            self._descriptor = os.dup(source.fileno())  # threads may outlive the source by a moment
+            self._parts.of_file(self._descriptor, _is_sparse(self._descriptor))
+        elif source.view is not None:
+            self._parts.of_memory(source.view)
+
+    def _tensors(self) -> Iterator[tuple[int, int, int, int, str]]:
+        """Row, offset, bytes, bytes of tail and type of the tensors that lie in the file and in nothing else.
+
+        No byte is in two of them, whatever the header says: that bounds the time.
+        """
+        file, index = self._file, self._file.index
+        alignment = file.alignment or limits.DEFAULT_ALIGNMENT
+        taken: set[int] = set()
+        end = file.size - (file.data_start or 0)  # where a truncated file ends, whatever lies behind
+        for row in range(index.tensors):
+            _, _, ne, number, offset, _ = index.tensor(row)
+            room = file.tensors.room(offset)
+            if room is None or offset in taken or not 0 < len(ne) <= limits.MAX_DIMENSIONS or min(ne) < 1:
+                continue
+            if prod(ne) >= 1 << 63:
+                continue
+            kind = types.reading(number, ne, room, alignment)
+            if kind is None or ne[0] % kind.block or number in types.RETIRED:
+                continue
+            size = kind.nbytes(ne)
+            if not 0 < size <= min(room, end - offset):
+                continue
+            taken.add(offset)
+            if kind is I2_S:
+                yield row, offset, size - TAIL_BYTES, TAIL_BYTES, kind.name
+            else:
+                yield row, offset, size, 0, kind.name
+
+
+def _is_sparse(descriptor: int) -> bool:
+    """Whether less was written of a file than its size."""
+    status = os.fstat(descriptor)
+    return 512 * getattr(status, "st_blocks", status.st_size) < status.st_size
+
+
+def _pieces(size: int, step: int) -> Iterator[tuple[int, int]]:
+    yield 0, min(step, size)
+    for start in range(step, size, step):
+        yield start, min(start + step, size)
+
+
+def _windows(size: int) -> Iterator[tuple[int, int]]:
+    """The beginning, the end, and windows between them at even distances; all of what is small."""
+    if size <= WINDOWS * WINDOW:
+        yield 0, size
+        return
+    last = (size - WINDOW) // BLOCK * BLOCK
+    for number in range(WINDOWS - 1):
+        start = last * number // (WINDOWS - 1) // BLOCK * BLOCK
+        yield start, min(start + WINDOW, last)
+    yield last, size

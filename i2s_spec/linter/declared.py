@@ -1,0 +1,311 @@
+"""This module holds a file against the declarations of its architecture: its keys, its sizes, its tensors, its vocabulary.
+
+The rules on metadata, inventory and tokenizer share what is found here, each part once. What a file says of itself is
+looked at only where it is a model of a declared architecture, in one piece: an adapter, an importance matrix or one part
+of a split file lacks most of a model and is none the worse for it.
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+from i2s_spec.errors import FormatError, Span
+from i2s_spec.gguf import strings
+from i2s_spec.gguf.strings import Strings
+from i2s_spec.linter.subject import Subject
+from i2s_spec.schema import keys, limits
+from i2s_spec.schema.architecture import ARCHITECTURES, Architecture
+from i2s_spec.schema.hyperparameters import Hyperparameters, hyperparameters
+from i2s_spec.schema.inventory import TERNARY_TYPES, TensorSpec
+from i2s_spec.schema.keys import MAX_LAYERS, Key
+from i2s_spec.schema.types import VALUE_FORMATS, ValueType
+
+#: Names by which models of llama.cpp's family, and checkpoints that were never converted to it, are told.
+MODEL_NAME: Final = re.compile(
+    rb"(?:blk\.\d+\.(?:attn|ffn)|token_embd\.|output_norm\.|(?:model\.)?layers\.\d+\.|model\.embed_tokens\.)"
+)
+
+#: Longest text of a value that rules look at, and most elements of an array of numbers.
+TEXT_BYTES: Final = 1 << 16
+NUMBERS: Final = 4 * MAX_LAYERS
+
+#: Tokens that end a turn of a conversation, in the vocabularies of models that hold one.
+TURN_ENDS: Final = (b"<|eot_id|>", b"<|im_end|>", b"<end_of_turn>", b"<|end|>", b"<|endofturn|>")
+#: How a newline is written in byte-level vocabularies and in SentencePiece ones.
+NEWLINES: Final = {"gpt2": "\u010a".encode(), "llama": b"<0x0A>"}
+
+
+class Row(NamedTuple):
+    """A tensor of the file beside what is declared of it: place in the table, name, shape, type, declaration, layer."""
+
+    i: int
+    name: str
+    ne: tuple[int, ...]
+    type: str
+    number: int
+    spec: TensorSpec | None
+    layer: int | None
+
+    @property
+    def is_ternary(self) -> bool:
+        return self.type in TERNARY_TYPES
+
+
+class Declared:
+    """One file beside the declarations of the architecture that it names."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.file = subject.file
+        self.name = subject.architecture
+        self.architecture: Architecture | None = ARCHITECTURES.get(self.name)
+
+    # --- keys ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def keys(self) -> dict[str, Key]:
+        """The declared keys by name; of a file of another architecture, those that all share."""
+        if self.architecture is not None:
+            return dict(self.architecture.keys)
+        return {key.name: key for key in (*keys.GENERAL, *keys.TOKENIZER)}
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where the declared keys stand, the first of each; and the keys by which parts of files are told."""
+        wanted = {name.encode(): name for name in (*self.keys, "split.no", "split.count")}
+        places: dict[str, int] = {}
+        index = self.file.index
+        for i in range(index.keys):
+            name = wanted.get(index.key(i)[1])
+            if name is not None:
+                places.setdefault(name, i)
+        return places
+
+    def label(self, i: int) -> str:
+        """The type of a value as people write it."""
+        _, _, kind, element, *_ = self.file.index.key(i)
+        label = ValueType(kind).label
+        return f"{label}[{ValueType(element).label}]" if kind == ValueType.ARRAY else label
+
+    def has(self, name: str) -> bool:
+        """Whether a declared key is there with a type that it may have."""
+        i = self.places.get(name)
+        key = self.keys.get(name)
+        return i is not None and (key is None or self.label(i) in key.types)
+
+    @cached_property
+    def _values(self) -> dict[str, Any]:
+        return {}
+
+    def value(self, name: str) -> Any:
+        """The value of a declared key; None where it is missing, of a wrong type, or too long to be looked at.
+
+        Arrays of numbers come as tuples, arrays of strings not at all.
+        """
+        if name not in self._values:
+            self._values[name] = self._decoded(self.places[name]) if self.has(name) else None
+        return self._values[name]
+
+    def own(self, suffix: str) -> Any:
+        """The value of a key of the architecture, by its name without the prefix."""
+        return self.value(f"{self.name}.{suffix}")
+
+    def _decoded(self, i: int) -> Any:
+        _, _, kind, element, count, start, stop = self.file.index.key(i)
+        if kind == ValueType.STRING and count > TEXT_BYTES:
+            return None
+        if kind != ValueType.ARRAY:
+            return self.file.metadata.decode(self.file.metadata.row(i))
+        if element not in VALUE_FORMATS or count > NUMBERS:
+            return None
+        mark = "<" if self.file.byte_order == "little" else ">"
+        return struct.unpack(f"{mark}{count}{VALUE_FORMATS[element]}", self.file.source.read(start, stop - start))
+
+    def value_span(self, name: str) -> Span:
+        """The bytes of a value."""
+        return self.file.metadata.row(self.places[name]).value_span
+
+    def count(self, name: str) -> int | None:
+        """How many elements an array has; None where it is missing or of a wrong type."""
+        return self.file.index.key(self.places[name])[4] if self.has(name) else None
+
+    # --- what kind of file ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def holds_model(self) -> bool:
+        """Whether the tensors are those of a model, of whatever architecture, and not of something made for one.
+
+        One of its tensors has a name that models of llama.cpp's family or checkpoints have.
+        """
+        if self.file.index.tensors > limits.MANY_TENSORS or self.file.fault is not None:
+            return False
+        kind = self.value("general.type")
+        part = self._decoded(self.places["split.no"]) if "split.no" in self.places else 0
+        if kind not in (None, "model") or part != 0:
+            return False
+        tensor = self.file.index.tensor
+        return any(MODEL_NAME.match(tensor(i)[1]) for i in range(self.file.index.tensors))
+
+    @cached_property
+    def model(self) -> Architecture | None:
+        """The architecture, if the file is a model of one that is declared."""
+        return self.architecture if self.architecture is not None and self.holds_model else None
+
+    @cached_property
+    def in_parts(self) -> bool:
+        """Whether the model is split, and other files have some of its tensors."""
+        count = self._decoded(self.places["split.count"]) if "split.count" in self.places else 1
+        return isinstance(count, int) and count > 1
+
+    # --- tensors --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Every tensor beside its declaration; nothing where the file is no model of a declared architecture."""
+        if self.model is None:
+            return []
+        rows = []
+        for tensor in self.file.tensors.rows:
+            name = tensor.name
+            spec, layer = self.model.match(name) or (None, None)
+            kind = tensor.type.name if tensor.type is not None else ""
+            rows.append(Row(tensor.index, name, tensor.ne, kind, tensor.number, spec, layer))
+        return rows
+
+    @cached_property
+    def is_bitnet(self) -> bool:
+        """Whether the file is a ternary model, or says that it is one.
+
+        `llama`, `qwen3` and `gemma3` are declared for their ternary models. Others have more keys, tensors and
+        tokenizers than are declared here, and new ones every month: of those nothing is said that depends on a list.
+        """
+        if self.model is None:
+            return False
+        if self.name.startswith("bitnet") or any(row.is_ternary for row in self.rows):
+            return True
+        says_so = self.value("general.file_type") == keys.FILE_TYPE_I2_S
+        return says_so and not any(row.type == "Q1_0" for row in self.rows)
+
+    @cached_property
+    def judged(self) -> list[Row]:
+        """The tensors, where the inventory is to be judged."""
+        return self.rows if self.is_bitnet else []
+
+    @cached_property
+    def present(self) -> dict[str, Row]:
+        """The tensors by name, the first of each."""
+        present: dict[str, Row] = {}
+        for row in self.rows:
+            present.setdefault(row.name, row)
+        return present
+
+    @cached_property
+    def wanted(self) -> list[tuple[str, TensorSpec]]:
+        """The tensors that the file must have or is expected to have, in the layers of which it has any.
+
+        A layer of which nothing is there is missing as a whole, and of one part of several files nothing is known.
+        """
+        if self.model is None or self.h is None or self.in_parts or not self.is_bitnet:
+            return []
+        wanted = []
+        for name, _, spec in self.model.tensors(self.h):
+            layer = int(name.split(".", 2)[1]) if spec.per_layer else None
+            if spec.need != keys.OPTIONAL and (layer is None or layer in self.layers):
+                wanted.append((name, spec))
+        return wanted
+
+    @cached_property
+    def layers(self) -> set[int]:
+        """The numbers of the layers that any tensor is named after."""
+        return {row.layer for row in self.rows if row.layer is not None}
+
+    def projections(self) -> Iterator[Row]:
+        """The matrices between two widths: what I2_S was made for."""
+        layers = self.h.layers if self.h is not None else MAX_LAYERS
+        for row in self.rows:
+            if row.spec is not None and row.spec.role == "projection" and (row.layer or 0) < layers:
+                yield row
+
+    @cached_property
+    def is_ternary(self) -> bool:
+        """Whether any projection is of a ternary type: the only models of shared architectures that this is about."""
+        return any(row.is_ternary for row in self.projections())
+
+    @cached_property
+    def h(self) -> Hyperparameters | None:
+        """The sizes of the model, or None where the metadata do not give them; then a rule of metadata says why."""
+        if self.model is None:
+            return None
+        metadata: dict[str, Any] = {}
+        for name in self.places:
+            value = self.value(name)
+            if value is not None:
+                metadata[name] = value
+        try:
+            return hyperparameters(metadata, tokens=self.tokens)
+        except FormatError:
+            return None
+
+    # --- vocabulary -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def tokenizer(self) -> str:
+        """What `tokenizer.ggml.model` says, or nothing."""
+        value = self.value("tokenizer.ggml.model")
+        return value if isinstance(value, str) else ""
+
+    @property
+    def has_usual_vocabulary(self) -> bool:
+        """Whether the vocabulary is of a kind that ternary models have: byte-level or SentencePiece."""
+        return self.tokenizer in NEWLINES
+
+    @cached_property
+    def tokens(self) -> int | None:
+        """How many tokens the file lists."""
+        return self.count("tokenizer.ggml.tokens")
+
+    @cached_property
+    def sought(self) -> tuple[bytes, ...]:
+        """What is looked for among the tokens."""
+        return (*TURN_ENDS, *NEWLINES.values())
+
+    @cached_property
+    def vocabulary(self) -> Strings | None:
+        """What is in the array of tokens; None where there is none."""
+        return self._look("tokenizer.ggml.tokens", self.sought, strings.COMPARED)
+
+    @cached_property
+    def merges(self) -> Strings | None:
+        """What is in the array of merges; None where there is none."""
+        return self._look("tokenizer.ggml.merges", (), 0)
+
+    def _look(self, name: str, texts: tuple[bytes, ...], compared: int) -> Strings | None:
+        if not self.has(name) or self.file.fault is not None:
+            return None
+        _, _, _, _, count, start, stop = self.file.index.key(self.places[name])
+        big = self.file.byte_order == "big"
+        return strings.look(self.file.source, start, stop, count, big, texts, compared)
+
+    def item_span(self, name: str, index: int) -> Span:
+        """The bytes of one string of an array, without its length."""
+        i = self.places[name]
+        _, _, _, _, _, start, stop = self.file.index.key(i)
+        span = strings.span_of(self.file.source, start, stop, self.file.byte_order == "big", index)
+        return Span(*span, f"key_values[{i}].value.items[{index}]")
+
+    def item(self, span: Span) -> bytes:
+        """The text of such a string, as far as messages show it."""
+        return self.file.source.read(span.start, min(span.stop - span.start, 512))
+
+
+_KNOWN: WeakKeyDictionary[Subject, Declared] = WeakKeyDictionary()
+
+
+def declared(subject: Subject) -> Declared:
+    """The file of a subject beside its declarations; the same object for every rule."""
+    found = _KNOWN.get(subject)
+    if found is None:
+        found = _KNOWN[subject] = Declared(subject)
+    return found

@@ -1,0 +1,29 @@
+"""This module takes the bytes that prove a finding: the first of its span, with their neighbours."""
+
+from __future__ import annotations
+
+from i2s_spec.errors import FormatError, Span
+from i2s_spec.gguf.source import Source
+from i2s_spec.linter.rule import Excerpt
+
+#: Bytes in a row of a dump; excerpts begin and end at multiples of it.
+ROW = 16
+
+#: Rows of a span that an excerpt shows.
+ROWS = 3
+
+
+def excerpt_of(source: Source, span: Span) -> Excerpt | None:
+    """The rows of sixteen bytes that the span lies in, at most three; the row before an empty span at the file's end.
+
+    None where there is no byte to show, or where the file can no longer be read.
+    """
+    start = min(span.start, max(source.size - 1, 0)) // ROW * ROW
+    stop = min(max(span.stop, span.start + 1), start + ROW * ROWS)
+    stop = min((stop + ROW - 1) // ROW * ROW, source.size)
+    if stop <= start:
+        return None
+    try:
+        return Excerpt(start, source.read(start, stop - start))
+    except FormatError:
+        return None

@@ -1,0 +1,83 @@
+"""This module finds payloads that are equal, and rows that are; fingerprints suspect, every byte confirms."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from i2s_spec.linter.subject import Subject
+from i2s_spec.linter.weighing import COMPARED, Weighed, weighed
+
+if TYPE_CHECKING:
+    from i2s_spec.inspect.survey import Survey, TensorSurvey
+
+#: Rows that a tensor must have before their being equal says anything.
+LIKE_ROWS: Final = 4
+#: Tensors that are read again, at most, to see whether equal fingerprints are equal payloads.
+CONFIRMED: Final = 1024
+#: Bytes that are compared at once, and in a first look.
+STEP: Final = 1 << 20
+NEARBY: Final = 512
+
+
+class Twins(NamedTuple):
+    """Two tensors of the survey, by their places, that have the same payload; the first is the earlier one."""
+
+    first: int
+    second: int
+
+
+def twins(subject: Subject) -> list[Twins]:
+    """Each tensor whose payload an earlier one has, with the first that has it; every byte was compared."""
+    found = subject.kept.get("twins")
+    if found is None:
+        survey, verdict = subject.survey, weighed(subject)
+        found = subject.kept["twins"] = [] if survey is None or verdict is None else _twins(subject, survey, verdict)
+    assert isinstance(found, list)
+    return found
+
+
+def _twins(subject: Subject, survey: Survey, verdict: Weighed) -> list[Twins]:
+    skipped = {*verdict.constant, *verdict.floats}
+    groups: dict[tuple[int, int], list[int]] = {}
+    for place in verdict.placed:
+        digest, size = survey.digest(place)
+        if digest is not None and size >= COMPARED and place not in skipped:
+            groups.setdefault((digest, size), []).append(place)
+    pairs: list[Twins] = []
+    budget = CONFIRMED
+    for places in groups.values():
+        left = places
+        while len(left) > 1 and budget > 0:
+            first, rest = left[0], left[1 : budget + 1]
+            left = []
+            for place in rest:
+                if _equal(subject, survey[first], survey[place]):
+                    pairs.append(Twins(first, place))
+                else:
+                    left.append(place)
+            budget -= len(rest)
+    return sorted(pairs, key=lambda pair: pair.second)
+
+
+def _equal(subject: Subject, one: TensorSurvey, other: TensorSurvey) -> bool:
+    return _same_bytes(subject, one.start, other.start, one.payload_bytes)
+
+
+def _same_bytes(subject: Subject, one: int, other: int, size: int) -> bool:
+    source = subject.file.source
+    for at in range(0, size, STEP):
+        length = min(STEP, size - at)
+        if source.read(one + at, length) != source.read(other + at, length):
+            return False
+    return True
+
+
+def rows_repeat(subject: Subject, tensor: TensorSurvey) -> bool:
+    """Whether every row of a payload is the first one again; every byte was compared where the first two rows agree."""
+    row = tensor.ne[0] // 4
+    if tensor.ne[0] % 4 or prod(tensor.ne[1:]) < LIKE_ROWS or tensor.payload_bytes < COMPARED:
+        return False
+    return _same_bytes(subject, tensor.start, tensor.start + row, min(row, NEARBY)) and _same_bytes(
+        subject, tensor.start, tensor.start + row, tensor.payload_bytes - row
+    )

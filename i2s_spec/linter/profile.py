@@ -1,0 +1,204 @@
+"""This module defines profiles: which rules apply to a file, and how bad a finding of each is.
+
+A profile is data. `chosen` joins one with what a caller selects, ignores and re-levels, and gives the rules in force with
+their severities. A prefix is the beginning of a code (`P`, `P2`, `I104`) or a whole slug; where several fit a rule, the
+longest counts.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Literal, NamedTuple, get_args
+
+from i2s_spec.errors import quote
+from i2s_spec.linter.rule import Rule, Severity
+from i2s_spec.linter.rules import REGISTRY
+from i2s_spec.schema import faults
+
+ERROR, WARNING = Severity.ERROR, Severity.WARNING
+
+
+class Profile(NamedTuple):
+    """A choice of rules for one purpose.
+
+    `select` and `ignore` are prefixes of codes; `weaknesses` adds every rule that names a CWE. `promote` gives, by prefix,
+    warnings the severity of errors; rules below `least` do not apply. Without `payload` the weights are not read unless
+    the caller says so.
+    """
+
+    name: str
+    purpose: str
+    select: tuple[str, ...] = ("",)
+    ignore: tuple[str, ...] = ()
+    weaknesses: bool = False
+    promote: tuple[str, ...] = ()
+    least: Severity = Severity.NOTE
+    payload: bool = True
+
+
+#: Every profile by its name.
+PROFILES: dict[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        Profile("default", "what the strictest loader that knows type 36 refuses, and what else is worth knowing"),
+        Profile("spec", "only what the specification demands, whoever reads the file", ("G", "I", "M", "T"), least=ERROR),
+        Profile("bitnet.cpp", "a file for bitnet.cpp: what only other runtimes refuse does not count", ignore=("P1",)),
+        Profile("llama.cpp", "a file for upstream llama.cpp: what it refuses is an error", promote=("P",)),
+        Profile("security", "untrusted files, from the header: bounds, hidden bytes, text that acts, known weaknesses",
+                ("G", "S"), weaknesses=True, payload=False),
+        Profile("strict", "a file to publish: every warning is an error", promote=("",)),
+    )
+}  # fmt: skip
+
+#: How much of the payloads may be read.
+Mode = Literal["full", "sample", "none"]
+READINGS: tuple[Mode, ...] = get_args(Mode)
+
+#: Rules that say that there was nothing to judge; they are never left out.
+INDISPENSABLE = faults.NO_INPUT | {faults.CHANGED.code}
+
+#: Rules on what runtimes make of a file: they apply where a report on runtimes is asked for.
+OF_RUNTIMES = "P2"
+
+#: Rules on what conversions read; no rule of the linter.
+OF_OTHER_INPUTS = "H"
+
+
+class Choice(NamedTuple):
+    """Rules in force: code to severity. Of rules that are not there no finding is kept."""
+
+    profile: str
+    levels: Mapping[str, Severity]
+
+
+def profile_named(name: str) -> Profile:
+    """The profile of that name.
+
+    :raises ValueError: where there is none
+    """
+    try:
+        return PROFILES[name]
+    except KeyError:
+        raise ValueError(f"unknown profile {quote(name)}; there are: {', '.join(PROFILES)}") from None
+
+
+def reading_of(profile: str) -> Mode:
+    """How much of the payloads a profile has read where the caller does not say."""
+    return "full" if profile_named(profile).payload else "none"
+
+
+def chosen(
+    profile: str = "default",
+    select: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+    severity: Mapping[str, Severity | str] | None = None,
+    *,
+    payload: bool = True,
+    runtimes: bool = False,
+) -> Choice:
+    """The rules in force, with their severities.
+
+    :param select: prefixes of codes, or slugs, that apply instead of those of the profile. What stops the reader is
+        reported all the same: a file that was not read cannot be sound
+    :param ignore: prefixes or slugs that do not apply; against `select` the longer prefix wins
+    :param severity: severities by prefix or slug
+    :param payload: whether payloads are read; without, rules that look at them do not apply
+    :param runtimes: whether runtimes are reported on; without, rules on them do not apply
+    :raises ValueError: for an unknown profile, a prefix that fits no rule, or an unknown severity
+    """
+    levels = tuple((_prefix(name), _severity(level)) for name, level in (severity or {}).items())
+    return _chosen(
+        profile_named(profile), _prefixes(select), _prefixes(ignore), levels, payload, runtimes, len(REGISTRY)
+    )
+
+
+@lru_cache(maxsize=16)
+def _chosen(
+    base: Profile,
+    wanted: tuple[str, ...],
+    unwanted: tuple[str, ...],
+    levels: tuple[tuple[str, Severity], ...],
+    payload: bool,
+    runtimes: bool,
+    rules: int,
+) -> Choice:
+    """The same for arguments that were checked; `rules` is the size of the registry."""
+    in_force: dict[str, Severity] = {}
+    for code, rule in REGISTRY.items():
+        if code.startswith(OF_OTHER_INPUTS):
+            continue
+        level = _level(rule, base, dict(levels))
+        if code not in INDISPENSABLE:
+            if (rule.payload and not payload) or (code.startswith(OF_RUNTIMES) and not runtimes):
+                continue
+            if wanted:
+                applies = _fit(code, wanted) > _fit(code, unwanted) or (rule.check is None and _fit(code, unwanted) < 0)
+            else:
+                applies = _fit(code, unwanted) < 0 and (rule.check is None or _belongs(rule, level, base))
+            if not applies:
+                continue
+        in_force[code] = level
+    return Choice(base.name, in_force)
+
+
+def _belongs(rule: Rule, level: Severity, profile: Profile) -> bool:
+    """Whether a rule is one of a profile's."""
+    if level.rank < profile.least.rank or rule.code.startswith(profile.ignore or "\0"):
+        return False
+    return rule.code.startswith(profile.select) or (profile.weaknesses and rule.cwe is not None)
+
+
+def excuses(reasons: Mapping[str, str]) -> dict[str, str]:
+    """The codes that prefixes or slugs stand for, each with the reason of its longest prefix.
+
+    What says that there was nothing to judge has no excuse.
+
+    :raises ValueError: where no rule fits
+    """
+    by_prefix = {_prefix(name): reason for name, reason in reasons.items()}
+    found: dict[str, str] = {}
+    for code in REGISTRY:
+        length = _fit(code, by_prefix)
+        if length >= 0 and code not in INDISPENSABLE:
+            found[code] = by_prefix[code[:length]]
+    return found
+
+
+def _level(rule: Rule, base: Profile, levels: Mapping[str, Severity]) -> Severity:
+    """The severity of a rule: what the caller says, else the profile, else the rule itself."""
+    fitting = [prefix for prefix in levels if rule.code.startswith(prefix)]
+    if fitting:
+        return levels[max(fitting, key=len)]
+    if rule.severity is WARNING and base.promote and rule.code.startswith(base.promote):
+        return ERROR
+    return rule.severity
+
+
+def _fit(code: str, prefixes: Iterable[str]) -> int:
+    """Length of the longest prefix that a code begins with, -1 where there is none."""
+    return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=-1)
+
+
+def _prefixes(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_prefix(name) for name in names)
+
+
+def _prefix(name: str) -> str:
+    """A prefix of codes for what a caller wrote: a prefix in any case, or the slug of a rule.
+
+    :raises ValueError: where no rule fits
+    """
+    upper = name.strip().upper()
+    if upper and any(code.startswith(upper) for code in REGISTRY):
+        return upper
+    for rule in REGISTRY.values():
+        if rule.slug == name.strip().lower():
+            return rule.code
+    raise ValueError(f"no rule has a code that begins with {quote(name)}, or that slug; `i2s rules` lists them all")
+
+
+def _severity(level: Severity | str) -> Severity:
+    try:
+        return Severity(level)
+    except ValueError:
+        known = ", ".join(Severity)
+        raise ValueError(f"unknown severity {quote(str(level))}; there are: {known}") from None

@@ -1,0 +1,201 @@
+"""This module defines `fix`: a file in, a repaired one out under another name, with what was done and the proof.
+
+>>> from i2s_spec.testing.sample import Draft
+>>> broken = Draft().number("key_values[4].value", 2)
+>>> fixed = fix(broken)
+>>> [(action.code, action.does) for action in fixed.actions]
+[('G215', "a boolean becomes 1 in key 'sample.flag'")]
+>>> fixed.weights.unchanged
+True
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from i2s_spec.draw.text import fault_words
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf.output import Target, refuse_source, refuse_taken
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import Origin, Source, source_of
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.judgement import Report
+from i2s_spec.linter.repair.bench import Wishes
+from i2s_spec.linter.repair.declaration import REPAIRS, Action, Declined
+from i2s_spec.linter.repair.difference import ByteChange, byte_changes
+from i2s_spec.linter.repair.plan import Plan, chosen, plan
+from i2s_spec.linter.repair.recode import recodings, write_recoded
+from i2s_spec.schema import faults
+from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.writer import Progress
+
+
+class Weights(NamedTuple):
+    """The identity of the weights before and after, as `i2s hash` gives it; None, and why, where it has none.
+
+    `changed_by` are the codes of the repairs that change names, shapes, types or contents of tensors, or take some out.
+    `touched` says whether a byte that belongs to a tensor was changed.
+    """
+
+    before: str | None
+    after: str | None
+    why: str = ""
+    changed_by: tuple[str, ...] = ()
+    touched: bool = False
+
+    @property
+    def unchanged(self) -> bool:
+        return self.before is not None and self.before == self.after
+
+
+class Fixed(NamedTuple):
+    """What became of a file.
+
+    `changes` are the first of `changed` places in which bytes differ; `recoded` tensors were brought into the canonical
+    dialect besides. `withheld` could be repaired too if unsafe repairs were asked for. `remaining` judges the result.
+    `written` is False for a dry run, and for a file that could not be read to the end of its header even then.
+    """
+
+    path: str
+    actions: tuple[Action, ...]
+    declined: tuple[Declined, ...]
+    withheld: tuple[Action, ...]
+    changes: tuple[ByteChange, ...]
+    changed: int
+    recoded: tuple[str, ...]
+    weights: Weights
+    size_before: int
+    size: int
+    remaining: Report
+    written: bool
+
+
+def fix(
+    origin: Origin,
+    target: Target | None = None,
+    *,
+    unsafe: bool = False,
+    select: Collection[str] = (),
+    ignore: Collection[str] = (),
+    dialect: str | Dialect | None = None,
+    scrub_tail: bool = False,
+    force: bool = False,
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> Fixed:
+    """Repair what the linter finds, and write the result to a new file.
+
+    Repairing the result again changes nothing, and none of the findings that were repaired is left in it. A file in
+    which there is nothing to repair is copied.
+
+    :param origin: a path, a buffer, a seekable stream or a `Source`
+    :param target: a path, or a binary stream; without it nothing is written
+    :param unsafe: make repairs that need judgement, too
+    :param select: codes, or beginnings of codes, of the findings to repair; without any, all
+    :param ignore: codes, or beginnings of codes, of findings to leave alone
+    :param dialect: what the I2_S tensors are packed in; they are brought into the canonical dialect (needs `unsafe`)
+    :param scrub_tail: overwrite stale bytes behind the scales with zeros
+    :param force: replace an existing file, but never the one that is read
+    :param threads: how many threads decode tensors
+    :param progress: called now and then with (bytes done, bytes to do), for each of several stages
+    :raises FormatError: where the input cannot be read or is no GGUF file
+    :raises ValueError: for unknown codes or dialects, a dialect without `unsafe`, and a target that is the origin
+    :raises FileExistsError, OSError: as `OutputFile` does; then the target is as it was
+    """
+    source = source_of(origin)
+    path = os.fspath(origin) if isinstance(origin, str | os.PathLike) else None
+    try:
+        if target is not None:
+            _refuse_in_place(target, source)
+            if isinstance(target, str | os.PathLike):
+                refuse_taken(target, force)
+        wanted = None if dialect is None else parse(dialect)
+        if wanted is not None and wanted != CANONICAL and not unsafe:
+            raise ValueError("which dialect a file is in is a matter of judgement: that takes unsafe repairs")
+        repairs = chosen(select, ignore)
+        original = File(source)
+        if original.fault is not None and original.fault.code in faults.NO_INPUT:
+            raise original.fault
+        made = plan(source, repairs, unsafe, path, Wishes(scrub_tail, wanted))
+        return _finished(original, made, wanted or CANONICAL, target, path, force, threads, progress)
+    finally:
+        if path is not None:
+            source.close()
+
+
+def _refuse_in_place(target: Target, source: Source) -> None:
+    try:
+        refuse_source(target, source)
+    except FileExistsError:
+        raise ValueError("a repaired file gets a name of its own; this is the file that is read") from None
+
+
+def _finished(
+    original: File,
+    made: Plan,
+    dialect: Dialect,
+    target: Target | None,
+    path: str | None,
+    force: bool,
+    threads: int,
+    progress: Progress | None,
+) -> Fixed:
+    """Prove a plan, write it, and judge the result."""
+    from i2s_spec.convert.edits import write_edited
+
+    file = File(made.source)
+    recoded = {} if file.fault is not None else recodings(file, dialect, threads)
+    weights = Weights(None, None, "nothing was repaired")
+    if made.actions or recoded:
+        codes = tuple(dict.fromkeys(action.code for action in made.actions if REPAIRS[action.code].weights))
+        touched = bool(recoded) or any(change.old.path.startswith("data[") for change in made.source.changes())
+        weights = _weights(original, file, dialect, threads, progress)._replace(changed_by=codes, touched=touched)
+    if weights.before != weights.after and not weights.why and not weights.changed_by:
+        raise RuntimeError("repairs that leave weights alone would have changed them; nothing was written")
+    size, written = made.source.size, False
+    if target is not None and file.fault is None:
+        if recoded:
+            size = write_recoded(file, recoded, target, force, progress)
+        else:
+            size = write_edited(made.source, target, force, progress)
+        written = True
+    anew = target if recoded and written and isinstance(target, str | os.PathLike) else None
+    changes, changed = byte_changes(made.source)
+    return Fixed(
+        path=path if path is not None else original.name,
+        actions=made.actions,
+        declined=made.declined,
+        withheld=made.withheld,
+        changes=changes,
+        changed=changed,
+        recoded=tuple(recoded),
+        weights=weights,
+        size_before=original.size,
+        size=size,
+        remaining=lint(made.source if anew is None else anew, payload="none"),
+        written=written,
+    )
+
+
+def _weights(before: File, after: File, dialect: Dialect, threads: int, progress: Progress | None) -> Weights:
+    """The identity of the weights before and after the edits, both read in the dialect that the file is in."""
+    from i2s_spec.inspect.identity import identity
+
+    found: list[str | None] = []
+    why = ""
+    for name, file in (("before", before), ("after", after)):
+        try:
+            found.append(identity(file, dialect, threads, progress).weights)
+        except FormatError as error:
+            if error.code in (faults.CHANGED.code, faults.UNREADABLE.code):
+                raise
+            found.append(None)
+            why = why or f"the file {name} the repair has none ({fault_words(error)})"
+        except ValueError as error:
+            found.append(None)
+            why = why or f"the file {name} the repair has none ({error})"
+    return Weights(found[0], found[1], why)

@@ -1,0 +1,139 @@
+"""This module repairs tensor infos: names that loaders cannot use, names given twice, shapes of nothing, old numbers."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from i2s_spec.convert.edits import Edit
+from i2s_spec.errors import quote
+from i2s_spec.gguf.reader import Tensor
+from i2s_spec.linter.repair.bench import Bench, number_of
+from i2s_spec.linter.repair.declaration import Action, Declined, Outcome, repair
+from i2s_spec.linter.rule import Finding, Fix
+from i2s_spec.schema import limits
+from i2s_spec.schema.types import I2_S
+
+
+def _without(bench: Bench, finding: Finding, tensor: Tensor, why: str) -> Action:
+    does = f"tensor {quote(tensor.raw_name)} is taken out of the table: {why}"
+    return Action(finding.code, finding.span, does, (bench.without_tensor(tensor),), safe=False)
+
+
+def _renamed(bench: Bench, finding: Finding, tensor: Tensor, name: bytes) -> Outcome:
+    if not name:
+        return Declined(finding.code, finding.span, "nothing would be left of the name")
+    if name in {other for _, other in bench.subject.tensor_names()}:
+        return Declined(finding.code, finding.span, f"there is a tensor {quote(name)} already")
+    does = f"tensor {quote(tensor.raw_name)} becomes {quote(name)}"
+    return Action(finding.code, finding.span, does, (bench.with_name(tensor, name),), safe=False)
+
+
+@repair("G303", Fix.UNSAFE, "the first tensor of a name is kept", weights=True)
+def keep_first_tensor(bench: Bench) -> Iterator[Outcome]:
+    """A name can be looked up once (clause 2.6)."""
+    twice = {bench.tensor(finding).raw_name: finding for finding in bench.findings("G303")}
+    met: set[bytes] = set()
+    for i, name in bench.subject.tensor_names() if twice else ():
+        if name in twice and name in met:
+            yield _without(bench, twice[name], bench.file.tensors.row(i), "the first one of that name is kept")
+        met.add(name)
+
+
+@repair("G304", Fix.UNSAFE, "tensors without a name are taken out", weights=True)
+def drop_nameless(bench: Bench) -> Iterator[Outcome]:
+    """No loader can look them up (clause 2.6)."""
+    for finding in bench.findings("G304"):
+        yield _without(bench, finding, bench.tensor(finding), "nothing can look it up")
+
+
+@repair("G310", Fix.UNSAFE, "tensors without elements are taken out", weights=True)
+def drop_empty(bench: Bench) -> Iterator[Outcome]:
+    """They hold nothing, and loaders end the process over them (clause 2.6)."""
+    for finding in bench.findings("G310"):
+        yield _without(bench, finding, bench.tensor(finding), "it has no elements")
+
+
+@repair("G302", Fix.UNSAFE, "names are cut at 63 bytes", weights=True)
+def cut_name(bench: Bench) -> Iterator[Outcome]:
+    """As the loaders of the BitNet lineage do in memory (clause 2.6)."""
+    for finding in bench.findings("G302") if bench.whole else ():
+        tensor = bench.tensor(finding)
+        kept = tensor.raw_name[: limits.TENSOR_NAME_BYTES]
+        if _is_text(tensor.raw_name):
+            kept = kept.decode("utf-8", "ignore").encode()
+        yield _renamed(bench, finding, tensor, kept)
+
+
+@repair("G305", Fix.UNSAFE, "characters that do not print leave names", weights=True)
+def printable_name(bench: Bench) -> Iterator[Outcome]:
+    """What is left is what a person reads (clause 2.6)."""
+    for finding in bench.findings("G305"):
+        tensor = bench.tensor(finding)
+        kept = "".join(char for char in tensor.raw_name.decode("utf-8") if char.isprintable())
+        yield _renamed(bench, finding, tensor, kept.encode())
+
+
+@repair("G306", Fix.UNSAFE, "bytes that are not UTF-8 leave names", weights=True)
+def text_name(bench: Bench) -> Iterator[Outcome]:
+    """What is left is text (clause 2.6)."""
+    for finding in bench.findings("G306"):
+        tensor = bench.tensor(finding)
+        yield _renamed(bench, finding, tensor, tensor.raw_name.decode("utf-8", "ignore").encode())
+
+
+@repair("G309", Fix.UNSAFE, "tensors without dimensions get one of 1", weights=True)
+def one_dimension(bench: Bench) -> Iterator[Outcome]:
+    """A tensor of no dimensions is a single number, and so is one of shape 1 (clause 2.6)."""
+    for finding in bench.findings("G309"):
+        edit = Edit(finding.span, struct.pack(bench.mark + "IQ", 1, 1))
+        does = f"tensor {quote(bench.tensor(finding).raw_name)} gets one dimension of 1"
+        yield Action("G309", finding.span, does, (edit,), safe=False)
+
+
+@repair("G319", Fix.UNSAFE, "a listed scale goes into the tail of its I2_S tensor", weights=True)
+def scale_into_tail(bench: Bench) -> Iterator[Outcome]:
+    """The tail is where readers of I2_S look for it (clause 6.1)."""
+    for finding in bench.findings("G319"):
+        companion = bench.tensor(finding)
+        name = companion.name.removesuffix("_scale")
+        parent = bench.file.tensors.get(name)
+        if parent is None or parent.type is not I2_S:
+            yield Declined("G319", finding.span, f"there is no I2_S tensor {quote(name)} that the scale could be of")
+        elif companion.number != 0 or companion.elements != 1:
+            yield Declined("G319", finding.span, "it is not one float32")
+        elif max(parent.span.stop, companion.span.stop) > bench.source.size:
+            yield Declined("G319", finding.span, "the file ends before the data of both")
+        else:
+            edits = [bench.without_tensor(companion)]
+            said = "its scale is in the tail already"
+            scale, tail = companion.read(), parent.tail_span
+            if scale != parent.tail[:4]:
+                path = f"{tail.path}.scale"
+                edits.append(Edit(tail._replace(stop=tail.start + 4, path=path), scale))
+                said = f"its value becomes the scale of {quote(name)}"
+            does = f"tensor {quote(companion.raw_name)} is taken out of the table: {said}"
+            yield Action("G319", finding.span, does, tuple(edits), safe=False)
+
+
+@repair("I111", Fix.UNSAFE, "I2_S tensors of old numbers get number 36, with --dialect", weights=True)
+def present_number(bench: Bench) -> Iterator[Outcome]:
+    """The codes of that time were others, so the number is changed only along with them (clause 2.6)."""
+    for finding in bench.findings("I111"):
+        if bench.wishes.dialect is None:
+            why = (
+                "its codes are others too: --dialect says how they are packed (sequential-msb/twos-complement, mostly)"
+            )
+            yield Declined("I111", finding.span, why)
+            continue
+        name = bench.subject.name(number_of(finding.span))
+        edit = Edit(finding.span, struct.pack(bench.mark + "I", I2_S.number))
+        yield Action("I111", finding.span, f"tensor {quote(name)} gets type {I2_S.number}", (edit,), safe=False)
+
+
+def _is_text(name: bytes) -> bool:
+    try:
+        name.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

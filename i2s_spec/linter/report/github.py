@@ -1,0 +1,61 @@
+"""This module defines the report as GitHub's workflow commands: each finding becomes an annotation of the run.
+
+    ::error file=models/a.gguf,title=I104 tail-missing::0x1a40..0x1a44: the file ends ...
+
+In a message `%`, carriage return and line feed are written as `%25`, `%0D`, `%0A`; in a property also `:` and `,`. Every
+line begins with a word of ours, so that nothing from a file is taken for a command.
+"""
+
+from __future__ import annotations
+
+from i2s_spec.linter.report import Format
+from i2s_spec.linter.report.runtime_table import table_of
+from i2s_spec.linter.totals import Judged, Totals
+
+_COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+class GitHub(Format):
+    """A line for each finding, and one for the run."""
+
+    def _file(self, judged: Judged) -> str:
+        path = judged["path"]
+        text = ""
+        for finding in judged["findings"]:
+            span = finding["span"]
+            at = f" ({span['path']})" if span["path"] else ""
+            words = f"0x{span['start']:x}..0x{span['stop']:x}{at}: {finding['message']}"
+            title = f"{finding['code']} {finding['slug']}"
+            text += _command(_COMMANDS[finding["severity"]], path, title, words)
+        for code, count in judged["summary"]["elided"].items():
+            text += _command("notice", path, code, f"{count:,} more findings of {code}")
+        for bug in judged["bugs"]:
+            text += _command("error", path, "internal error of i2s-spec", f"{bug['where']}: {bug['message']}")
+        rows = table_of(judged)
+        if rows:
+            text += _command("notice", path, "runtimes", "\n".join(": ".join(filter(None, row)) for row in rows[1:]))
+        if not self._quiet:
+            for excused in judged["excused"]:
+                words = f"{excused['findings']:,} findings of {excused['code']} excused: {excused['reason']}"
+                text += _command("notice", path, "excused", words)
+            if "skipped" in judged:
+                text += _command("notice", path, "skipped", judged["skipped"])
+        return text
+
+    def end(self, totals: Totals) -> str:
+        if self._quiet:
+            return ""
+        words = ", ".join(f"{totals[name]:,} {name}" for name in ("ok", "unreadable", "errors", "warnings", "notes"))
+        return f"i2s: {totals['files']:,} files: {words}\n"
+
+
+def _command(name: str, path: str, title: str, words: str) -> str:
+    return f"::{name} file={_property(path)},title={_property(title)}::{_message(words)}\n"
+
+
+def _message(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _message(text).replace(":", "%3A").replace(",", "%2C")

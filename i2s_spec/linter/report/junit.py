@@ -1,0 +1,99 @@
+"""This module defines the report in JUnit's XML, which continuous integration servers show as tests.
+
+A file is a suite. Each finding in it is a test case: failed where the finding is at or above `--fail-on`, passed with
+words where it is not, in error where the input could not be read or something of ours failed. A file without findings
+has one test case, which passed. The document is ASCII, whatever the encoding of the stream is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any
+
+from i2s_spec.linter.report import Format
+from i2s_spec.linter.report.proof import proof
+from i2s_spec.linter.report.runtime_table import text_table
+from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.totals import Judged, Totals
+from i2s_spec.schema.faults import NO_INPUT
+
+#: What XML 1.0 cannot hold in any form.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class JUnit(Format):
+    """One document with a suite for each file."""
+
+    def begin(self) -> str:
+        return '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="i2s lint">\n'
+
+    def _file(self, judged: Judged) -> str:
+        cases = list(self._cases(judged))
+        counts = {kind: sum(found == kind for found, _ in cases) for kind in ("failure", "error", "skipped")}
+        attributes = {
+            "name": judged["path"],
+            "tests": len(cases),
+            "failures": counts["failure"],
+            "errors": counts["error"],
+            "skipped": counts["skipped"],
+        }
+        out = _element("system-out", {}, "\n".join(self._remarks(judged)))
+        return f"  <testsuite{_attributes(attributes)}>\n{''.join(text for _, text in cases)}{out}  </testsuite>\n"
+
+    def end(self, totals: Totals) -> str:
+        return "</testsuites>\n"
+
+    def _cases(self, judged: Judged) -> Iterator[tuple[str, str]]:
+        """What became of each test case, and its element."""
+        path = judged["path"]
+        for bug in judged["bugs"]:
+            words = f"internal error in {bug['where']}: {bug['message']}"
+            yield "error", _case(path, "i2s-spec", _element("error", {"message": words, "type": "bug"}, words))
+        if "skipped" in judged:
+            yield "skipped", _case(path, "lint", _element("skipped", {"message": judged["skipped"]}, ""))
+        elif not judged["findings"] and not judged["bugs"]:
+            yield "passed", _case(path, "lint", "")
+        for finding in judged["findings"]:
+            what = self._became(finding)
+            span = finding["span"]
+            words = f"0x{span['start']:x}..0x{span['stop']:x}: {finding['severity']}: {finding['message']}"
+            body = "\n".join([words, *proof(finding, judged["size"])])
+            attributes = {"message": finding["message"], "type": finding["severity"]}
+            inner = _element("system-out", {}, body) if what == "passed" else _element(what, attributes, body)
+            name = f"{finding['code']} {finding['slug']}" + (f" at {span['path']}" if span["path"] else "")
+            yield what, _case(path, name, inner)
+
+    def _became(self, finding: Mapping[str, Any]) -> str:
+        if finding["code"] in NO_INPUT:
+            return "error"
+        severity = Severity(finding["severity"])
+        return "failure" if self._fail_on is not None and severity.rank >= self._fail_on.rank else "passed"
+
+    def _remarks(self, judged: Judged) -> Iterator[str]:
+        for code, count in judged["summary"]["elided"].items():
+            yield f"{count:,} more findings of {code}"
+        for excused in judged["excused"]:
+            yield f"{excused['findings']:,} findings of {excused['code']} excused: {excused['reason']}"
+        yield from text_table(judged)
+
+
+def _case(path: str, name: str, inner: str) -> str:
+    return f"    <testcase{_attributes({'classname': path, 'name': name})}>\n{inner}    </testcase>\n"
+
+
+def _element(name: str, attributes: Mapping[str, Any], text: str) -> str:
+    if not text and not attributes:
+        return ""
+    return f"      <{name}{_attributes(attributes)}>{_escaped(text)}</{name}>\n"
+
+
+def _attributes(values: Mapping[str, Any]) -> str:
+    return "".join(f' {name}="{_escaped(str(value))}"' for name, value in values.items())
+
+
+def _escaped(text: str) -> str:
+    """Text for an element or an attribute, in ASCII."""
+    whole = escape(_FORBIDDEN.sub("\ufffd", text))
+    return whole.encode("ascii", "xmlcharrefreplace").decode("ascii")

@@ -1,0 +1,36 @@
+"""This module draws the bytes that prove a finding: rows of a hex dump, with carets under the bytes of its span."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from i2s_spec.draw.hexdump import digits_for, rows
+
+#: What stands under a byte that the finding is about, and between two of them.
+CARETS = "^^"
+BETWEEN = "~"
+
+
+def proof(finding: Mapping[str, Any], size: int | None) -> Iterator[str]:
+    """The lines of a finding's excerpt, plain printable ASCII; none where the report holds no bytes.
+
+    :param finding: a finding as plain data
+    :param size: size of the file, which the width of addresses depends on
+    """
+    excerpt = finding["bytes"]
+    if excerpt is None:
+        return
+    data = bytes.fromhex(excerpt["hex"])
+    start, stop = finding["span"]["start"], finding["span"]["stop"]
+    digits = digits_for(size or excerpt["start"] + len(data))
+    for row in rows(data, excerpt["start"]):
+        yield f"{row.address:0{digits}x}  {row.hex}  |{row.ascii}|"
+        first, last = max(start - row.address, row.first), min(max(stop, start + 1) - row.address, 16)
+        if first < last:
+            yield (" " * (digits + 2 + 3 * first) + BETWEEN.join([CARETS] * (last - first))).rstrip()
+        elif start == stop == row.address + 16:  # the span is empty, and begins where the row ends
+            yield " " * (digits + 2 + 3 * 16) + CARETS
+    hidden = stop - (excerpt["start"] + len(data))
+    if hidden > 0:
+        yield " " * (digits + 2) + f"... {hidden:,} more bytes"

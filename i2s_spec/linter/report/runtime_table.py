@@ -1,0 +1,32 @@
+"""This module draws the table of runtimes that a report may carry: one row for each, in text or Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from i2s_spec.linter.totals import Judged
+
+
+def table_of(judged: Judged) -> list[list[str]]:
+    """The rows of the table, the first with the names of the columns; no rows where nobody asked for runtimes."""
+    if not judged.get("runtimes"):
+        return []
+    from i2s_spec.linter.runtimes import table
+
+    return table(judged["runtimes"])
+
+
+def text_table(judged: Judged) -> Iterator[str]:
+    """The table as lines of text, its columns aligned."""
+    rows = table_of(judged)
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def markdown_table(judged: Judged, escaped: Callable[[str], str]) -> Iterator[str]:
+    """The table as lines of Markdown."""
+    for number, row in enumerate(table_of(judged)):
+        yield "| " + " | ".join(escaped(cell) for cell in row) + " |"
+        if number == 0:
+            yield "|---" * len(row) + "|"

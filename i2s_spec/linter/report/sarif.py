@@ -1,0 +1,185 @@
+"""This module defines the report in SARIF 2.1.0, the form in which code hosts and dashboards take findings.
+
+A binary file has no lines: a place is a region of bytes, with the bytes in it, and a logical location that names the field.
+Hosts that show nothing without a line get line 1. Results come first, so that they can be written as files are judged;
+what they refer to (rules, files, the end of the run) follows.
+
+SARIF 2.1.0, sections 3.14 run, 3.20 invocation, 3.27 result, 3.30 region, 3.33 logical location.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+
+from i2s_spec.linter.engine import tool
+from i2s_spec.linter.report import Format
+from i2s_spec.linter.report.markdown import inert
+from i2s_spec.linter.rule import REGISTRY, Rule, Severity
+from i2s_spec.linter.totals import Judged, Totals
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+#: Name under which results are told from others of the same rule and file, over changes of the file (section 3.27.17).
+FINGERPRINT = "i2sFinding/v1"
+
+#: The texts that hosts ask of a descriptor.
+_DESCRIPTIONS = ("shortDescription", "fullDescription", "help")
+
+#: Notifications that a run may hold: identifier, name, what it says.
+UNREADABLE, BUG, SKIPPED, ELIDED = "unreadable", "internal-error", "skipped", "more-findings"
+NOTIFICATIONS = (
+    (UNREADABLE, "InputUnreadable", "An input could not be read, or is not a GGUF file."),
+    (BUG, "InternalError", "Something of i2s-spec itself failed on a file."),
+    (SKIPPED, "FileSkipped", "A file was not judged, on request."),
+    (ELIDED, "MoreFindings", "There are more findings of a rule than the report lists."),
+)
+
+
+class Sarif(Format):
+    """One log with one run."""
+
+    def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
+        super().__init__(colour, quiet, fail_on)
+        self._rules: dict[str, int] = {}
+        self._artifacts: dict[str, dict[str, Any]] = {}
+        self._numbers: dict[str, int] = {}
+        self._notifications: list[dict[str, Any]] = []
+        self._first = True
+
+    def begin(self) -> str:
+        return f'{{"$schema":"{SCHEMA}","version":"2.1.0","runs":[{{"columnKind":"unicodeCodePoints","results":['
+
+    def _file(self, judged: Judged) -> str:
+        uri = judged["uri"]
+        location = {"uri": uri, "index": self._numbers.setdefault(uri, len(self._numbers))}
+        self._artifacts.setdefault(uri, self._artifact(judged))
+        self._notify(judged, location)
+        text = ""
+        seen: dict[tuple[str, str], int] = {}
+        for finding in judged["findings"]:
+            key = finding["code"], finding["span"]["path"]
+            number = seen[key] = seen.get(key, 0) + 1
+            text += ("\n" if self._first else ",\n") + _dumps(self._result(finding, location, number))
+            self._first = False
+        return text
+
+    def end(self, totals: Totals) -> str:
+        invocation = {
+            "executionSuccessful": totals.exit_code < 3,
+            "exitCode": totals.exit_code,
+            "toolExecutionNotifications": self._notifications,
+        }
+        driver = {
+            **tool(),
+            "fullName": f"i2s-spec {tool()['version']}: the linter of I2_S and its container",
+            "informationUri": "https://pypi.org/project/i2s-spec/",
+            "semanticVersion": tool()["version"],
+            "rules": [_rule(REGISTRY[code]) for code in self._rules],
+            "notifications": [
+                {"id": name, "name": title, **{text: {"text": words} for text in _DESCRIPTIONS}}
+                for name, title, words in NOTIFICATIONS
+            ],
+        }
+        rest = {
+            "tool": {"driver": driver},
+            "artifacts": list(self._artifacts.values()),
+            "invocations": [invocation],
+        }
+        return "\n]," + _dumps(rest)[1:-1] + "}]}\n"
+
+    def _artifact(self, judged: Judged) -> dict[str, Any]:
+        known = {} if judged["size"] is None else {"length": judged["size"]}
+        return {
+            "location": {"uri": judged["uri"]},
+            **known,
+            "roles": ["analysisTarget"],
+            "mimeType": "application/octet-stream",
+            "properties": {"path": judged["path"], **{k: judged[k] for k in ("excused", "runtimes") if judged.get(k)}},
+        }
+
+    def _notify(self, judged: Judged, location: Mapping[str, Any]) -> None:
+        """What is to be said of a file that is no finding."""
+        if not judged["summary"]["readable"] and "skipped" not in judged:
+            words = judged["findings"][0]["message"] if judged["findings"] else "not readable"
+            self._notification(UNREADABLE, "error", words, location)
+        for bug in judged["bugs"]:
+            self._notification(BUG, "error", f"{bug['where']}: {bug['message']}", location)
+        if "skipped" in judged:
+            self._notification(SKIPPED, "note", judged["skipped"], location)
+        for code, count in judged["summary"]["elided"].items():
+            self._notification(ELIDED, "note", f"{count:,} more findings of {code}", location)
+
+    def _notification(self, name: str, level: str, words: str, location: Mapping[str, Any]) -> None:
+        self._notifications.append(
+            {
+                "descriptor": {"id": name},
+                "level": level,
+                "message": {"text": words},
+                "locations": [{"physicalLocation": {"artifactLocation": location}}],
+            }
+        )
+
+    def _result(self, finding: Mapping[str, Any], location: Mapping[str, Any], number: int) -> dict[str, Any]:
+        code, span = finding["code"], finding["span"]
+        physical = {"artifactLocation": location, "region": _region(finding)}
+        place: dict[str, Any] = {"physicalLocation": physical}
+        if span["path"]:
+            place["logicalLocations"] = [
+                {"name": span["path"].rpartition(".")[2], "fullyQualifiedName": span["path"], "kind": "element"}
+            ]
+        return {
+            "ruleId": code,
+            "ruleIndex": self._rules.setdefault(code, len(self._rules)),
+            "level": finding["severity"],
+            "kind": "fail",
+            "message": {"text": finding["message"]},
+            "locations": [place],
+            "partialFingerprints": {FINGERPRINT: f"{code}:{span['path']}:{number}"},
+            "properties": {name: finding[name] for name in ("slug", "got", "want", "clause", "fix")},
+        }
+
+
+def _region(finding: Mapping[str, Any]) -> dict[str, Any]:
+    """The bytes of a span: where they lie, and those of them that the report holds."""
+    start, stop = finding["span"]["start"], finding["span"]["stop"]
+    region: dict[str, Any] = {"startLine": 1, "byteOffset": start, "byteLength": stop - start}
+    if finding["bytes"] is not None:
+        first = finding["bytes"]["start"]
+        if data := bytes.fromhex(finding["bytes"]["hex"])[start - first : stop - first]:
+            region["snippet"] = {"binary": b64encode(data).decode("ascii")}
+    return region
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    """A rule as a reporting descriptor (section 3.49)."""
+    sections = rule.sections
+    clause = f"Clause {rule.clause} of the specification."
+    tags = [rule.family, f"clause-{rule.clause}"]
+    if rule.cwe is not None:
+        tags.append(f"external/cwe/cwe-{rule.cwe}")
+    return {
+        "id": rule.code,
+        "name": "".join(word.capitalize() for word in rule.slug.split("-")),
+        "shortDescription": {"text": rule.title},
+        "fullDescription": {"text": sections.get("Why", rule.title)},
+        "help": {
+            "text": "\n\n".join([rule.title, *(f"{name}: {words}" for name, words in sections.items()), clause]),
+            "markdown": "\n\n".join(
+                [inert(rule.title), *(f"**{name}:** {inert(words)}" for name, words in sections.items()), clause]
+            ),
+        },
+        "defaultConfiguration": {"level": rule.severity.value},
+        "properties": {
+            "tags": tags,
+            "precision": "very-high" if rule.severity.rank else "high",
+            "problem.severity": {"error": "error", "warning": "warning", "note": "recommendation"}[rule.severity.value],
+            "provenance": list(rule.provenance),
+        },
+    }
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))

@@ -1,0 +1,157 @@
+"""This module defines `verdicts`: for each runtime whether it loads this very file, whether it computes it rightly, and why.
+
+    loads     yes; no; with option (another command comes first); crash (it dies, or never returns); unknown
+    computes  correctly; wrongly; depends on the machine; unknown; nothing where it does not load, or only reads headers
+
+Every reason has a source: an issue, a file of the runtime, or recorded behaviour (`vectors/`). Verdicts are about the
+file as it is; the dialect, which no file states, is canonical unless the caller knows better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from i2s_spec.linter import containers, graphs, models
+from i2s_spec.linter.containers import Headers, Reason
+from i2s_spec.schema.dialect import Dialect, parse
+from i2s_spec.schema.runtimes import RUNTIME, RUNTIMES, Runtime
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.subject import Subject
+
+YES: Final = "yes"
+NO: Final = "no"
+WITH_OPTION: Final = "with option"
+CRASH: Final = "crash"
+UNKNOWN: Final = "unknown"
+
+CORRECTLY: Final = "correctly"
+WRONGLY: Final = "wrongly"
+DEPENDS: Final = "depends on the machine"
+NOTHING: Final = "-"
+
+#: What each effect of a reason makes of loading, the worst last.
+_LOADS: Final = {"option": WITH_OPTION, "unknown": UNKNOWN, "no": NO, "crash": CRASH}
+_COMPUTES: Final = {"doubt": UNKNOWN, "cpu": DEPENDS, "wrong": WRONGLY}
+
+#: The titles of the table's columns.
+COLUMNS: Final = ("runtime", "loads", "computes", "why")
+
+
+class Verdict(NamedTuple):
+    """What one runtime makes of a file; the reasons that decided come first."""
+
+    runtime: str
+    title: str
+    loads: str
+    computes: str
+    reasons: tuple[Reason, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The verdict as plain data; text from the file is escaped."""
+        return {
+            "runtime": self.runtime,
+            "title": self.title,
+            "loads": self.loads,
+            "computes": self.computes,
+            "reasons": [
+                {
+                    "text": reason.text,
+                    "source": reason.source,
+                    "effect": reason.effect,
+                    "span": None if reason.span is None else reason.span._asdict(),
+                }
+                for reason in self.reasons
+            ],
+        }
+
+
+def verdicts(subject: Subject, dialect: str | Dialect = "canonical") -> tuple[Verdict, ...]:
+    """What every declared runtime makes of a file.
+
+    :param dialect: how its I2_S tensors are packed, if somebody knows
+    :raises FormatError: where the file goes away while it is read
+    :raises ValueError: for a dialect that does not exist
+    """
+    packed = parse(dialect)
+    name = f"verdicts {packed}"  # rules and report ask for the same
+    if name in subject.kept:
+        kept: tuple[Verdict, ...] = subject.kept[name]
+        return kept
+    headers = Headers(subject)
+    made: dict[str, Verdict] = {}
+    for runtime in RUNTIMES:
+        made[runtime.name] = (
+            _front(runtime, made[runtime.of])
+            if runtime.kind == "front"
+            else _verdict(subject, runtime, headers, packed)
+        )
+    found = tuple(made.values())
+    subject.kept[name] = found
+    return found
+
+
+def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dialect) -> Verdict:
+    found = list(containers.reasons(subject, runtime, headers))
+    stopped = any(reason.effect in _LOADS for reason in found)
+    if runtime.kind == "reader":
+        shown = runtime.fact("lists")
+        if not stopped and shown is not None and subject.has_i2s:
+            found.append(Reason(shown.text, shown.source, "note"))
+        return _judged(runtime, found)
+    if not stopped and subject.file.fault is None:
+        found += models.reasons(subject, runtime)
+        stopped = any(reason.effect in _LOADS for reason in found)
+        architecture = graphs.architecture_of(subject)
+        if not stopped and architecture is not None:
+            found += graphs.reasons(subject, runtime, architecture, dialect)
+    elif not stopped:
+        text = "the header has a fault that this reader passes over; what it makes of the model is not known"
+        found.append(Reason(text, runtime.source, "unknown"))
+    return _judged(runtime, found)
+
+
+def _judged(runtime: Runtime, found: list[Reason]) -> Verdict:
+    """Loading and computing by the worst of the reasons."""
+    effects = {reason.effect for reason in found}
+    loads = next((word for effect, word in reversed(_LOADS.items()) if effect in effects), YES)
+    computes = next((word for effect, word in reversed(_COMPUTES.items()) if effect in effects), CORRECTLY)
+    if runtime.kind == "reader" or loads in (NO, CRASH):
+        computes = NOTHING
+    elif loads == UNKNOWN:
+        computes = UNKNOWN
+    weight = {
+        effect: i for i, effect in enumerate(("crash", "no", "unknown", "option", "wrong", "cpu", "doubt", "note"))
+    }
+    ordered = tuple(sorted(found, key=lambda reason: weight[reason.effect]))
+    return Verdict(runtime.name, runtime.title, loads, computes, ordered)
+
+
+def _front(runtime: Runtime, engine: Verdict) -> Verdict:
+    """A front end says what its engine says, in words of its own."""
+    reasons = engine.reasons
+    refusal = RUNTIME[runtime.of].refusal
+    if refusal is not None and runtime.refusal is not None and reasons and reasons[0].source == refusal.source:
+        first = engine.reasons[0]
+        text = f"{first.text}; {runtime.refusal.text}"
+        reasons = (first._replace(text=text, source=runtime.refusal.source), *engine.reasons[1:])
+    return Verdict(runtime.name, runtime.title, engine.loads, engine.computes, reasons)
+
+
+def table(judged: Iterable[Verdict | Mapping[str, Any]]) -> list[list[str]]:
+    """The verdicts as rows of plain text, the first with the names of the columns; no rows for no verdicts.
+
+    :param judged: verdicts, or what `as_dict` made of them
+    """
+    rows = []
+    for each in judged:
+        about = each.as_dict() if isinstance(each, Verdict) else each
+        why = [f"{reason['text']} ({reason['source']})" for reason in about["reasons"]]
+        first = why[0] if why else ""
+        more = f"; and {len(why) - 1} more" if len(why) > 1 else ""
+        rows.append([about["title"], about["loads"], about["computes"], first + more])
+    return [list(COLUMNS), *rows] if rows else []
+
+
+__all__ = ["RUNTIME", "Reason", "Verdict", "table", "verdicts"]

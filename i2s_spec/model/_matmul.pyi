@@ -1,0 +1,28 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+def kernel_sets() -> list[tuple[str, bool]]: ...
+def product(
+    row: int,
+    payload: NDArray[np.uint8],
+    rows: int,
+    codes: NDArray[np.int8],
+    out: NDArray[np.int32],
+    threads: int,
+    scales: NDArray[np.float32] | None = ...,
+    sums: NDArray[np.int32] | None = ...,
+    weight_scale: float = ...,
+) -> None: ...
+def quantize(
+    row: int,
+    x: NDArray[np.float32],
+    codes: NDArray[np.int8],
+    scales: NDArray[np.float32],
+    sums: NDArray[np.int32],
+    threads: int,
+) -> None: ...
+def probe_multiplications(row: int, rounds: int, threads: int) -> int: ...
+def probe_reading(data: NDArray[np.uint8], repeats: int, threads: int) -> None: ...
+def address(data: Any) -> int: ...

@@ -1,0 +1,211 @@
+"""This module loads a model: it refuses what the linter calls broken, resolves what the file leaves open, makes the graph.
+
+The weights come from the file when the first pass needs them, but for profile `fast`, which reads them all first.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Mapping
+from math import isfinite, prod
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from i2s_spec.errors import FormatError, SettingError, quote
+from i2s_spec.schema import dialect as dialects
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.reader import File, Tensor
+    from i2s_spec.gguf.source import Origin
+    from i2s_spec.model.forward import Model
+    from i2s_spec.model.graph import Graph
+    from i2s_spec.model.profile import Profile
+    from i2s_spec.schema.architecture import Architecture
+    from i2s_spec.schema.dialect import Dialect
+    from i2s_spec.schema.hyperparameters import Hyperparameters
+
+#: What `pooling_type` means.
+POOLINGS: Final = {1: "mean", 2: "first", 3: "last"}
+
+
+def load_model(
+    origin: Origin,
+    profile: str | Profile = "bitnet-golden-1",
+    threads: int | None = None,
+    *,
+    dialect: str | Dialect = "canonical",
+    activation: str | None = None,
+    pooling: str | None = None,
+    force: bool = False,
+    trusted: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> Model:
+    """Load a model from a GGUF file.
+
+    :param origin: what `open` takes: a path, a buffer, a stream; or a `File` that is open already
+    :param profile: the name of a numeric profile, or a `Profile`
+    :param threads: how many threads may work; as many as there are processors unless given. No profile's result depends on
+        it but that of `fast`
+    :param dialect: that I2_S tensors are read in; a file does not say it, and another one than its writer's gives garbage
+    :param activation: `relu2`, `silu` or `gelu`, whatever file and profile say (clause 9.6)
+    :param pooling: of embedding models, `last`, `mean` or `first`, whatever the file says
+    :param force: try it although the linter finds errors
+    :param trusted: map the file into memory; only for files that nobody can shorten
+    :param progress: called with (bytes that were read, bytes in all), by profiles that read all weights before they begin
+    :raises FormatError: with the linter's first error, and for an architecture or sizes that cannot be run (M001 to M004)
+    :raises ValueError: for a dialect that does not exist
+    :raises SettingError: for settings that do not exist, and for a model that is sound but cannot be run here: experts,
+        scaled positions other than linear, types of tensors that no operation reads
+    """
+    from i2s_spec.gguf.reader import File
+    from i2s_spec.gguf.reader import open as open_file
+    from i2s_spec.model.profile import profile_of
+
+    chosen = profile_of(profile)
+    read_as = dialects.parse(dialect)
+    threads = _processors() if threads is None else threads
+    if threads < 1:
+        raise SettingError(f"{threads} threads do nothing; at least 1 is needed")
+    file = origin if isinstance(origin, File) else open_file(origin, trusted=trusted)
+    try:
+        if not force:
+            refuse_broken(file)
+        model = _model(file, chosen, threads, read_as, activation, pooling, force)
+        model.operations().prepare(model.graph, model.weights, progress)
+        return model
+    except BaseException:
+        if file is not origin:
+            file.close()
+        raise
+
+
+def _processors() -> int:
+    """Processors that this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
+
+
+def refuse_broken(file: File, *, select: tuple[str, ...] = (), payload: Literal["none", "sample"] = "none") -> None:
+    """Raise the linter's first error, in the order of the bytes, if there is one.
+
+    :param select: prefixes of codes that count; all unless given
+    :param payload: whether weights are looked at, a bounded part of each
+    """
+    from i2s_spec.linter.engine import lint
+    from i2s_spec.linter.rule import Severity
+
+    for finding in lint(file.source, select=select, payload=payload).findings:
+        if finding.severity is Severity.ERROR:
+            raise FormatError(finding.rule.fault, finding.span, finding.got, finding.want, **finding.details)
+
+
+def _model(
+    file: File,
+    profile: Profile,
+    threads: int,
+    dialect: Dialect,
+    activation: str | None,
+    pooling: str | None,
+    force: bool,
+) -> Model:
+    from i2s_spec.model.activation import resolve_activation
+    from i2s_spec.model.forward import Model
+    from i2s_spec.model.graphs import Settings, graph_of
+    from i2s_spec.model.quantiser import require_groups
+    from i2s_spec.model.weights import Weights
+    from i2s_spec.schema.hyperparameters import architecture_of, hyperparameters
+
+    architecture = architecture_of(file.metadata)
+    embedding = file.tensors.get("token_embd.weight")
+    h = hyperparameters(file.metadata, embedding.shape[0] if embedding is not None else None)
+    if h.experts:
+        raise SettingError(f"the model has {h.experts} experts; graphs with experts cannot be run here")
+    if h.rope_dims % 2 or h.rope_dims > h.head_dim:
+        raise SettingError(
+            f"{h.rope_dims:,} dimensions of a head are to be rotated in pairs; a head has {h.head_dim:,}"
+        )
+    rule = resolve_activation(architecture, file.metadata, profile, activation, h.vocab)
+    kind, why = _pooling(architecture, file.metadata, pooling)
+    settings = Settings(
+        activation=rule.activation,
+        rope=architecture.rope if profile.rope == "architecture" else profile.rope,
+        rope_scale=_rope_scale(architecture, file.metadata),
+        pooling=kind,
+        causal=bool(file.metadata.get(f"{architecture.name}.attention.causal", True)),
+        head=architecture.head,
+        sub_norm_eps=profile.sub_norm_eps,
+    )
+    graph = graph_of(architecture.name, h, settings, file.tensors)
+    _require(file, architecture, h, graph, scales=not force)
+    for node in graph:
+        if node.op == "linear":
+            require_groups(file.tensors[node.weight].ne[0], profile.quantiser)
+    weights = Weights(file, dialect)
+    return Model(file, architecture, h, profile, graph, weights, settings, rule, why, threads)
+
+
+def _pooling(architecture: Architecture, metadata: Mapping[str, Any], override: str | None) -> tuple[str, str]:
+    """How an embedding model pools, and why."""
+    if override is not None:
+        if override not in POOLINGS.values():
+            raise SettingError(f"pooling is {quote(override)}; there are {', '.join(POOLINGS.values())}")
+        return override, "the caller asked for it"
+    key = f"{architecture.name}.pooling_type"
+    if not architecture.embedding_model:
+        return "last", ""
+    if metadata.get(key) in POOLINGS:
+        return POOLINGS[metadata[key]], f"{key} says {metadata[key]}"
+    return "last", f"{key} says nothing; the published models take the last token"
+
+
+def _rope_scale(architecture: Architecture, metadata: Mapping[str, Any]) -> float:
+    """What positions are multiplied by."""
+    kind = metadata.get(f"{architecture.name}.rope.scaling.type", "linear")
+    factor = metadata.get(f"{architecture.name}.rope.scaling.factor")
+    if factor is None:
+        factor = metadata.get(f"{architecture.name}.rope.scale_linear", 1.0)
+    if kind == "none" or factor == 1:
+        return 1.0
+    if kind != "linear":
+        raise SettingError(f"positions are scaled by {quote(str(kind))}; only linear scaling can be run here")
+    return 1.0 / float(factor)
+
+
+def _require(file: File, architecture: Architecture, h: Hyperparameters, graph: Graph, *, scales: bool) -> None:
+    """Make sure that every tensor of the graph is there, in the shape that the sizes give, of a type that is read here.
+
+    What the linter has a rule for is said in its words, also where its errors are otherwise overlooked.
+
+    :param scales: whether a scale that is NaN or infinite is refused
+    """
+    from i2s_spec.model.weights import TYPES
+    from i2s_spec.schema.architecture import placed
+
+    for node in graph:
+        for name in node.weights:
+            tensor = file.tensors.get(name)
+            found = architecture.match(name)
+            if tensor is None or found is None:
+                refuse_broken(file, select=("M101",))
+                raise SettingError(f"the file has no tensor {quote(name)}, which {architecture.name} needs")
+            spec, layer = found
+            want = placed(spec, h if layer is None else h.at(layer), layer).ne
+            if prod(tensor.ne) != prod(want) or (len(want) > 1 and tuple(tensor.ne) != want):
+                refuse_broken(file, select=("M103", "M105"))
+                shapes = f"{list(tensor.shape)}; the sizes in the header give {list(want[::-1])}"
+                raise SettingError(f"tensor {quote(name)} has the shape {shapes}")
+            kind = tensor.type.name if tensor.type is not None else f"type {tensor.number}"
+            if kind not in (known := TYPES[node.op if node.op in TYPES else "gain"]):
+                raise SettingError(f"tensor {quote(name)} is {kind}; there it can be {', '.join(known)} to be run here")
+            tensor.require(tensor.span)
+            if scales and kind == "I2_S" and not isfinite(_scale(file, tensor)):
+                refuse_broken(file, payload="sample")
+                raise SettingError(
+                    f"tensor {quote(name)} has the scale {_scale(file, tensor)}; every output would be NaN"
+                )
+
+
+def _scale(file: File, tensor: Tensor) -> float:
+    """The scale in the tail of an I2_S tensor, as it stands there."""
+    mark = "<" if file.byte_order == "little" else ">"
+    return float(struct.unpack_from(mark + "f", tensor.tail)[0])

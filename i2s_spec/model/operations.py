@@ -1,0 +1,286 @@
+"""This module computes the operations that graphs are made of, as a numeric profile has them.
+
+Every operation is a method that takes the run, its node and its inputs, and gives its value. Nothing but the profile and the
+node's settings decides how it is computed. What a profile computes by other means (compiled kernels, another device) is a
+class with the same methods, which the profile names.
+
+Values are float32 [T, ...], T being the tokens of all sequences of a run, one after the other. Keys, values, scores and
+soft-max rows differ in shape between sequences and are lists with one array for each.
+
+Every float operation that is not a sum is one operation of NumPy on float32 at a time: one IEEE rounding, nothing fused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from i2s_spec.model import attention, elementary, ggml, numerics, quantiser, rope
+from i2s_spec.model.weights import Ternary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from i2s_spec.model.execution import Run
+    from i2s_spec.model.graph import Graph, Node
+    from i2s_spec.model.profile import Profile
+    from i2s_spec.model.weights import Weights
+
+    Floats = NDArray[np.float32]
+    Doubles = NDArray[np.float64]
+
+#: Operations whose values are lists, one array for each sequence.
+LISTED: Final = frozenset({"keep", "scores", "soft_max", "pool"})
+
+#: Rows of a ternary matrix that are made floats at a time, where a profile wants no integers.
+ROWS: Final = 1024
+
+
+class Operations:
+    """The operations of the profiles that are declared by their choices alone.
+
+    :param profile: the choices
+    :param threads: how many threads may work; results do not depend on it
+    """
+
+    def __init__(self, profile: Profile, threads: int = 1) -> None:
+        self.profile = profile
+        self.threads = threads
+
+    def prepare(self, graph: Graph, weights: Weights, progress: Callable[[int, int], object] | None = None) -> None:
+        """Do once, when a model is loaded, what need not be done in every pass.
+
+        :param progress: called with (bytes that were read, bytes in all)
+        """
+
+    def whole(self, graph: Graph, given: Mapping[str, Any], run: Run) -> dict[str, Any] | None:
+        """The results of a graph of which no other value is wanted, by a shorter way; None if there is none."""
+        return None
+
+    # Rows and elements
+
+    def embed(self, run: Run, node: Node, tokens: NDArray[np.int64]) -> Floats:
+        """The rows of the embedding table, exactly what its type stands for."""
+        return run.table(node.weight).take(tokens)
+
+    def choose(self, run: Run, node: Node, x: Floats) -> Floats:
+        """The rows that logits are wanted of."""
+        return x if run.rows is None else x[run.rows]
+
+    def gain(self, run: Run, node: Node, x: Floats) -> Floats:
+        """Each element times the gain of its column."""
+        return x * run.weights.vector(node.weight)
+
+    def bias(self, run: Run, node: Node, x: Floats) -> Floats:
+        """Each element plus the bias of its column."""
+        return x + run.weights.vector(node.weight)
+
+    def scale(self, run: Run, node: Node, x: Floats) -> Floats:
+        """All elements times one number of the file."""
+        factor: np.float32 = run.weights.vector(node.weight)[0]
+        return x * factor
+
+    def multiply_by(self, run: Run, node: Node, x: Floats) -> Floats:
+        """All elements times a number, rounded to float32."""
+        return x * np.float32(node.settings["factor"])
+
+    def add(self, run: Run, node: Node, a: Floats, b: Floats) -> Floats:
+        """a + b."""
+        return a + b
+
+    def multiply(self, run: Run, node: Node, a: Floats, b: Floats) -> Floats:
+        """a * b."""
+        return a * b
+
+    def heads(self, run: Run, node: Node, x: Floats) -> Floats:
+        """The columns of each head on their own: [T, heads, d]."""
+        return x.reshape(len(x), node.settings["heads"], -1)
+
+    # Norms
+
+    def norm(self, run: Run, node: Node, x: Floats) -> Floats:
+        """x / sqrt(mean(x^2) + eps) over the last axis, as a product with a reciprocal of float32.
+
+        `f64`: the squares are exact and added by index in float64; mean, + eps and 1/sqrt stay in float64 and are rounded
+        once. `f32`: squares rounded to float32, added in float64; their mean, + eps and 1/sqrt are rounded one by one.
+        """
+        eps, count = node.settings["eps"], x.shape[-1]
+        if self.profile.norm == "f64":
+            mean = numerics.squares(x) / count
+            factor: Floats = (1.0 / np.sqrt(mean + float(np.float32(eps)))).astype(np.float32)
+        else:
+            narrow = (numerics.squares(x, rounded=True) / count).astype(np.float32)
+            factor = np.float32(1) / np.sqrt(narrow + np.float32(eps))
+        return x * factor[..., None]
+
+    # Projections
+
+    def linear(self, run: Run, node: Node, x: Floats) -> Floats:
+        """A projection: BitLinear where the matrix is ternary (clause 9.8), else products of floats."""
+        matrix = run.weights.matrix(node.weight)
+        rule = self.profile.quantiser
+        if not isinstance(matrix, Ternary):
+            return self.products(self._as_weights(x, matrix), matrix)
+        if rule.groups == "none":
+            return self._dequantised(x, matrix)
+        return self._bitlinear(run, node, x, matrix)
+
+    def _bitlinear(self, run: Run, node: Node, x: Floats, matrix: Ternary) -> Floats:
+        rule = self.profile.quantiser
+        (source,) = node.inputs
+        quantised = run.quantised.get((source, rule))
+        if quantised is None:  # projections of one input share its codes
+            run.quantised.clear()
+            quantised = run.quantised[source, rule] = quantiser.quantise(x, rule)
+        y, acc = quantiser.linear(quantised, rule, matrix, self.threads)
+        self.show_integers(run, node, quantised, acc)
+        return y
+
+    def show_integers(self, run: Run, node: Node, quantised: quantiser.Quantised, acc: NDArray[Any]) -> None:
+        """Let the inside of BitLinear be looked at."""
+        prefix = node.weight.removesuffix(".weight")
+        run.tap(f"{prefix}.act_q8", lambda: quantised.codes)
+        run.tap(f"{prefix}.act_scale", lambda: quantised.scale)
+        run.tap(f"{prefix}.act_sum", lambda: quantised.sums)
+        if acc.ndim == 2:
+            run.tap(f"{prefix}.dot_i32", lambda: acc + quantised.sums[:, None])
+        run.tap(f"{prefix}.acc_i32", lambda: acc)
+
+    def _dequantised(self, x: Floats, matrix: Ternary) -> Floats:
+        """Trits times scale as float weights, without any quantisation of activations."""
+        from i2s_spec.codec import native
+
+        out = np.empty((len(x), matrix.rows), dtype=np.float32)
+        tail = np.zeros(32, dtype=np.uint8)
+        tail[:4] = np.frombuffer(np.float32(matrix.scale).astype("<f4").tobytes(), dtype=np.uint8)
+        for start in range(0, matrix.rows, ROWS):
+            stop = min(start + ROWS, matrix.rows)
+            part = matrix.payload[start * matrix.columns // 4 : stop * matrix.columns // 4]
+            data = np.concatenate([part, tail])
+            weights = native.dequantize(data, (stop - start, matrix.columns), code3="plus-two", threads=self.threads)
+            out[:, start:stop] = self.products(x, weights)
+        return out
+
+    def head(self, run: Run, node: Node, x: Floats) -> Floats:
+        """The logits: products with every row of the table; of an I2_S table, if the profile says so, by BitLinear."""
+        table = run.table(node.weight)
+        if table.type == "I2_S" and self.profile.i2s_head == "bitlinear":
+            return self._bitlinear(run, node, x, table.ternary)
+        if table.type in ("Q6_K", "Q8_0") and self.profile.floats == "as-weights":
+            return ggml.quantised_head(table, x)
+        out = np.empty((len(x), table.rows), dtype=np.float32)
+        for start, rows in table.windows():
+            out[:, start : start + len(rows)] = self.products(self._as_weights(x, rows), rows)
+        return out
+
+    def products(self, x: Floats, w: NDArray[Any]) -> Floats:
+        """x w^T, summed as the profile sums."""
+        if self.profile.sums == "in-order":
+            return numerics.products(x, w, self.threads)
+        if self.profile.sums == "lanes":
+            return numerics.lanes(x, w, self.threads)
+        product: Floats = np.matmul(x, numerics.as_float32(w).T)
+        return product
+
+    def _as_weights(self, x: Floats, w: NDArray[Any]) -> Floats:
+        if self.profile.floats == "f32" or w.dtype == np.float32:
+            return x
+        return _halved(x) if w.dtype == np.float16 else ggml.brain(x)
+
+    # Attention
+
+    def rope(self, run: Run, node: Node, x: Floats) -> Floats:
+        """Heads rotated by the positions of their tokens: [T, heads, d]."""
+        settings = node.settings
+        factors = run.weights.vector(node.weight) if node.weights else None
+        how = (self.profile.angles, float(settings["base"]), settings["dims"], float(settings["scale"]))
+        key = (*how, node.weights)
+        if key not in run.angles:
+            angles, base, dims, scale = how
+            run.angles[key] = rope.cos_sin(angles, run.positions, base, dims, scale, factors)
+        cos, sin = run.angles[key]
+        return rope.rotate(x.reshape(len(x), settings["heads"], -1), cos, sin, settings["pairs"], self.profile.fused)
+
+    def keep(self, run: Run, node: Node, x: Floats) -> list[NDArray[Any]]:
+        """Keys or values, with those of earlier tokens before them: [S, heads, d] of each sequence, of the cache's type."""
+        rows = x.reshape(len(x), node.settings["heads"], -1)
+        part, layer = node.settings["part"], node.layer or 0
+        return [each.cache.write(part, layer, rows[each.start : each.stop]) for each in run.sequences]
+
+    def scores(self, run: Run, node: Node, q: Floats, keys: list[NDArray[Any]]) -> list[Floats]:
+        """q k^T, neither scaled nor masked: [H, T, S] of each sequence; query head h meets key head h // (H / G)."""
+        heads = self._attended(q).reshape(len(q), node.settings["heads"], -1)
+        parts = zip(run.sequences, keys, strict=True)
+        return [attention.scores(heads[each.start : each.stop], k, self.products) for each, k in parts]
+
+    def soft_max(self, run: Run, node: Node, scores: list[Floats]) -> list[Floats]:
+        """Of each row e^(z - max z) / sum, z being the scores times f32(scale): [H, T, S], 0 where a token comes later."""
+        scale, causal = np.float32(node.settings["scale"]), node.settings["causal"]
+        parts = zip(run.sequences, scores, strict=True)
+        how = self.profile.soft_max
+        return [attention.soft_max(each, scale, sequence.past if causal else None, how) for sequence, each in parts]
+
+    def mix(self, run: Run, node: Node, p: list[Floats], values: list[NDArray[Any]]) -> Floats:
+        """The values, each by its share, heads side by side: [T, H * d]."""
+        unit = ggml.STEP if self.profile.sums == "lanes" else 1  # that runtime's cache is padded with zeros
+        parts = [attention.mix(self._attended(each), v, self.products, unit) for each, v in zip(p, values, strict=True)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _attended(self, x: Floats) -> Floats:
+        """What enters a product of attention, rounded as the profile has it."""
+        return _halved(x) if self.profile.attention == "f16" else x
+
+    # Activations
+
+    def relu(self, run: Run, node: Node, x: Floats) -> Floats:
+        """x where it is above 0, else 0; NaN stays."""
+        out = x.copy()
+        out[x <= 0] = 0  # np.maximum leaves open which zero it gives
+        return out
+
+    def square(self, run: Run, node: Node, x: Floats) -> Floats:
+        """x * x."""
+        return x * x
+
+    def silu(self, run: Run, node: Node, x: Floats) -> Floats:
+        """x / (1 + e^-x)."""
+        if self.profile.activation == "f64":
+            return elementary.silu(x)
+        if self.profile.activation == "ggml":
+            return ggml.silu(x)
+        with np.errstate(all="ignore"):
+            power: Floats = np.exp(np.negative(x))
+            power += 1
+            return x / power
+
+    def gelu(self, run: Run, node: Node, x: Floats) -> Floats:
+        """The tanh form of GELU."""
+        return ggml.gelu(x) if self.profile.activation == "ggml" else elementary.gelu(x)
+
+    # Embedding models
+
+    def pool(self, run: Run, node: Node, x: Floats) -> list[Floats]:
+        """One vector of length 1 for each sequence: its last or first token's, or the mean of all, float32 [D]."""
+        return [self._pooled(x[each.start : each.stop], node.settings["kind"]) for each in run.sequences]
+
+    def _pooled(self, x: Floats, kind: str) -> Floats:
+        row: Floats = x[-1] if kind == "last" else x[0]
+        if kind == "mean":
+            row = (numerics.sums(x.T) / len(x)).astype(np.float32)
+        with np.errstate(all="ignore"):
+            if self.profile.norm == "f64":
+                length = np.sqrt(numerics.squares(row))
+                wide: Doubles = row.astype(np.float64) / np.where(length == 0, 1.0, length)
+                return wide.astype(np.float32)
+            length = np.sqrt(numerics.squares(row, rounded=True))
+            inverse: Floats = np.where(length == 0, 0.0, 1.0 / length).astype(np.float32)
+            return row * inverse
+
+
+def _halved(x: Floats) -> Floats:
+    """Rounded to F16."""
+    with np.errstate(over="ignore"):
+        return x.astype(np.float16).astype(np.float32)

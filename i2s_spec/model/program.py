@@ -1,0 +1,372 @@
+"""This module makes a program of a graph: steps for compiled kernels, which then do a whole pass in one call.
+
+The graph stays the definition. What one step does for several nodes (a norm and its gains, an activation and the product
+with it, projections of one input, scores and soft-max and mixture) gives what the nodes give; only attention adds in another
+order. `translate` knows the operations of all graphs of this package; where it meets something else, or a shape that the
+kernels do not take, there is no program and the graph is walked node by node. The embedding is looked up before the program
+runs, and what is behind it in the graph (a pooling, a head of a quantised type) is computed after it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from i2s_spec.model import _fast, matmul
+from i2s_spec.model.embedding import Table
+from i2s_spec.model.graph import Graph, Node
+from i2s_spec.model.weights import DENSE, Ternary, Weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Floats that slots begin at multiples of: with one token, every value begins a cache line.
+LINE: Final = 16
+
+
+class NotTranslated(Exception):  # noqa: N818
+    """A graph has something that no step does."""
+
+
+def address(array: NDArray[Any]) -> int:
+    """Where an array lies in memory."""
+    return int(array.__array_interface__["data"][0])
+
+
+@dataclass
+class Room:
+    """Where values lie, one after the other: `at` floats before it for every token, `width` floats, how many names it has."""
+
+    at: int
+    width: int
+    users: int = 1
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A value: where it lies, and the width of what is normed or rotated on its own: a head, or all of it."""
+
+    room: Room
+    inner: int
+
+    @property
+    def at(self) -> int:
+        return self.room.at
+
+    @property
+    def width(self) -> int:
+        return self.room.width
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """What the angles of rotations depend on, and the step (by number) that wants them."""
+
+    step: int
+    base: float
+    dims: int
+    scale: float
+    factors: str | None
+
+
+@dataclass
+class Plan:
+    """A program and what it needs.
+
+    :param width: floats of all slots, for every token
+    :param columns: most columns of a ternary matrix, whole blocks
+    :param start: slot of the embedding
+    :param done: how many nodes of the graph the program does
+    :param result: rows of the head if that is part of it, else 0
+    :param end: the slot that the rest of the graph goes on from, if there is a rest
+    :param kept: arrays whose addresses are in the program
+    """
+
+    program: Any
+    width: int
+    columns: int
+    start: Slot
+    done: int = 0
+    result: int = 0
+    end: Slot | None = None
+    rotations: list[Rotation] = field(default_factory=list)
+    kept: list[Any] = field(default_factory=list)
+    #: Cosines and sines by position, and of how many positions.
+    angles: list[Any] = field(default_factory=list)
+    positions: int = 0
+    #: Floats of a token's keys and values by layer, keys first.
+    widths: dict[tuple[int, int], int] = field(default_factory=dict)
+    #: The most floats that a piece of the keys of one token leaves, over all layers.
+    partial: int = 1
+
+    @property
+    def cache_widths(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Floats of a token's keys in every layer, and of its values."""
+        layers = len(self.widths) // 2
+        keys, values = (tuple(self.widths.get((i, kind), 0) for i in range(layers)) for kind in (0, 1))
+        return keys, values
+
+
+def translate(graph: Graph, weights: Weights, tables: dict[str, Table]) -> Plan:
+    """The program of a graph.
+
+    :param tables: embedding tables and heads by name, which are kept
+    :raises NotTranslated: where something in the graph is not for compiled kernels
+    """
+    return _Translation(graph, weights, tables).plan
+
+
+class _Translation:
+    def __init__(self, graph: Graph, weights: Weights, tables: dict[str, Table]) -> None:
+        self.graph, self.weights, self.tables = graph, weights, tables
+        self.steps: list[dict[str, Any]] = []
+        self.matrices: list[tuple[int, int, int, float]] = []
+        self.slots: dict[str, Slot] = {}
+        self.free: dict[int, list[int]] = defaultdict(list)
+        self.width, self.columns, self.late, self.quantised = 0, 128, False, ""
+        self.takers = Counter(name for node in graph.nodes for name in node.inputs)
+        self.uses = self._uses()
+        first = graph.nodes[0]
+        if first.op != "embed" or len(graph.results) != 1:
+            raise NotTranslated(first.op)
+        self.plan = Plan(None, 0, 0, self._new(first.name, weights.tensor(first.weight).shape[1]), done=1)
+        for at, node in enumerate(graph.nodes[1:], 1):
+            if node.op == "pool" or (node.op == "head" and weights.tensor_type(node.weight) not in DENSE):
+                self.plan.end = self.slots[node.inputs[0]]
+                break
+            if node.op not in _NODES:
+                raise NotTranslated(node.op)
+            _NODES[node.op](self, node)
+            self.plan.done = at + 1
+            self._forget(at, node)
+        self._finish()
+
+    def _uses(self) -> dict[str, int]:
+        """Where each value is used last: queries where values are mixed, because one step does all of it there."""
+        uses = dict(self.graph.last_use)
+        for at, node in enumerate(self.graph.nodes):
+            for name in self._queries(node):
+                uses[name] = max(at, uses[name])
+        return uses
+
+    def _queries(self, node: Node) -> tuple[str, ...]:
+        if node.op != "mix":
+            return ()
+        return self.graph[self.graph[node.inputs[0]].inputs[0]].inputs[:1]
+
+    def _finish(self) -> None:
+        plan, rest = self.plan, self.graph.nodes[self.plan.done :]
+        if (plan.end is None) == (plan.result == 0) or len(rest) > 1:
+            raise NotTranslated("the end of the graph")
+        plan.program, plan.width, plan.columns = _fast.Program(), self.width, self.columns
+        for weight, rows, out, scale in self.matrices:
+            plan.program.matrix(weight, rows, out, scale)
+        for step in self.steps:
+            op = step.pop("op")
+            plan.program.add(_fast.OPS[op], **step)
+
+    # Slots and steps
+
+    def _new(self, name: str, width: int, inner: int | None = None) -> Slot:
+        """Room for the value of a node."""
+        room = -(-width // LINE) * LINE
+        if self.free[room]:
+            at = self.free[room].pop()
+        else:
+            at, self.width = self.width, self.width + room
+        slot = self.slots[name] = Slot(Room(at, width), inner or width)
+        return slot
+
+    def _same(self, name: str, slot: Slot) -> None:
+        """Another name of a value."""
+        slot.room.users += 1
+        self.slots[name] = slot
+
+    def _forget(self, at: int, node: Node) -> None:
+        """Give back the room of values that no node behind this one needs."""
+        for name in {node.name, *node.inputs, *self._queries(node)}:
+            if name in self.slots and self.uses[name] == at and name not in self.graph.results:
+                room = self.slots.pop(name).room
+                room.users -= 1
+                if not room.users:
+                    self.free[-(-room.width // LINE) * LINE].append(room.at)
+
+    def _step(self, op: str, **settings: Any) -> None:
+        self.steps.append({"op": op, "late": self.late, **settings})
+
+    def _last(self, op: str, name: str) -> dict[str, Any] | None:
+        """The last step, if it is of a kind, and made a value that only one node needs."""
+        step = self.steps[-1] if self.steps else None
+        made = step is not None and step["op"] == op and step["out"] == self.slots[name].at
+        return step if made and self.takers[name] == 1 else None
+
+    def _vector(self, name: str, width: int) -> int:
+        vector = np.ascontiguousarray(self.weights.vector(name))
+        if vector.size != width:
+            raise NotTranslated(name)
+        self.plan.kept.append(vector)
+        return address(vector)
+
+    # Nodes
+
+    def _norm(self, node: Node) -> None:
+        x = self.slots[node.inputs[0]]
+        out = self._new(node.name, x.width, x.inner)
+        eps = float(np.float32(node.settings["eps"]))
+        self._step("norm", x=x.at, out=out.at, width=x.width, inner=x.inner, factor=eps)
+
+    def _gain(self, node: Node) -> None:
+        x, step = self.slots[node.inputs[0]], self._last("norm", node.inputs[0])
+        if step is None or "weight" in step:
+            raise NotTranslated("gain")
+        step["weight"] = self._vector(node.weight, x.inner)
+        self._same(node.name, x)
+
+    def _linear(self, node: Node) -> None:
+        x = self.slots[node.inputs[0]]
+        matrix = self.weights.matrix(node.weight)
+        if not isinstance(matrix, Ternary):
+            self._dense("dense", node, x, matrix)
+            return
+        payload, columns = matmul.whole_rows(matrix.payload, matrix.rows, matrix.columns)
+        if matrix.columns != x.width or not matrix.rows:
+            raise NotTranslated(node.name)
+        self.plan.kept.append(payload)
+        self.columns = max(self.columns, columns)
+        last, fresh = self.steps[-1] if self.steps else {"op": ""}, self.quantised != node.inputs[0]
+        out = self._new(node.name, matrix.rows)
+        self.matrices.append((address(payload), matrix.rows, out.at, float(matrix.scale)))
+        if not fresh and last["op"] == "ternary" and last["count"] < _fast.MOST_MATRICES:
+            last["count"] += 1
+            return
+        if fresh:
+            self._step("quantize", x=x.at, width=x.width, inner=columns)
+            self.quantised = node.inputs[0]
+        self._step("ternary", first=len(self.matrices) - 1, count=1, inner=columns, width=x.width)
+
+    def _dense(self, op: str, node: Node, x: Slot, matrix: NDArray[Any]) -> None:
+        whole = np.ascontiguousarray(matrix)
+        self.plan.kept.append(whole)
+        rows, columns = whole.shape
+        if columns != x.width or not rows:
+            raise NotTranslated(node.name)
+        out = 0 if op == "result" else self._new(node.name, rows).at
+        kind = _fast.TYPES[whole.dtype.name]
+        self._step(op, x=x.at, out=out, width=columns, heads=rows, weight=address(whole), kind=kind)
+
+    def _head(self, node: Node) -> None:
+        if node.weight not in self.tables:
+            self.tables[node.weight] = Table(self.weights, node.weight)
+        table = self.tables[node.weight]
+        self._dense("result", node, self.slots[node.inputs[0]], table.dense)
+        self.plan.result = table.rows
+
+    def _choose(self, node: Node) -> None:
+        x = self.slots[node.inputs[0]]
+        out = self._new(node.name, x.width)
+        self._step("choose", x=x.at, out=out.at, width=x.width)
+        self.late = True
+
+    def _heads(self, node: Node) -> None:
+        x = self.slots[node.inputs[0]]
+        self._same(node.name, Slot(x.room, self._head_width(x, node.settings["heads"])))
+
+    def _head_width(self, x: Slot, heads: int) -> int:
+        if x.width % heads:
+            raise NotTranslated("heads")
+        return x.width // heads
+
+    def _rope(self, node: Node) -> None:
+        x, settings = self.slots[node.inputs[0]], node.settings
+        heads, dims = settings["heads"], settings["dims"]
+        inner = self._head_width(x, heads)
+        if dims % 2 or dims > inner:
+            raise NotTranslated("rope")
+        out = self._new(node.name, x.width, inner)
+        how = float(settings["base"]), dims, float(settings["scale"]), node.weight if node.weights else None
+        self.plan.rotations.append(Rotation(len(self.steps), *how))
+        kind = 0 if settings["pairs"] == "neox" else 1
+        self._step("rotate", x=x.at, out=out.at, kind=kind, width=x.width, heads=heads, inner=inner, groups=dims // 2)
+
+    def _keep(self, node: Node) -> None:
+        x, layer = self.slots[node.inputs[0]], node.layer or 0
+        kind = 0 if node.settings["part"] == "keys" else 1
+        self.plan.widths[layer, kind] = x.width
+        self._step("keep", x=x.at, width=x.width, kind=kind, layer=layer)
+
+    def _nothing(self, node: Node) -> None:
+        """Scores and soft-max: done where values are mixed."""
+
+    def _mix(self, node: Node) -> None:
+        soft_max, values = self.graph[node.inputs[0]], self.graph[node.inputs[1]]
+        scores = self.graph[soft_max.inputs[0]]
+        keys, x = self.graph[scores.inputs[1]], self.slots[scores.inputs[0]]
+        layer = node.layer or 0
+        if {(keys.layer or 0, keys.op), (values.layer or 0, values.op)} != {(layer, "keep")} or self.late:
+            raise NotTranslated("attention")
+        heads, groups = scores.settings["heads"], keys.settings["heads"]
+        inner, value = self._head_width(x, heads), self.plan.widths[layer, 1] // groups
+        fits = self.plan.widths[layer, 0] == groups * inner and self.plan.widths[layer, 1] == groups * value
+        if heads % groups or max(inner, value) > _fast.WIDEST or not fits:
+            raise NotTranslated("heads")
+        out = self._new(node.name, heads * value)
+        self.plan.partial = max(self.plan.partial, heads * (value + 2))
+        how = {"factor": float(np.float32(soft_max.settings["scale"])), "kind": int(soft_max.settings["causal"])}
+        shape = {"heads": heads, "groups": groups, "inner": inner, "value": value, "width": x.width}
+        self._step("attend", x=x.at, out=out.at, layer=layer, **shape, **how)
+
+    def _pair(self, node: Node) -> None:
+        a, b = (self.slots[name] for name in node.inputs)
+        if a.width != b.width:
+            raise NotTranslated(node.name)
+        step = self._last("activate", node.inputs[0]) if node.op == "multiply" else None
+        out = self._new(node.name, a.width, a.inner)
+        if step is not None and "x2" not in step:
+            step.update(x2=b.at, out=out.at)
+        else:
+            self._step(node.op, x=a.at, x2=b.at, width=a.width, out=out.at)
+
+    def _activation(self, node: Node) -> None:
+        x = self.slots[node.inputs[0]]
+        step = self._last("activate", node.inputs[0]) if node.op == "square" else None
+        if step is not None and step["kind"] == _fast.ACTIVATIONS["relu"] and "x2" not in step:
+            step["kind"] = _fast.ACTIVATIONS["relu2"]
+            self._same(node.name, x)
+            return
+        out = self._new(node.name, x.width, x.inner)
+        self._step("activate", x=x.at, width=x.width, out=out.at, kind=_fast.ACTIVATIONS[node.op])
+
+    def _times(self, node: Node) -> None:
+        x = self.slots[node.inputs[0]]
+        factor = node.settings["factor"] if node.op == "multiply_by" else self.weights.vector(node.weight)[0]
+        out = self._new(node.name, x.width, x.inner)
+        self._step("times", x=x.at, width=x.width, out=out.at, factor=float(np.float32(factor)))
+
+    def _bias(self, node: Node) -> None:
+        x = self.slots[node.inputs[0]]
+        out = self._new(node.name, x.width, x.inner)
+        self._step("bias", x=x.at, width=x.width, out=out.at, weight=self._vector(node.weight, x.width))
+
+
+_NODES: Final[dict[str, Callable[[_Translation, Node], None]]] = {
+    "norm": _Translation._norm,
+    "gain": _Translation._gain,
+    "linear": _Translation._linear,
+    "head": _Translation._head,
+    "choose": _Translation._choose,
+    "heads": _Translation._heads,
+    "rope": _Translation._rope,
+    "keep": _Translation._keep,
+    "scores": _Translation._nothing,
+    "soft_max": _Translation._nothing,
+    "mix": _Translation._mix,
+    "add": _Translation._pair,
+    "multiply": _Translation._pair,
+    **dict.fromkeys(("relu", "square", "silu", "gelu"), _Translation._activation),
+    **dict.fromkeys(("scale", "multiply_by"), _Translation._times),
+    "bias": _Translation._bias,
+}

@@ -1,0 +1,100 @@
+"""This module encodes text with a byte-level vocabulary: split by regular expressions, bytes as letters, merges by rank.
+
+The work is done by the library `tokenizers` (extra `[tokenizer]`); this module builds it from the vocabulary of the file
+and holds back what it would abort on or answer silently wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from typing import Any, Final
+
+from i2s_spec.convert.vocabulary import alphabet
+from i2s_spec.errors import MissingExtra, SettingError
+from i2s_spec.model.tokenizer.pretokenizers import PreTokenizer
+from i2s_spec.model.tokenizer.vocabulary import CONTROL, USER_DEFINED, Vocabulary
+
+_MARKS: Final = (CONTROL, USER_DEFINED)
+
+#: White space in one run, in characters: the expressions go back over it, and the library's patience ends at three times
+#: as much.
+MOST_WHITE_SPACE: Final = 1_000_000
+
+
+def _letters() -> dict[int, str]:
+    """The character that stands for each byte in tokens."""
+    printable = [byte for byte in range(256) if chr(byte) in set(alphabet())]
+    others = [byte for byte in range(256) if byte not in printable]
+    return dict(zip((*printable, *others), alphabet(), strict=True))
+
+
+LETTER_OF: Final = _letters()
+BYTE_OF: Final = {letter: byte for byte, letter in LETTER_OF.items()}
+
+
+def to_bytes(token: str) -> bytes:
+    """The bytes that a byte-level token stands for; characters outside the alphabet stand for themselves.
+
+    >>> to_bytes("Ġworld")
+    b' world'
+    """
+    return b"".join(
+        bytes((BYTE_OF[letter],)) if letter in BYTE_OF else letter.encode("utf-8", "surrogateescape")
+        for letter in token
+    )
+
+
+class ByteLevel:
+    """Encodes pieces of text without special tokens.
+
+    :raises MissingExtra: where `tokenizers` is not installed
+    :raises FormatError: for a vocabulary that is broken
+    """
+
+    def __init__(self, vocabulary: Vocabulary, pre: PreTokenizer) -> None:
+        try:
+            from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+        except ImportError:
+            raise MissingExtra("tokenising text with a byte-level vocabulary", "tokenizer") from None
+        merges, words = vocabulary.merges, dict(vocabulary.ids)
+        # Control tokens are no words, whatever they look like, unless merges are made of them.
+        marks = {token for token, kind in zip(vocabulary.tokens, vocabulary.types, strict=True) if kind in _MARKS}
+        marks -= marks.intersection(chain(chain.from_iterable(merges), map("".join, merges), alphabet()))
+        if not _is_text("".join(words)):  # tokens that are not UTF-8 are never met
+            marks.update(token for token in words if not _is_text(token))
+            merges = [pair for pair in merges if _is_text(pair[0] + pair[1])]
+        for token in marks:
+            del words[token]
+        self._missing = frozenset(byte for byte, letter in LETTER_OF.items() if letter not in words)
+        model: Any = models.BPE(words, merges, ignore_merges=pre.ignore_merges)
+        self._tokenizer: Any = Tokenizer(model)
+        splits = [pre_tokenizers.Split(Regex(each), "isolated") for each in pre.splits]
+        self._tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        )
+
+    def encode(self, text: str) -> list[int]:
+        """The token ids of a piece of text.
+
+        :raises SettingError: for text with a byte that the vocabulary has no token for, or with an endless white space
+        """
+        if self._missing and (missing := self._missing.intersection(text.encode())):
+            raise SettingError(f"the vocabulary has no token for the byte 0x{min(missing):02x}, which is in the text")
+        if len(text) > MOST_WHITE_SPACE:
+            longest = max((match.end() - match.start() for match in re.finditer(r"\s+", text)), default=0)
+            if longest > MOST_WHITE_SPACE:
+                raise SettingError(
+                    f"the text has {longest:,} characters of white space in a row; {MOST_WHITE_SPACE:,} are the limit"
+                )
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+
+def _is_text(token: str) -> bool:
+    """Whether a token is UTF-8 (bytes that are not were read as surrogates)."""
+    try:
+        token.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,107 @@
+"""This module encodes text with a SentencePiece-style vocabulary: characters are joined to pieces, best score first.
+
+Neighbours are joined where the joined text is a piece; of all such pairs the one with the highest score comes first, of
+equal ones the leftmost. A character that is left over and is no piece becomes the tokens of its bytes (`<0xNN>`). This
+is what loaders do with `tokenizer.ggml.model` = llama, for vocabularies trained as BPE and as unigrams alike.
+"""
+
+from __future__ import annotations
+
+import heapq
+from itertools import pairwise
+from typing import Final
+
+from i2s_spec.convert.vocabulary import PIECE_SPACE
+from i2s_spec.errors import SettingError
+from i2s_spec.model.tokenizer.vocabulary import Vocabulary
+
+#: Words whose pieces are kept; then all are forgotten.
+_WORDS_KEPT: Final = 1 << 16
+
+#: Characters of all pieces together up to which pairs of characters are collected.
+_PAIRS_WORTH: Final = 1 << 22
+
+
+class Pieces:
+    """Encodes pieces of text without special tokens.
+
+    :raises FormatError: for a vocabulary that is broken
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._ids = vocabulary.ids
+        self._scores = vocabulary.scores
+        self._unknown = vocabulary.special("unknown")
+        self._bytes = [self._ids.get(f"<0x{byte:02X}>") for byte in range(256)]
+        # Two characters that are neighbours in no piece are never joined: text falls apart into words there.
+        self._pairs: set[str] | None = None
+        if sum(map(len, self._ids)) <= _PAIRS_WORTH:
+            self._pairs = {a + b for piece in self._ids for a, b in pairwise(piece)}
+        self._known: dict[str, list[int]] = {}
+
+    def encode(self, text: str) -> list[int]:
+        """The token ids of a piece of text; spaces become `▁` first.
+
+        :raises SettingError: for a character that has neither a piece nor bytes, in a vocabulary without an unknown token
+        """
+        ids: list[int] = []
+        for word in self._words(text.replace(" ", PIECE_SPACE)):
+            found = self._known.get(word)
+            if found is None:
+                if len(self._known) >= _WORDS_KEPT:
+                    self._known.clear()
+                found = self._known[word] = self._joined(word)
+            ids += found
+        return ids
+
+    def _words(self, text: str) -> list[str]:
+        """A text cut wherever no piece can reach across."""
+        pairs = self._pairs
+        if pairs is None:
+            return [text] if text else []
+        cuts = [i for i, pair in enumerate(pairwise(text), 1) if pair[0] + pair[1] not in pairs]
+        return [text[a:b] for a, b in zip((0, *cuts), (*cuts, len(text)), strict=True) if b > a]
+
+    def _joined(self, word: str) -> list[int]:
+        """The pieces of a word, by repeatedly joining the best pair of neighbours."""
+        ids, scores = self._ids, self._scores
+        parts: list[str] = list(word)
+        after = [*range(1, len(parts)), -1]
+        before = list(range(-1, len(parts) - 1))
+        pairs: list[tuple[float, int, int, int]] = []
+
+        def consider(left: int, right: int) -> None:
+            if left >= 0 and right >= 0:
+                found = ids.get(parts[left] + parts[right])
+                if found is not None:
+                    size = len(parts[left]) + len(parts[right])
+                    heapq.heappush(pairs, (-scores[found], left, right, size))
+
+        for left in range(len(parts) - 1):
+            consider(left, left + 1)
+        while pairs:
+            _, left, right, size = heapq.heappop(pairs)
+            if not parts[left] or not parts[right] or len(parts[left]) + len(parts[right]) != size:
+                continue  # one of them has been joined to another since
+            parts[left] += parts[right]
+            parts[right] = ""
+            after[left] = after[right]
+            if after[right] >= 0:
+                before[after[right]] = left
+            consider(before[left], left)
+            consider(left, after[left])
+        return [i for part in parts if part for i in self._ids_of(part)]
+
+    def _ids_of(self, part: str) -> list[int]:
+        found = self._ids.get(part)
+        if found is not None:
+            return [found]
+        ids = []
+        for byte in part.encode():
+            i = self._bytes[byte]
+            if i is None:
+                i = self._unknown
+            if i is None:
+                raise SettingError(f"the vocabulary has no token for the byte 0x{byte:02x}, which is in the text")
+            ids.append(i)
+        return ids

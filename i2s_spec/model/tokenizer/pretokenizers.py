@@ -1,0 +1,108 @@
+"""This module declares how text is split before merges apply: one `PreTokenizer` for each name, and who takes which.
+
+A pre-tokenizer is a list of regular expressions. The first splits the text into its matches and what lies between them,
+the next splits each of those parts, and so on; merges never cross a border.
+
+`tokenizer.ggml.pre` names it. The official BitNet-b1.58-2B-4T file has no such key (clause 3.5), and then runtimes
+differ: bitnet.cpp and llama.cpp warn and take `default`, ik_llama.cpp takes `llama3`, and Hugging Face reads the
+tokenizer's own file, which says `llama3` too. `choose` does as the one that is asked for.
+
+    >>> choose(None, "bitnet-b1.58", "bitnet.cpp").pre.name, choose(None, "bitnet-b1.58", "hf").pre.name
+    ('default', 'llama-bpe')
+    >>> choose("qwen2", "qwen3", "bitnet.cpp").pre.name
+    'qwen2'
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from i2s_spec.errors import SettingError, quote
+
+
+class PreTokenizer(NamedTuple):
+    """How text is split, and what a name implies besides."""
+
+    name: str
+    splits: tuple[str, ...]
+    #: Other names of the same.
+    aliases: tuple[str, ...] = ()
+    #: A part that is a token as a whole is taken as that, whatever merges would make of it.
+    ignore_merges: bool = False
+    #: A text gets a first token where the file does not say.
+    add_bos: bool = False
+
+
+_CONTRACTIONS: Final = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_GPT2: Final = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
+
+
+def _modern(numbers: str) -> tuple[str, ...]:
+    """The expression of Llama 3 and its relatives, which differ in how many digits stay together."""
+    words = r"[^\r\n\p{L}\p{N}]?\p{L}+"
+    rest = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    return (f"{_CONTRACTIONS}|{words}|{numbers}|{rest}",)
+
+
+PRE_TOKENIZERS: Final = (
+    PreTokenizer("llama-bpe", _modern(r"\p{N}{1,3}"), ("llama3", "llama-v3"), ignore_merges=True, add_bos=True),
+    PreTokenizer("falcon3", _modern(r"\p{N}{1,3}"), ignore_merges=True, add_bos=True),
+    PreTokenizer("falcon_e", _modern(r"\p{N}{1,3}"), ignore_merges=True, add_bos=True),
+    PreTokenizer("qwen2", _modern(r"\p{N}")),
+    PreTokenizer("gpt-2", (_GPT2,), ("gpt2",)),
+    PreTokenizer("default", (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]")),
+)
+
+#: By every name.
+BY_NAME: Final = {name: pre for pre in PRE_TOKENIZERS for name in (pre.name, *pre.aliases)}
+
+#: What a model of each architecture was trained with, where its byte-level vocabulary does not say.
+TRAINED_WITH: Final = {
+    "bitnet-b1.58": "llama-bpe",
+    "bitnet-25": "llama-bpe",
+    "bitnet": "llama-bpe",
+    "llama": "llama-bpe",
+    "qwen3": "qwen2",
+}
+
+#: What each runtime takes where the file names none; `hf` goes by the architecture.
+RUNTIMES: Final[dict[str, str | None]] = {
+    "bitnet.cpp": "default",
+    "llama.cpp": "default",
+    "ik_llama.cpp": "llama-bpe",
+    "hf": None,
+}
+
+DEFAULT_RUNTIME: Final = "hf"
+
+
+class Choice(NamedTuple):
+    """A pre-tokenizer and why it was taken; `assumed` where the file did not name it."""
+
+    pre: PreTokenizer
+    why: str
+    assumed: bool = False
+
+
+def choose(named: str | None, architecture: str, asked: str | None = None) -> Choice:
+    """The pre-tokenizer for a byte-level vocabulary.
+
+    :param named: what `tokenizer.ggml.pre` says; None where the key is missing
+    :param architecture: what `general.architecture` says
+    :param asked: the name of a pre-tokenizer, which is taken whatever the file says; or that of a runtime (`RUNTIMES`),
+        which decides only where the file says nothing; None is `hf`
+    :raises SettingError: for a name that is neither
+    :raises KeyError: where the file names one that is not known here
+    """
+    if asked is not None and asked not in RUNTIMES:
+        if asked not in BY_NAME:
+            known = ", ".join((*BY_NAME, *RUNTIMES))
+            raise SettingError(f"there is no pre-tokenizer {quote(asked)}; there are {known}")
+        return Choice(BY_NAME[asked], "as asked")
+    if named is not None:
+        return Choice(BY_NAME[named], "named by the file")
+    runtime = asked or DEFAULT_RUNTIME
+    name = RUNTIMES[runtime] or TRAINED_WITH.get(architecture, "default")
+    if RUNTIMES[runtime] is None and architecture in TRAINED_WITH:
+        return Choice(BY_NAME[name], f"the tokenizer that {architecture} models were trained with", assumed=True)
+    return Choice(BY_NAME[name], f"as {runtime} does", assumed=True)

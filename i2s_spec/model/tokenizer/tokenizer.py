@@ -1,0 +1,211 @@
+"""This module joins the parts of the tokenizer: `load_tokenizer` makes one from an open file.
+
+>>> import io
+>>> from i2s_spec.convert.new import new
+>>> from i2s_spec.gguf.reader import open as open_file
+>>> target = io.BytesIO()
+>>> _ = new(target, "bitnet", layers=1)
+>>> tokenizer = load_tokenizer(open_file(target.getvalue()))
+>>> ids = tokenizer.encode("The weights are ternary.")
+>>> ids[0] == tokenizer.bos, tokenizer.decode(ids)
+(True, 'The weights are ternary.')
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from i2s_spec.errors import FormatError, SettingError, Words
+from i2s_spec.model.tokenizer import faults
+from i2s_spec.model.tokenizer.byte_level import ByteLevel
+from i2s_spec.model.tokenizer.decoding import TextStream, token_bytes
+from i2s_spec.model.tokenizer.pieces import Pieces
+from i2s_spec.model.tokenizer.pretokenizers import PRE_TOKENIZERS, RUNTIMES, Choice, choose
+from i2s_spec.model.tokenizer.special import Part, SpecialTokens
+from i2s_spec.model.tokenizer.vocabulary import Vocabulary
+from i2s_spec.schema.keys import TOKENIZERS
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.reader import File
+
+#: Text that every pre-tokenizer splits in its own way: with a vocabulary of real size the ids tell which one was used.
+CHECK_TEXT: Final = (
+    "Hello, World! It's 2025: I'LL say 1234567 things,\tOK?\n\n  \r\n3.14 + 42 == x^2 ~|`$<> naïve Größe "
+    "нещо 你好，世界 कान्हा 🦙🚀 ''''re  end   "
+)
+
+
+def load_tokenizer(file: File, pre: str | None = None) -> Tokenizer:
+    """The tokenizer that a file carries.
+
+    Its parts are read when they are first used: decoding needs neither merges nor the extra `[tokenizer]`.
+
+    :param file: an open file
+    :param pre: the name of a pre-tokenizer to use whatever the file says, or of a runtime (`bitnet.cpp`, `llama.cpp`,
+        `ik_llama.cpp`, `hf`) whose choice is taken where the file names none; None is `hf`. Only for byte-level vocabularies
+    :raises FormatError: T901, T909 for a tokenizer that is not known here, T001 to T004, T006, T905 to T908
+        and M003 for a broken vocabulary
+    :raises SettingError: for a `pre` that does not exist
+    """
+    return Tokenizer(Vocabulary(file), pre)
+
+
+class Tokenizer:
+    """Text to token ids and back. `vocabulary` is what the file says; see `load_tokenizer`."""
+
+    def __init__(self, vocabulary: Vocabulary, pre: str | None = None) -> None:
+        self.vocabulary = vocabulary
+        model = vocabulary.model
+        if model not in ("gpt2", "llama"):
+            entry = vocabulary.metadata.entry("tokenizer.ggml.model")
+            if model not in TOKENIZERS:
+                raise FormatError(faults.MODEL_UNKNOWN, entry.value_span, got=model, want=Words(", ".join(TOKENIZERS)))
+            want = Words("gpt2 and llama")
+            raise FormatError(faults.MODEL_UNSUPPORTED, entry.value_span, got=model, want=want)
+        #: The pre-tokenizer and why it is this one; None for SentencePiece, which has none.
+        self.choice: Choice | None = self._choice(pre) if model == "gpt2" else None
+        if model == "llama" and pre is not None and pre not in RUNTIMES:
+            raise SettingError(f"this is a SentencePiece vocabulary: it has no pre-tokenizer to replace by {pre}")
+        pieces = model == "llama"
+        self.bos = vocabulary.special("bos")
+        self.eos = vocabulary.special("eos")
+        self.add_bos = vocabulary.flag("add_bos_token", pieces or (self.choice is not None and self.choice.pre.add_bos))
+        self.add_eos = vocabulary.flag("add_eos_token", False)
+        #: Whether text begins with a space that is not its own.
+        self.add_space_prefix = pieces and vocabulary.flag("add_space_prefix", True)
+
+    def _choice(self, pre: str | None) -> Choice:
+        metadata = self.vocabulary.metadata
+        architecture = metadata.get("general.architecture", "")
+        named = self.vocabulary.pre
+        try:
+            return choose(named, architecture if isinstance(architecture, str) else "", pre)
+        except KeyError:
+            span = metadata.entry("tokenizer.ggml.pre").value_span
+            known = Words(", ".join(each.name for each in PRE_TOKENIZERS))
+            raise FormatError(faults.PRE_UNKNOWN, span, got=named, want=known) from None
+
+    @property
+    def size(self) -> int:
+        """How many tokens there are."""
+        return len(self.vocabulary)
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """The tokens after which generation stops."""
+        return self.vocabulary.ends
+
+    @cached_property
+    def _special(self) -> SpecialTokens:
+        return SpecialTokens(self.vocabulary)
+
+    @cached_property
+    def _engine(self) -> ByteLevel | Pieces:
+        return Pieces(self.vocabulary) if self.choice is None else ByteLevel(self.vocabulary, self.choice.pre)
+
+    def encode(
+        self,
+        text: str,
+        add_special: bool = True,
+        parse_special: bool = False,
+        *,
+        bos: bool | None = None,
+        eos: bool | None = None,
+    ) -> list[int]:
+        """The token ids of a text.
+
+        :param add_special: put the first and the last token there, where the file wants them
+        :param parse_special: take the texts of control tokens for these tokens; text from outside should not be
+        :param bos: put the first token there, or do not, whatever the file wants
+        :param eos: the same of the last token
+        :raises SettingError: for text that is not Unicode, or that the vocabulary cannot express
+        :raises FormatError: for a vocabulary that is broken
+        :raises MissingExtra: for a byte-level vocabulary without the extra `[tokenizer]`
+        """
+        return self.encode_pieces([(text, parse_special)], add_special, bos=bos, eos=eos)
+
+    def encode_pieces(
+        self,
+        pieces: Iterable[tuple[str, bool] | int],
+        add_special: bool = True,
+        *,
+        bos: bool | None = None,
+        eos: bool | None = None,
+    ) -> list[int]:
+        """The token ids of a text in pieces: some are marks, in which control tokens are recognised, some are tokens.
+
+        Text that meets text is tokenised as one; a piece begins no new word by itself.
+
+        :param pieces: (text, whether it is a mark), or a token id; the rest as for `encode`
+        :raises SettingError: as `encode`
+        """
+        begins = bos if bos is not None else add_special and self.add_bos
+        ends = eos if eos is not None else add_special and self.add_eos
+        ids: list[int] = []
+        if begins and self.bos is not None:
+            ids.append(self.bos)
+        prefix = " " if self.add_space_prefix else ""  # at the start and behind every special token, as loaders do
+        for part in self._runs(pieces):
+            if isinstance(part, int):
+                ids.append(part)
+            else:
+                ids += self._engine.encode(prefix + part)
+        if ends and self.eos is not None:
+            ids.append(self.eos)
+        return ids
+
+    def special_parts(self, text: str) -> list[Part]:
+        """A text as pieces of text and the special tokens, control tokens too, that stand in it."""
+        return self._special.split(text, True)
+
+    def _runs(self, pieces: Iterable[tuple[str, bool] | int]) -> Iterator[Part]:
+        """Pieces as runs of text, with the special tokens between them."""
+        text = ""
+        for piece in pieces:
+            parts: list[Part] = [piece if isinstance(piece, int) else piece[0]]
+            if not isinstance(piece, int) and piece[1]:
+                parts = self._special.split(piece[0], True)
+            for part in parts:
+                if isinstance(part, str):
+                    text += part
+                    continue
+                yield from self._user_defined(text)
+                yield part
+                text = ""
+        yield from self._user_defined(text)
+
+    def _user_defined(self, text: str) -> list[Part]:
+        """A run of text, split at the tokens that are always recognised."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise SettingError(f"the text is not UTF-8 at character {error.start:,}") from None
+        return self._special.split(text, False)
+
+    def token_bytes(self, token: int, special: bool = False) -> bytes:
+        """What one token adds to a text (a space at the start of a text included), in bytes."""
+        return token_bytes(self.vocabulary, token, special)
+
+    def decode(self, ids: Iterable[int], special: bool = False) -> str:
+        """The text of token ids: what `encode` made them from.
+
+        :param special: whether control tokens are written out
+        :raises SettingError: for an id that no token has
+        """
+        stream = self.stream(special, start=True)
+        return "".join(map(stream.feed, ids)) + stream.finish()
+
+    def stream(self, special: bool = False, start: bool = False) -> TextStream:
+        """Text from tokens that come one by one.
+
+        :param start: whether the first of them begins a text, and does not go on with one
+        """
+        return TextStream(lambda token: self.token_bytes(token, special), start and self.add_space_prefix)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the ids of a fixed text, little-endian u32 each: equal for tokenizers that split alike."""
+        ids = self.encode(CHECK_TEXT, add_special=False)
+        return hashlib.sha256(b"".join(i.to_bytes(4, "little") for i in ids)).hexdigest()

@@ -1,0 +1,236 @@
+"""This module reads the vocabulary of a file, each part of it checked when it is first used.
+
+Nothing here believes the file: counts are compared with ceilings before a list is made, lengths with each other, types
+with what loaders need (clause 3.5). What a decoder does not need (merges, scores) is not read for it.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from i2s_spec.errors import Fault, FormatError, Span, Words
+from i2s_spec.model.tokenizer import faults
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.reader import Entry, File
+
+#: What `tokenizer.ggml.token_type` says of a token.
+UNDEFINED, NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(7)
+
+#: Tokens that end a turn or a text, where no key names them.
+END_TOKENS: Final = (
+    "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",
+)  # fmt: skip
+
+#: Ceilings, each several times what real vocabularies have (262,144 tokens, 515,000 merges, 2 MB of text).
+MOST_TOKENS: Final = 1 << 20
+MOST_MERGES: Final = 1 << 21
+MOST_BYTES: Final = 1 << 26
+
+#: Special ids that loaders assume where a SentencePiece vocabulary does not name them.
+PIECE_DEFAULTS: Final = {"bos": 1, "eos": 2, "unknown": 0}
+
+#: How files of different years write the types of their arrays.
+_TYPES: Final = {
+    "tokenizer.ggml.tokens": ("arr[str]",),
+    "tokenizer.ggml.merges": ("arr[str]",),
+    "tokenizer.ggml.scores": ("arr[f32]",),
+    "tokenizer.ggml.token_type": ("arr[i32]", "arr[u32]"),
+}
+
+
+class Vocabulary:
+    """The tokens of a file by id, with what the file says of each.
+
+    :param file: an open file; it must stay open until everything that is wanted has been read
+    """
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.metadata = file.metadata
+
+    @cached_property
+    def model(self) -> str:
+        """The kind of tokenizer, as `tokenizer.ggml.model` says.
+
+        :raises FormatError: T001, M003 where it says nothing
+        """
+        found: str = self._value("tokenizer.ggml.model", "str", None, required=True)
+        return found
+
+    @cached_property
+    def pre(self) -> str | None:
+        """The name of the pre-tokenizer; None where the file gives none."""
+        return self._value("tokenizer.ggml.pre", "str", None) or None
+
+    @cached_property
+    def tokens(self) -> list[str]:
+        """The tokens, by id; bytes that are not UTF-8 are surrogate escapes, empty tokens are named as loaders name them.
+
+        :raises FormatError: T001, M003, T905, T006 for a list that is missing, of another type, too large, or has a token
+            twice
+        """
+        key = "tokenizer.ggml.tokens"
+        tokens = self._list(key, MOST_TOKENS, required=True)
+        if not all(tokens):
+            tokens = [token or f"[EMPTY_{i}]" for i, token in enumerate(tokens)]
+        if len(set(tokens)) != len(tokens):
+            seen: dict[str, int] = {}
+            for i, token in enumerate(tokens):
+                first = seen.setdefault(token, i)
+                if first != i:
+                    raise FormatError(faults.DUPLICATE, self.item_span(key, i), text=token, first=first, second=i)
+        return tokens
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """The id of each token."""
+        return {token: i for i, token in enumerate(self.tokens)}
+
+    @cached_property
+    def types(self) -> list[int]:
+        """The type of each token; all are normal where the file says nothing, and a type beyond the known is undefined.
+
+        Tokens that end a turn are control tokens also where the file takes them for text, as loaders have it.
+        """
+        key = "tokenizer.ggml.token_type"
+        found = self._numbers(key)
+        types = [NORMAL] * len(self) if found is None else found.tolist()
+        types = [kind if UNDEFINED <= kind <= BYTE else UNDEFINED for kind in types]
+        for text in END_TOKENS:
+            i = self.ids.get(text)
+            if i is not None and types[i] in (UNDEFINED, NORMAL):
+                types[i] = CONTROL
+        return types
+
+    @cached_property
+    def scores(self) -> list[float]:
+        """The score of each token; 0 where the file has none.
+
+        :raises FormatError: T908 for one that is not a number, by which nothing can be ordered
+        """
+        import numpy as np
+
+        key = "tokenizer.ggml.scores"
+        found = self._numbers(key)
+        if found is None:
+            return [0.0] * len(self)
+        wrong = np.flatnonzero(np.isnan(found))
+        if len(wrong):
+            i = int(wrong[0])
+            raise FormatError(faults.SCORE_NAN, self.item_span(key, i), index=i, token=self.tokens[i])
+        scores: list[float] = found.tolist()
+        return scores
+
+    @cached_property
+    def merges(self) -> list[tuple[str, str]]:
+        """The pairs that are joined, first ones first; of equal ones only the first.
+
+        A pair is written with a space between its parts, and the first part has at least one character.
+
+        :raises FormatError: T003 for a merge that is no pair, T907 for one whose parts or whole are not tokens
+        """
+        key = "tokenizer.ggml.merges"
+        lines = self._list(key, MOST_MERGES, required=True)
+        ids = self.ids.keys()
+        found = [(left, right) for left, _, right in (line.partition(" ") for line in lines)]
+        if not (set(chain.from_iterable(found)) <= ids and set(map("".join, found)) <= ids):
+            # Something is wrong, or a first part begins with a space: look at each of them.
+            for i, line in enumerate(lines):
+                left, right = found[i] = line[:1] + line[1:].partition(" ")[0], line[1:].partition(" ")[2]
+                if not right or left not in ids or right not in ids or left + right not in ids:
+                    self._refuse_merge(key, i, line, left, right)
+        return list(dict.fromkeys(found))
+
+    def _refuse_merge(self, key: str, i: int, line: str, left: str, right: str) -> None:
+        if not right:
+            odd = sum(1 for each in self._list(key, MOST_MERGES, required=True) if not each[1:].partition(" ")[2])
+            raise FormatError(faults.MERGE_FORM, self.item_span(key, i), got=odd, want=0, index=i, text=line)
+        want = "what it makes is not a token"
+        if left not in self.ids or right not in self.ids:
+            want = f"its {'first' if left not in self.ids else 'second'} part is not a token"
+        raise FormatError(faults.BAD_MERGE, self.item_span(key, i), got=line, want=Words(want), index=i)
+
+    # Special tokens.
+
+    def special(self, name: str) -> int | None:
+        """The id of a special token by the name in its key (`bos`, `eos`, `eot` …); None where there is none.
+
+        An id that no token has is dropped, as loaders do.
+        """
+        default = PIECE_DEFAULTS.get(name) if self.model == "llama" else None
+        found: int | None = self._value(f"tokenizer.ggml.{name}_token_id", "u32", default)
+        return found if found is not None and found < len(self) else default if (default or 0) < len(self) else None
+
+    def flag(self, name: str, default: bool) -> bool:
+        """A yes or no of the file, such as `add_bos_token`."""
+        return bool(self._value(f"tokenizer.ggml.{name}", "bool", default))
+
+    @cached_property
+    def ends(self) -> frozenset[int]:
+        """The ids after which generation stops: those that keys name, and the tokens with the usual names."""
+        named = {found for name in ("eos", "eot", "eom") if (found := self.special(name)) is not None}
+        return frozenset(named | {self.ids[text] for text in END_TOKENS if text in self.ids})
+
+    # Where things are.
+
+    def item_span(self, key: str, i: int) -> Span:
+        """The bytes of element `i` of an array."""
+        entry = self.metadata.entry(key)
+        path = f"{entry.value_span.path}.items[{i}]"
+        if entry.label != "arr[str]":
+            width = (entry.value_span.stop - entry.value_span.start) // max(entry.count, 1)
+            at = entry.value_span.start + i * width
+            return Span(at, at + width, path)
+        data = self.file.source.read(entry.value_span.start, entry.value_span.stop - entry.value_span.start)
+        order, at = "<Q" if self.file.byte_order == "little" else ">Q", 0
+        for _ in range(i):
+            at += 8 + struct.unpack_from(order, data, at)[0]
+        size = struct.unpack_from(order, data, at)[0]
+        return Span(entry.value_span.start + at, entry.value_span.start + at + 8 + size, path)
+
+    # Values of one type.
+
+    def _value(self, key: str, label: str, default: Any, required: bool = False) -> Any:
+        entry = self._entry(key, (label,), required)
+        return default if entry is None else self.metadata.decode(entry)
+
+    def _entry(self, key: str, labels: tuple[str, ...], required: bool = False) -> Entry | None:
+        if key not in self.metadata:
+            if required:
+                raise FormatError(faults.KEY_MISSING, Span(0, 0, key), key=Words(key))
+            return None
+        entry = self.metadata.entry(key)
+        if entry.label not in labels:
+            self._raise(faults.KEY_TYPE, entry, key, got=Words(entry.label), want=Words(labels[0]))
+        return entry
+
+    def _list(self, key: str, most: int, required: bool) -> list[str]:
+        entry = self._entry(key, _TYPES[key], required)
+        if entry is None:
+            return []
+        size = entry.value_span.stop - entry.value_span.start
+        if entry.count > most:
+            self._raise(faults.TOO_LARGE, entry, key, got=entry.count, want=most, unit=Words("elements"))
+        if size > MOST_BYTES:
+            self._raise(faults.TOO_LARGE, entry, key, got=size, want=MOST_BYTES, unit=Words("bytes"))
+        found: list[str] = self.metadata.decode(entry)
+        return found
+
+    def _numbers(self, key: str) -> Any:
+        entry = self._entry(key, _TYPES[key])
+        if entry is None:
+            return None
+        if entry.count != len(self):
+            self._raise(faults.LENGTH, entry, key, got=entry.count, want=len(self))
+        return self.metadata.decode(entry)
+
+    @staticmethod
+    def _raise(fault: Fault, entry: Entry, key: str, **details: Any) -> None:
+        raise FormatError(fault, entry.value_span, key=Words(key), **details)

@@ -1,0 +1,170 @@
+"""This module reads the weights of a model from its file when they are first needed, and keeps them as they are there.
+
+What is kept takes no more room than the file: payloads packed (in the canonical layout, to which other dialects are
+transcoded), halves as halves, quantised tables as blocks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from i2s_spec.errors import SettingError, quote
+from i2s_spec.schema.dialect import CANONICAL, Dialect
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.gguf.reader import File, Tensor
+
+#: Types whose tensors become `Ternary`; all others that can be multiplied are `Dense`.
+TERNARY_BLOCKS: Final = ("TQ1_0", "TQ2_0")
+DENSE: Final = {"F32": "f4", "F16": "f2", "BF16": "u2"}
+#: Types that each operation with tensors can read.
+TYPES: Final = {
+    "embed": (*DENSE, "Q8_0", "Q6_K", "I2_S"),
+    "head": (*DENSE, "Q8_0", "Q6_K", "I2_S"),
+    "linear": ("I2_S", *TERNARY_BLOCKS, *DENSE),
+    "gain": tuple(DENSE),
+}
+
+
+class Ternary(NamedTuple):
+    """A ternary matrix.
+
+    :param payload: the codes in the canonical dialect, uint8 [rows * columns / 4]
+    :param scale: float32, what +1 stands for
+    """
+
+    payload: NDArray[np.uint8]
+    rows: int
+    columns: int
+    scale: np.float32
+
+
+class Weights:
+    """The tensors of a file as the operations need them.
+
+    :param dialect: that I2_S tensors are read in; the file does not say it (clause 5.5)
+    :param change: what becomes of each ternary matrix, by name, once it is read: a deviation to compare with
+    """
+
+    def __init__(
+        self, file: File, dialect: Dialect = CANONICAL, change: Callable[[str, Ternary], Ternary] | None = None
+    ) -> None:
+        self.file = file
+        self.dialect = dialect
+        self.change = change
+        #: Bytes of tensors that are in memory already, by name (`residence`).
+        self.settled: dict[str, NDArray[np.uint8]] = {}
+        self._kept: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.file.tensors
+
+    def tensor(self, name: str) -> Tensor:
+        """The tensor of a name.
+
+        :raises SettingError: where the file has none
+        """
+        try:
+            return self.file.tensors[name]
+        except KeyError:
+            raise SettingError(f"the file has no tensor {quote(name)}, which the graph needs") from None
+
+    def tensor_type(self, name: str) -> str:
+        """The name of a tensor's type."""
+        return _type_name(self.tensor(name))
+
+    def vector(self, name: str) -> NDArray[np.float32]:
+        """Gains, biases, factors: float32 [n], exactly as stored."""
+        return self._once(name, self._vector)  # type: ignore[no-any-return]
+
+    def matrix(self, name: str) -> Ternary | NDArray[Any]:
+        """A projection: `Ternary`, or an array [rows, columns] of float32, float16, or uint16 that are bfloat16."""
+        return self._once(name, self._matrix)  # type: ignore[no-any-return]
+
+    def blocks(self, name: str) -> NDArray[np.uint8]:
+        """The bytes of a quantised table by row, uint8 [rows, bytes of a row]."""
+        return self._once(name, self._blocks)  # type: ignore[no-any-return]
+
+    def _once(self, name: str, read: Any) -> Any:
+        with self._lock:
+            if name not in self._kept:
+                self._kept[name] = read(self.tensor(name))
+            return self._kept[name]
+
+    def _vector(self, tensor: Tensor) -> NDArray[np.float32]:
+        kind = _type_name(tensor)
+        if kind not in DENSE:
+            raise SettingError(f"tensor {quote(tensor.name)} is {kind}; {', '.join(DENSE)} are read here")
+        array = tensor.array().reshape(-1)
+        return array.astype(np.float32)
+
+    def _matrix(self, tensor: Tensor) -> Ternary | NDArray[Any]:
+        kind = _type_name(tensor)
+        if len(tensor.shape) != 2:
+            raise SettingError(f"tensor {quote(tensor.name)} has the shape {list(tensor.shape)}; a matrix is needed")
+        rows, columns = tensor.shape
+        if kind == "I2_S" or kind in TERNARY_BLOCKS:
+            read = self._ternary if kind == "I2_S" else self._repacked
+            matrix = read(tensor, rows, columns)
+            return matrix if self.change is None else self.change(tensor.name, matrix)
+        if kind in DENSE:
+            return self._dense(tensor)
+        others = ", ".join(TYPES["linear"])
+        raise SettingError(f"tensor {quote(tensor.name)} is {kind}; matrices of {others} can be multiplied here")
+
+    def _ternary(self, tensor: Tensor, rows: int, columns: int) -> Ternary:
+        from i2s_spec.codec import native
+        from i2s_spec.codec.tail import read_tail
+
+        whole = self._bytes(tensor)
+        payload_bytes = rows * columns // 4
+        scale = read_tail(whole[payload_bytes:].tobytes(), self.dialect.tail, self.file.byte_order)
+        payload = whole[:payload_bytes]
+        if (self.dialect.layout, self.dialect.code_map) != (CANONICAL.layout, CANONICAL.code_map):
+            plain = Dialect(self.dialect.layout, self.dialect.code_map, CANONICAL.tail)
+            done = native.transcode(
+                np.concatenate([payload, np.zeros(32, np.uint8)]), (rows, columns), source=plain, target=CANONICAL
+            )
+            payload = np.frombuffer(done, dtype=np.uint8)[:payload_bytes]
+        return Ternary(payload, rows, columns, np.float32(scale))
+
+    def _repacked(self, tensor: Tensor, rows: int, columns: int) -> Ternary:
+        from i2s_spec.codec import native
+        from i2s_spec.gguf.ternary import ternary
+
+        trits, scale = ternary(self.file, tensor).whole()
+        packed = np.frombuffer(native.pack(trits, scale), dtype=np.uint8)
+        return Ternary(packed[: rows * columns // 4], rows, columns, np.float32(scale))
+
+    def _dense(self, tensor: Tensor) -> NDArray[Any]:
+        kind = DENSE[_type_name(tensor)]
+        order = "<" if self.file.byte_order == "little" else ">"
+        array = self._bytes(tensor).view(np.dtype(f"{order}{kind}")).reshape(tensor.shape)
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+    def _blocks(self, tensor: Tensor) -> NDArray[np.uint8]:
+        return self._bytes(tensor).reshape(tensor.shape[0], -1)
+
+    def _bytes(self, tensor: Tensor) -> NDArray[np.uint8]:
+        """All bytes of a tensor: a view where the source is in memory, else read once."""
+        if tensor.name in self.settled:
+            return self.settled[tensor.name]
+        span = tensor.span
+        tensor.require(span)
+        view = self.file.source.view
+        if view is not None:
+            return np.frombuffer(view[span.start : span.stop], dtype=np.uint8)
+        data = np.empty(span.stop - span.start, dtype=np.uint8)
+        self.file.source.readinto(span.start, data.data)
+        return data
+
+
+def _type_name(tensor: Tensor) -> str:
+    return tensor.type.name if tensor.type is not None else f"type {tensor.number}"

@@ -1,0 +1,140 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# cython: freethreading_compatible=True
+"""The compiled integer core of BitLinear: thin calls into matmul.h, without the GIL.
+
+Nothing is checked here: `i2s_spec.model.matmul` compares every size with every buffer before it calls. `row` is the row of
+the kernel table, as `kernel_sets` numbers them.
+"""
+
+from cpython.pycapsule cimport PyCapsule_New
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uintptr_t
+from libc.stdlib cimport free, malloc
+
+cdef extern from "matmul.h" nogil:
+    ctypedef struct i2s_matmul_set:
+        const char *name
+        int (*available)() noexcept nogil
+        void (*quantize)(const float *, int64_t, int8_t *, float *, int32_t *) noexcept nogil
+        int64_t (*peak)(int64_t) noexcept nogil
+    ctypedef struct i2s_matmul_job:
+        const i2s_matmul_set *set
+        const uint8_t *weights
+        int64_t rows
+        int64_t blocks
+        int64_t tokens
+        const int8_t *codes
+        int8_t *arranged
+        int32_t *out
+        const float *scales
+        const int32_t *sums
+        float weight_scale
+    ctypedef struct i2s_quantize_job:
+        const i2s_matmul_set *set
+        const float *x
+        int64_t tokens
+        int64_t columns
+        int64_t part
+        int8_t *codes
+        float *scales
+        int32_t *sums
+    ctypedef struct i2s_probe_job:
+        int64_t (*peak)(int64_t) noexcept nogil
+        int64_t rounds
+        const uint8_t *data
+        int64_t bytes
+        int64_t repeats
+    const i2s_matmul_set *i2s_matmul_sets
+    int I2S_MATMUL_SETS
+    int64_t I2S_MM_LONGEST
+    int64_t i2s_matmul_scratch(const i2s_matmul_job *) noexcept
+    void i2s_matmul_run(i2s_matmul_job *, int64_t) noexcept
+    void i2s_quantize_run(i2s_quantize_job *, int64_t) noexcept
+    void i2s_probe_run(i2s_probe_job *, int64_t) noexcept
+
+
+def kernel_sets():
+    """The kernel sets that were compiled, slowest first, and whether this processor can run each."""
+    return [(i2s_matmul_sets[i].name.decode("ascii"), bool(i2s_matmul_sets[i].available())) for i in range(I2S_MATMUL_SETS)]
+
+
+def product(int row, const uint8_t[::1] payload, int64_t rows, const int8_t[:, ::1] codes, int32_t[:, ::1] out,
+            int64_t threads, const float[::1] scales=None, const int32_t[::1] sums=None, float weight_scale=1.0):
+    """out[t, r] = the sum of weight code times activation code; with `scales` the bits of the float that this stands for.
+
+    `codes` has whole blocks of columns.
+    """
+    cdef i2s_matmul_job job
+    cdef int8_t *scratch
+    if rows == 0 or codes.shape[0] == 0:
+        return
+    job.blocks = codes.shape[1] // 128
+    job.set = &i2s_matmul_sets[row if job.blocks <= I2S_MM_LONGEST else 0]
+    job.weights = &payload[0]
+    job.rows = rows
+    job.tokens = codes.shape[0]
+    job.codes = &codes[0, 0]
+    job.out = &out[0, 0]
+    job.scales = NULL if scales is None else &scales[0]
+    job.sums = NULL if sums is None else &sums[0]
+    job.weight_scale = weight_scale
+    scratch = <int8_t *>malloc(i2s_matmul_scratch(&job) + 64)
+    if scratch == NULL:
+        raise MemoryError
+    job.arranged = <int8_t *>((<uintptr_t>scratch + 63) & ~<uintptr_t>63)
+    with nogil:
+        i2s_matmul_run(&job, threads)
+        free(scratch)
+
+
+def quantize(int row, const float[:, ::1] x, int8_t[:, ::1] codes, float[::1] scales, int32_t[::1] sums, int64_t threads):
+    """Each token as int8 codes, with the scale that made them and their sum; no token without columns."""
+    cdef i2s_quantize_job job
+    if x.shape[0] == 0:
+        return
+    job.set = &i2s_matmul_sets[row]
+    job.x = &x[0, 0]
+    job.tokens = x.shape[0]
+    job.columns = x.shape[1]
+    job.codes = &codes[0, 0]
+    job.scales = &scales[0]
+    job.sums = &sums[0]
+    with nogil:
+        i2s_quantize_run(&job, threads)
+
+
+def probe_multiplications(int row, int64_t rounds, int64_t threads):
+    """Do a set's widest multiplications, `rounds` times twelve in each thread; how many products, 0 if there is no probe."""
+    cdef i2s_probe_job job
+    cdef int64_t each = i2s_matmul_sets[row].peak(1)
+    job.peak = i2s_matmul_sets[row].peak
+    job.rounds = rounds
+    with nogil:
+        i2s_probe_run(&job, threads)
+    return each * rounds * threads
+
+
+def probe_reading(const uint8_t[::1] data, int64_t repeats, int64_t threads):
+    """Read every byte so many times, shared out among threads, and do next to nothing with it."""
+    cdef i2s_probe_job job
+    job.peak = NULL
+    job.data = &data[0]
+    job.bytes = data.shape[0] // threads
+    job.repeats = repeats
+    with nogil:
+        i2s_probe_run(&job, threads)
+
+
+def address(const uint8_t[::1] data):
+    """Where a buffer lies in memory."""
+    return <size_t>&data[0] if data.shape[0] else 0
+
+
+cdef extern from "matmul_interface.h" nogil:
+    ctypedef struct i2s_matmul_interface:
+        pass
+    void i2s_matmul_offer(i2s_matmul_interface *) noexcept
+
+cdef i2s_matmul_interface _offered
+i2s_matmul_offer(&_offered)
+#: What other extensions take to use these kernels and threads.
+interface = PyCapsule_New(&_offered, b"i2s_spec.model._matmul.interface", NULL)

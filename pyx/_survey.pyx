@@ -1,0 +1,234 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# cython: freethreading_compatible=True
+"""The compiled survey: a list of parts of payloads, which threads take from it and look at without the GIL.
+
+What is found in a part is defined by `i2s_spec.codec.observation`.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memset
+
+cdef extern from "survey.h" nogil:
+    ctypedef struct i2s_survey_set:
+        const char *name
+        int (*available)() noexcept nogil
+    const i2s_survey_set *i2s_survey_sets
+    int I2S_SURVEY_SETS
+    int I2S_BLOCK
+    int I2S_LEAST_RUN
+    ctypedef struct i2s_part:
+        int64_t at, pos, size, seen, first_unused, non_finite, first_non_finite, head, last, run_at, run
+        int32_t tail_bytes, width
+        uint64_t mask, lows, highs, boths, digest
+        uint8_t head_value, last_value, run_value, open
+        uint8_t *tail
+    ctypedef struct i2s_survey_list:
+        i2s_part *parts
+        int64_t count, next, done, failed
+        const i2s_survey_set *set
+        int fd, sparse, stop
+        const uint8_t *memory
+    void i2s_part_begin(i2s_part *) noexcept
+    void i2s_part_feed(i2s_part *, const i2s_survey_set *, const uint8_t *, int64_t) noexcept
+    void i2s_part_join(i2s_part *, const i2s_part *) noexcept
+    int i2s_survey_work(i2s_survey_list *, uint8_t *, int64_t, int64_t) noexcept
+    int i2s_survey_probe(i2s_survey_list *, uint8_t *, int64_t) noexcept
+
+BLOCK = I2S_BLOCK
+LEAST_RUN = I2S_LEAST_RUN
+
+
+def kernel_sets():
+    """The kernel sets that were compiled, slowest first, and whether this processor can run each."""
+    return [(i2s_survey_sets[i].name.decode("ascii"), bool(i2s_survey_sets[i].available()))
+            for i in range(I2S_SURVEY_SETS)]
+
+
+cdef class Buffer:
+    """Bytes to read into, at an address that no vector load has to look at two lines for."""
+
+    cdef uint8_t *start
+    cdef void *held
+
+    def __cinit__(self, int64_t size):
+        if not 0 < size <= 1 << 30:
+            raise ValueError("no such buffer")
+        self.held = malloc(size + 4096)
+        if self.held == NULL:
+            raise MemoryError
+        self.start = <uint8_t *>((<size_t>self.held + 4095) // 4096 * 4096)
+
+    def __dealloc__(self):
+        free(self.held)
+
+
+cdef class Parts:
+    """A list of parts; where they are read from is set once, by `of_file` or `of_memory`, or each is fed by hand."""
+
+    cdef i2s_survey_list list
+    cdef int64_t room
+    cdef const uint8_t[::1] held
+
+    def __cinit__(self, str set):
+        cdef int i, row = 0
+        memset(&self.list, 0, sizeof(self.list))
+        self.list.fd = -1
+        self.list.failed = -1
+        for i in range(I2S_SURVEY_SETS):
+            if i2s_survey_sets[i].name.decode("ascii") == set:
+                row = i
+        self.list.set = &i2s_survey_sets[row]
+
+    def __dealloc__(self):
+        free(self.list.parts)
+
+    def __len__(self):
+        return self.list.count
+
+    def add(self, int64_t at, int64_t pos, int64_t size, int tail_bytes=0, int width=0, uint64_t mask=0):
+        """Append a part: where it is in the file, where in its payload (a multiple of `BLOCK`), how many bytes it has,
+        how many of the tail are behind them; `width` is 0 for codes, that of a float whose exponent's bits are `mask`, or
+        1 for anything else."""
+        cdef i2s_part *grown
+        cdef int64_t room
+        if at < 0 or pos < 0 or size < 0 or pos % I2S_BLOCK or not 0 <= tail_bytes <= 32 or width not in (0, 1, 2, 4, 8):
+            raise ValueError("no such part")
+        if self.list.count == self.room:
+            room = max(16, self.room * 3 // 2)
+            grown = <i2s_part *>realloc(self.list.parts, room * sizeof(i2s_part))
+            if grown == NULL:
+                raise MemoryError
+            self.list.parts, self.room = grown, room
+        cdef i2s_part *part = &self.list.parts[self.list.count]
+        memset(part, 0, sizeof(i2s_part))
+        part.at, part.pos, part.size = at, pos, size
+        part.tail_bytes, part.width, part.mask = tail_bytes, width, mask
+        i2s_part_begin(part)
+        self.list.count += 1
+
+    def of_file(self, int fd, bint sparse=False):
+        """Parts are read from this descriptor; with `sparse`, those that were never written are not read."""
+        self.list.fd, self.list.sparse = fd, sparse
+
+    def of_memory(self, const uint8_t[::1] data):
+        """Parts lie in this buffer."""
+        cdef int64_t i
+        for i in range(self.list.count):
+            if self.list.parts[i].at + self.list.parts[i].size + self.list.parts[i].tail_bytes > data.shape[0]:
+                raise ValueError("a part lies outside the buffer")
+        self.held = data
+        if data.shape[0]:
+            self.list.memory = &data[0]
+
+    def release(self):
+        """Let go of the buffer or the descriptor; what was found stays."""
+        self.held = None
+        self.list.memory = NULL
+        self.list.fd = -1
+
+    def feed(self, int64_t number, const uint8_t[::1] data, const uint8_t[::1] tail):
+        """Bytes of one part, by hand: whole blocks but for the last, and with the last the tail."""
+        if not 0 <= number < self.list.count or tail.shape[0] > 32:
+            raise IndexError(number)
+        cdef i2s_part *part = &self.list.parts[number]
+        cdef int64_t n = data.shape[0], i
+        if n and (part.seen % I2S_BLOCK or part.seen + n > part.size):
+            raise ValueError("too many bytes, or some behind the last block")
+        if n:
+            with nogil:
+                i2s_part_feed(part, self.list.set, &data[0], n)
+        for i in range(tail.shape[0]):
+            part.tail[i] = tail[i]
+        self.list.done += n + tail.shape[0]
+        self.list.next = self.list.count
+
+    def work(self, int64_t room, int64_t budget):
+        """Take parts and read them, `room` bytes at a time, until about `budget` bytes were read; False once there is
+        nothing more to take. `room` is a multiple of `BLOCK`."""
+        cdef Buffer buffer = Buffer(room)
+        cdef int more
+        if room % I2S_BLOCK:
+            raise ValueError("the buffer must be whole blocks")
+        if self.list.fd < 0 and self.list.memory == NULL and self.list.next < self.list.count:
+            raise ValueError("nothing to read from")
+        with nogil:
+            more = i2s_survey_work(&self.list, buffer.start, room, budget)
+        return bool(more)
+
+    def probe(self, int64_t room):
+        """Read all parts that nobody took and do nothing with them: what benchmarks are held against."""
+        cdef Buffer buffer = Buffer(room)
+        cdef int good
+        if self.list.fd < 0:
+            raise ValueError("nothing to read from")
+        with nogil:
+            good = i2s_survey_probe(&self.list, buffer.start, room)
+        return bool(good)
+
+    def stop(self):
+        """Ask every thread to leave off."""
+        self.list.stop = 1
+
+    def again(self):
+        """All parts can be taken anew."""
+        self.list.next = self.list.done = self.list.stop = 0
+        self.list.failed = -1
+
+    @property
+    def done(self):
+        """Bytes that were read so far."""
+        return self.list.done
+
+    @property
+    def failed(self):
+        """Where in the file a read gave nothing or failed, or -1."""
+        return self.list.failed
+
+    def join(self, int64_t first, int64_t count):
+        """Put `count` parts of one payload, in order, together in the first of them."""
+        cdef int64_t i
+        if first < 0 or count < 1 or first + count > self.list.count:
+            raise IndexError(first)
+        with nogil:
+            for i in range(first + 1, first + count):
+                i2s_part_join(&self.list.parts[first], &self.list.parts[i])
+
+    def found(self, int64_t number):
+        """What was found in a part, as `i2s_spec.codec.observation.Observation` names it."""
+        if not 0 <= number < self.list.count:
+            raise IndexError(number)
+        cdef i2s_part *p = &self.list.parts[number]
+        return (
+            p.seen,
+            (4 * p.seen - p.lows - p.highs + p.boths, p.lows - p.boths, p.highs - p.boths, p.boths),
+            p.first_unused, p.run_at, p.run, p.run_value, p.last, p.last_value if p.open else -1,
+            p.digest, p.non_finite, p.first_non_finite,
+        )
+
+    def tail(self, int64_t number):
+        """The tail behind a part."""
+        if not 0 <= number < self.list.count:
+            raise IndexError(number)
+        cdef i2s_part *p = &self.list.parts[number]
+        return PyBytes_FromStringAndSize(<const char *>p.tail, p.tail_bytes)
+
+    def where(self, int64_t number):
+        """Where a part begins in the file and in its payload, and its size."""
+        if not 0 <= number < self.list.count:
+            raise IndexError(number)
+        cdef i2s_part *p = &self.list.parts[number]
+        return p.at, p.pos, p.size
+
+    def width(self, int64_t number):
+        """Bytes of one float in a part, 1 for other types, 0 for codes."""
+        if not 0 <= number < self.list.count:
+            raise IndexError(number)
+        return self.list.parts[number].width
+
+    def tail_bytes(self, int64_t number):
+        """Bytes of tail behind a part."""
+        if not 0 <= number < self.list.count:
+            raise IndexError(number)
+        return self.list.parts[number].tail_bytes

@@ -1,0 +1,292 @@
+/* The float kernels of profile `fast`, once for each instruction set: fast_kernels.h includes this with names and vectors.
+ *
+ * FN(name) is the name of a function of the set, TARGET its attribute, VB the bytes of a vector. The set has brought
+ * FN(halves), FN(narrow) and FN(sum4). Every output of a product is one sum of lanes over k in order, folded in one way: it
+ * does not depend on how many rows and tokens are done together.
+ */
+
+#define VL (VB / 4) /* floats in a vector */
+#define INLINE TARGET static inline __attribute__((always_inline))
+
+/* The numbers that a type of weights stands for, VL of them. */
+INLINE FN(vf) FN(widen)(const int kind, const uint8_t *p) {
+    if (kind == I2S_F16) return FN(halves)(p);
+    if (kind == I2S_F32) return FN(load)((const float *)p);
+    FN(vi) bits;
+    for (int i = 0; i < VL; i++) bits[i] = (int32_t)((uint32_t)(p[2 * i] | p[2 * i + 1] << 8) << 16);
+    return (FN(vf))bits;
+}
+
+/* The last few numbers of a row, with zeros behind them. */
+INLINE FN(vf) FN(widen_part)(const int kind, const uint8_t *p, int count) {
+    uint8_t part[VB] = {0};
+    memcpy(part, p, (size_t)(count * (kind == I2S_F32 ? 4 : 2)));
+    return FN(widen)(kind, part);
+}
+
+INLINE FN(vf) FN(load_part)(const float *p, int count) {
+    float part[VL] = {0};
+    memcpy(part, p, (size_t)count * 4);
+    return FN(load)(part);
+}
+
+INLINE float FN(sum)(FN(vf) a) {
+    float four[4];
+    FN(sum4)(a, a, a, a, four);
+    return four[0];
+}
+
+/* R rows by C tokens. `ahead`: where memory is asked for meanwhile, in the order of addresses; NULL for nowhere. */
+INLINE void FN(tile)(const int kind, const int R, const int C, const uint8_t *w, int64_t pitch, int64_t columns,
+                     const float *x, int64_t x_pitch, float *out, int64_t stride, const uint8_t *ahead) {
+    const int size = kind == I2S_F32 ? 4 : 2;
+    FN(vf) acc[4][4];
+    UNROLL for (int c = 0; c < C; c++)
+        UNROLL for (int r = 0; r < R; r++) acc[c][r] = (FN(vf)){0};
+    int64_t k = 0;
+    for (; k + VL <= columns; k += VL) {
+        if (C == 1 && R == 4 && ahead != NULL) {
+            UNROLL for (int p = 0; p < R * VL * size; p += 64) __builtin_prefetch(ahead + p, 0, 3);
+            ahead += R * VL * size;
+        }
+        FN(vf) v[4];
+        UNROLL for (int r = 0; r < R; r++) v[r] = FN(widen)(kind, w + r * pitch + k * size);
+        UNROLL for (int c = 0; c < C; c++) {
+            const FN(vf) a = FN(load)(x + c * x_pitch + k);
+            UNROLL for (int r = 0; r < R; r++) acc[c][r] += v[r] * a;
+        }
+    }
+    if (k < columns) {
+        const int left = (int)(columns - k);
+        FN(vf) v[4];
+        UNROLL for (int r = 0; r < R; r++) v[r] = FN(widen_part)(kind, w + r * pitch + k * size, left);
+        UNROLL for (int c = 0; c < C; c++) {
+            const FN(vf) a = FN(load_part)(x + c * x_pitch + k, left);
+            UNROLL for (int r = 0; r < R; r++) acc[c][r] += v[r] * a;
+        }
+    }
+    UNROLL for (int c = 0; c < C; c++) {
+        float four[4];
+        FN(sum4)(acc[c][0], acc[c][R > 1], acc[c][R > 2 ? 2 : 0], acc[c][R > 3 ? 3 : 0], four);
+        UNROLL for (int r = 0; r < R; r++) out[c * stride + r] = four[r];
+    }
+}
+
+INLINE void FN(tiles)(const int kind, const int C, const uint8_t *w, int64_t rows, int64_t pitch, int64_t columns,
+                      const float *x, int64_t x_pitch, float *out, int64_t stride) {
+    const int R = C == 1 ? 4 : ROWS;
+    int64_t r = 0;
+    for (; r + R <= rows; r += R)
+        FN(tile)(kind, R, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, w + (r + R) * pitch + AHEAD);
+    for (; r < rows; r++) FN(tile)(kind, 1, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, NULL);
+}
+
+INLINE void FN(dots_of)(const int kind, const uint8_t *w, int64_t rows, int64_t pitch, int64_t columns, const float *x,
+                        int64_t x_pitch, int64_t tokens, float *out, int64_t stride) {
+    int64_t t = 0;
+    for (; t + 4 <= tokens; t += 4)
+        FN(tiles)(kind, 4, w, rows, pitch, columns, x + t * x_pitch, x_pitch, out + t * stride, stride);
+    if (t + 2 <= tokens) {
+        FN(tiles)(kind, 2, w, rows, pitch, columns, x + t * x_pitch, x_pitch, out + t * stride, stride);
+        t += 2;
+    }
+    if (t < tokens) FN(tiles)(kind, 1, w, rows, pitch, columns, x + t * x_pitch, x_pitch, out + t * stride, stride);
+}
+
+/* out[t * stride + r] = the sum of row r times token t. `pitch` is in bytes, `x_pitch` in floats. */
+TARGET static void FN(dots)(int kind, const uint8_t *w, int64_t rows, int64_t pitch, int64_t columns, const float *x,
+                            int64_t x_pitch, int64_t tokens, float *out, int64_t stride) {
+    if (kind == I2S_F16)
+        FN(dots_of)(I2S_F16, w, rows, pitch, columns, x, x_pitch, tokens, out, stride);
+    else if (kind == I2S_F32)
+        FN(dots_of)(I2S_F32, w, rows, pitch, columns, x, x_pitch, tokens, out, stride);
+    else
+        FN(dots_of)(I2S_BF16, w, rows, pitch, columns, x, x_pitch, tokens, out, stride);
+}
+
+/* ---- elements: each a few operations of float32 ---- */
+
+INLINE FN(vf) FN(select)(FN(vi) which, FN(vf) a, FN(vf) b) { return (FN(vf))(((FN(vi))a & which) | ((FN(vi))b & ~which)); }
+
+/* e^x to about one unit in the last place; what is smaller than a normal float is 0. */
+INLINE FN(vf) FN(exp)(FN(vf) x) {
+    const FN(vf) shift = ALL(12582912.0f), high = ALL(88.8f), low = ALL(-87.3f);
+    FN(vf) t = FN(select)(x > high, high, x);
+    t = FN(select)(t < low, low, t);
+    const FN(vf) shifted = t * 1.44269504088896341f + shift;
+    const FN(vf) n = shifted - shift;
+    const FN(vf) r = (t - n * 0.693359375f) + n * 2.12194440e-4f;
+    FN(vf) y = ALL(1.9875691500e-4f);
+    y = y * r + 1.3981999507e-3f;
+    y = y * r + 8.3334519073e-3f;
+    y = y * r + 4.1665795894e-2f;
+    y = y * r + 1.6666665459e-1f;
+    y = y * r + 5.0000001201e-1f;
+    y = y * (r * r) + r + 1.0f;
+    const FN(vi) power = (FN(vi))shifted - (FN(vi))shift, half = power >> 1;
+    y = y * (FN(vf))((half + 127) << 23) * (FN(vf))((power - half + 127) << 23);
+    return FN(select)(x < low, ALL(0.0f), y);
+}
+
+INLINE FN(vf) FN(activated)(const int kind, FN(vf) x) {
+    if (kind == I2S_SQUARE) return x * x;
+    if (kind == I2S_SILU) return x / (1.0f + FN(exp)(-x));
+    if (kind == I2S_GELU) { /* half of x times 1 + tanh(z) is x / (1 + e^(-2 z)) */
+        const FN(vf) z = 1.5957691216057308f * (x + 0.044715f * (x * x * x));
+        return x / (1.0f + FN(exp)(-z));
+    }
+    const FN(vf) up = FN(select)(x <= 0.0f, ALL(0.0f), x);
+    return kind == I2S_RELU ? up : up * up;
+}
+
+INLINE void FN(activate_as)(const int kind, const float *x, const float *by, int64_t n, float *out) {
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL) {
+        FN(vf) y = FN(activated)(kind, FN(load)(x + i));
+        if (by != NULL) y = y * FN(load)(by + i);
+        FN(store)(out + i, y);
+    }
+    if (i < n) {
+        float part[VL];
+        FN(vf) y = FN(activated)(kind, FN(load_part)(x + i, (int)(n - i)));
+        if (by != NULL) y = y * FN(load_part)(by + i, (int)(n - i));
+        FN(store)(part, y);
+        memcpy(out + i, part, (size_t)(n - i) * 4);
+    }
+}
+
+/* The activation of x, and times `by` unless that is NULL. */
+TARGET static void FN(activate)(int kind, const float *x, const float *by, int64_t n, float *out) {
+    if (kind == I2S_RELU) FN(activate_as)(I2S_RELU, x, by, n, out);
+    else if (kind == I2S_SQUARE) FN(activate_as)(I2S_SQUARE, x, by, n, out);
+    else if (kind == I2S_RELU2) FN(activate_as)(I2S_RELU2, x, by, n, out);
+    else if (kind == I2S_SILU) FN(activate_as)(I2S_SILU, x, by, n, out);
+    else FN(activate_as)(I2S_GELU, x, by, n, out);
+}
+
+/* x / sqrt(mean(x^2) + eps), and times the gain unless that is NULL. */
+TARGET static void FN(norm)(const float *x, const float *gain, int64_t n, float eps, float *out) {
+    FN(vf) sums[4] = {{0}, {0}, {0}, {0}};
+    int64_t i = 0;
+    for (; i + 4 * VL <= n; i += 4 * VL)
+        UNROLL for (int j = 0; j < 4; j++) {
+            const FN(vf) v = FN(load)(x + i + j * VL);
+            sums[j] += v * v;
+        }
+    for (; i < n; i += VL) {
+        const FN(vf) v = i + VL <= n ? FN(load)(x + i) : FN(load_part)(x + i, (int)(n - i));
+        sums[0] += v * v;
+    }
+    const float mean = FN(sum)((sums[0] + sums[1]) + (sums[2] + sums[3])) / (float)n;
+    const float factor = 1.0f / sqrtf(mean + eps);
+    if (gain == NULL)
+        for (i = 0; i < n; i++) out[i] = x[i] * factor;
+    else
+        for (i = 0; i < n; i++) out[i] = x[i] * factor * gain[i];
+}
+
+TARGET static void FN(add)(const float *a, const float *b, int64_t n, float *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = a[i] + b[i];
+}
+TARGET static void FN(multiply)(const float *a, const float *b, int64_t n, float *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = a[i] * b[i];
+}
+TARGET static void FN(times)(const float *a, float factor, int64_t n, float *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = a[i] * factor;
+}
+
+/* Pairs turned: `apart` is how far the elements of a pair lie from each other, `step` how far pairs do. */
+TARGET static void FN(rotate)(const float *x, const float *cosine, const float *sine, int64_t pairs, int64_t apart,
+                              int64_t width, float *out) {
+    if (apart == 1)
+        for (int64_t i = 0; i < pairs; i++) {
+            const float a = x[2 * i], b = x[2 * i + 1];
+            out[2 * i] = a * cosine[i] - b * sine[i];
+            out[2 * i + 1] = a * sine[i] + b * cosine[i];
+        }
+    else
+        for (int64_t i = 0; i < pairs; i++) {
+            const float a = x[i], b = x[i + pairs];
+            out[i] = a * cosine[i] - b * sine[i];
+            out[i + pairs] = a * sine[i] + b * cosine[i];
+        }
+    for (int64_t i = 2 * pairs; i < width; i++) out[i] = x[i];
+}
+
+/* Rounded to half precision. */
+TARGET static void FN(halve)(const float *x, int64_t n, uint16_t *out) {
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL) FN(narrow)(FN(load)(x + i), out + i);
+    if (i < n) {
+        uint16_t part[VL];
+        FN(narrow)(FN(load_part)(x + i, (int)(n - i)), part);
+        memcpy(out + i, part, (size_t)(n - i) * 2);
+    }
+}
+
+/* ---- attention ---- */
+
+/* Scores of one row, `count` of them: scaled; e^(z - most) in their place and their sum. `most` is raised first. */
+TARGET static float FN(shares)(float *z, int64_t count, float scale, float *most) {
+    FN(vf) top = ALL(*most);
+    int64_t i = 0;
+    for (; i < count; i += VL) { /* rows have room for whole vectors */
+        if (i + VL > count)
+            for (int64_t j = count; j < i + VL; j++) z[j] = -INFINITY;
+        const FN(vf) v = FN(load)(z + i) * scale;
+        FN(store)(z + i, v);
+        top = FN(select)(v > top, v, top);
+    }
+    float tops[VL], best = *most;
+    FN(store)(tops, top);
+    for (int j = 0; j < VL; j++) best = tops[j] > best ? tops[j] : best;
+    *most = best;
+    const float less = best == -INFINITY ? 0.0f : best;
+    FN(vf) sum = {0};
+    for (i = 0; i < count; i += VL) {
+        const FN(vf) p = FN(exp)(FN(load)(z + i) - less);
+        FN(store)(z + i, p);
+        sum += p;
+    }
+    return FN(sum)(sum);
+}
+
+INLINE void FN(mix_tile)(const int C, const int N, const float *p, int64_t p_pitch, const uint16_t *v, int64_t pitch,
+                         int64_t count, float *out, int64_t stride) {
+    FN(vf) acc[4][4];
+    UNROLL for (int c = 0; c < C; c++)
+        UNROLL for (int n = 0; n < N; n++) acc[c][n] = FN(load)(out + c * stride + n * VL);
+    for (int64_t s = 0; s < count; s++, v += pitch) {
+        FN(vf) w[4];
+        UNROLL for (int n = 0; n < N; n++) w[n] = FN(halves)((const uint8_t *)(v + n * VL));
+        UNROLL for (int c = 0; c < C; c++) {
+            const float share = p[c * p_pitch + s];
+            UNROLL for (int n = 0; n < N; n++) acc[c][n] += w[n] * share;
+        }
+    }
+    UNROLL for (int c = 0; c < C; c++)
+        UNROLL for (int n = 0; n < N; n++) FN(store)(out + c * stride + n * VL, acc[c][n]);
+}
+
+INLINE void FN(mix_rows)(const int C, const float *p, int64_t p_pitch, const uint16_t *v, int64_t pitch, int64_t count,
+                         int64_t width, float *out, int64_t stride) {
+    int64_t i = 0;
+    for (; i + MIX * VL <= width; i += MIX * VL) FN(mix_tile)(C, MIX, p, p_pitch, v + i, pitch, count, out + i, stride);
+    for (; i + VL <= width; i += VL) FN(mix_tile)(C, 1, p, p_pitch, v + i, pitch, count, out + i, stride);
+    for (; i < width; i++)
+        UNROLL for (int c = 0; c < C; c++)
+            for (int64_t s = 0; s < count; s++)
+                out[c * stride + i] += p[c * p_pitch + s] * i2s_float_of_half(v[s * pitch + i]);
+}
+
+/* Values by their shares, added to what is there: out[r] += sum of p[r, s] v[s]. */
+TARGET static void FN(mix)(const float *p, int64_t p_pitch, int64_t rows, const uint16_t *v, int64_t pitch, int64_t count,
+                           int64_t width, float *out, int64_t stride) {
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4)
+        FN(mix_rows)(4, p + r * p_pitch, p_pitch, v, pitch, count, width, out + r * stride, stride);
+    for (; r < rows; r++) FN(mix_rows)(1, p + r * p_pitch, p_pitch, v, pitch, count, width, out + r * stride, stride);
+}
+
+#undef VL
+#undef INLINE

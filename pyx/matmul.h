@@ -1,0 +1,208 @@
+/* Products of ternary matrices with activation codes, straight on packed bytes. They need no Python.
+ *
+ * A matrix is rows of blocks: 32 bytes hold 128 codes, byte j of them those of the columns j, 32 + j, 64 + j and 96 + j, the
+ * first on top (clause 5.5, interleave-128). What is computed is the sum of code times activation code, with codes as the
+ * numbers 0 to 3 and activation codes from -128 to 127: exactly, in every set of kernels.
+ *
+ * `i2s_matmul_sets` has one row for each instruction set that this compiler can target, slowest first. A set arranges the
+ * activation codes of up to four tokens as it likes to read them, and multiplies rows with them. i2s_matmul_run does a
+ * whole product in parts that do not depend on who does them: rows of the matrix, tile by tile of tokens.
+ */
+#ifndef I2S_MATMUL_H
+#define I2S_MATMUL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cpu.h"
+#include "matmul_pool.h"
+
+#define I2S_MM_COLUMNS 128 /* columns in a block */
+#define I2S_MM_BYTES 32    /* bytes in a block */
+#define I2S_MM_TILE 4      /* tokens that share unpacked weights */
+#define I2S_MM_PANEL (1 << 18) /* bytes of weights that all tokens use before the next are looked at: they stay in cache */
+#define I2S_MM_PARTS(tokens) ((tokens) == 1 ? 2 : 8) /* parts for each thread, at most */
+#define I2S_MM_PART_BLOCKS (1 << 13) /* blocks times tokens in a part, at least, where there are more parts than threads */
+#define I2S_MM_LONGEST 8192    /* blocks in a row up to which no lane overflows in any set; longer rows are for plain C */
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define I2S_MM_X86 1
+#endif
+
+#include "matmul_peak.h"
+#include "matmul_portable.h"
+#include "matmul_reuse.h"
+#if defined(I2S_MM_X86)
+#include "matmul_x86.h"
+#elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
+#define I2S_MM_NEON 1
+#include "matmul_neon.h"
+#endif
+
+typedef struct {
+    const char *name;
+    int (*available)(void);
+    int step; /* blocks that arranged activations come in multiples of */
+    void (*arrange)(const int8_t *codes, int64_t blocks, int tokens, int8_t *arranged);
+    void (*product)(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *arranged, int tokens, int32_t *out,
+                    int64_t stride);
+    /* One token by weights that come from memory, with its codes as they are; NULL where `product` is as good. */
+    void (*stream)(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *codes, int32_t *out);
+    void (*quantize)(const float *x, int64_t columns, int8_t *codes, float *scale, int32_t *sum);
+    void (*epilogue)(int32_t *acc, int64_t n, int32_t sum, float scale, float weight_scale);
+    int64_t (*peak)(int64_t rounds); /* multiplications that were done */
+} i2s_matmul_set;
+
+static int i2s_matmul_always(void) { return 1; }
+
+static const i2s_matmul_set i2s_matmul_sets[] = {
+    {"portable", i2s_matmul_always, 1, i2s_arrange_portable, i2s_product_portable, NULL, i2s_quantize_portable,
+     i2s_epilogue_portable, i2s_peak_none},
+#if defined(I2S_MM_X86)
+    {"avx2", i2s_cpu_avx2, 1, i2s_arrange_avx2, i2s_product_avx2, NULL, i2s_quantize_avx2, i2s_epilogue_avx2,
+     i2s_peak_avx2},
+#if defined(I2S_KNOWS_AVXVNNI)
+    {"avxvnni", i2s_cpu_avxvnni, 1, i2s_arrange_avx2, i2s_product_avxvnni, NULL, i2s_quantize_avx2, i2s_epilogue_avx2,
+     i2s_peak_avxvnni},
+#endif
+    {"avx512vl", i2s_cpu_avx512vnni, 2, i2s_arrange_avx512, i2s_product_avx512vl, i2s_stream_avx512, i2s_quantize_avx512,
+     i2s_epilogue_avx512, i2s_peak_avx512},
+    {"avx512", i2s_cpu_avx512vnni, 2, i2s_arrange_avx512, i2s_product_avx512, i2s_stream_avx512, i2s_quantize_avx512,
+     i2s_epilogue_avx512, i2s_peak_avx512},
+#elif defined(I2S_MM_NEON)
+    {"neon", i2s_cpu_neon, 1, i2s_arrange_neon, i2s_product_neon, NULL, i2s_quantize_portable, i2s_epilogue_portable,
+     i2s_peak_neon},
+    {"dotprod", i2s_cpu_dotprod, 1, i2s_arrange_neon, i2s_product_dotprod, NULL, i2s_quantize_portable,
+     i2s_epilogue_portable, i2s_peak_dotprod},
+#endif
+};
+#define I2S_MATMUL_SETS ((int)(sizeof i2s_matmul_sets / sizeof i2s_matmul_sets[0]))
+
+/* A product to be done: out[t * rows + r]. With `scales`, what is written is not the sums but float32, by the epilogue. */
+typedef struct {
+    const i2s_matmul_set *set;
+    const uint8_t *weights;
+    int64_t rows, blocks, tokens;
+    const int8_t *codes;
+    int8_t *arranged;     /* i2s_matmul_scratch bytes */
+    int32_t *out;
+    const float *scales;  /* of the tokens, or NULL */
+    const int32_t *sums;  /* of the tokens' codes */
+    float weight_scale;
+    int64_t part_rows;    /* rows in a part, a multiple of 16: no two parts write to one line of a token's results */
+    int64_t part_tiles;   /* tiles in a part */
+    int streams;          /* one token, and weights that come from memory */
+} i2s_matmul_job;
+
+static inline int64_t i2s_matmul_tiles(const i2s_matmul_job *job) { return (job->tokens + I2S_MM_TILE - 1) / I2S_MM_TILE; }
+
+static inline int64_t i2s_matmul_pitch(const i2s_matmul_job *job) { /* arranged bytes of one token */
+    return (job->blocks + job->set->step - 1) / job->set->step * job->set->step * I2S_MM_COLUMNS;
+}
+
+static inline int64_t i2s_matmul_scratch(const i2s_matmul_job *job) { return i2s_matmul_pitch(job) * job->tokens; }
+
+static inline int i2s_matmul_tokens_of(const i2s_matmul_job *job, int64_t tile) {
+    const int64_t left = job->tokens - tile * I2S_MM_TILE;
+    return left < I2S_MM_TILE ? (int)left : I2S_MM_TILE;
+}
+
+/* First step, for a tile of tokens: their activation codes as the set wants them. */
+static void i2s_matmul_arrange(void *of, int64_t tile) {
+    const i2s_matmul_job *job = (const i2s_matmul_job *)of;
+    const int64_t first = tile * I2S_MM_TILE;
+    job->set->arrange(job->codes + first * job->blocks * I2S_MM_COLUMNS, job->blocks, i2s_matmul_tokens_of(job, tile),
+                      job->arranged + first * i2s_matmul_pitch(job));
+}
+
+static inline int64_t i2s_matmul_row_parts(const i2s_matmul_job *job) {
+    return (job->rows + job->part_rows - 1) / job->part_rows;
+}
+
+static inline int64_t i2s_matmul_parts(const i2s_matmul_job *job) {
+    return i2s_matmul_row_parts(job) * ((i2s_matmul_tiles(job) + job->part_tiles - 1) / job->part_tiles);
+}
+
+/* Second step: the rows and tokens of one part. */
+static void i2s_matmul_part(void *of, int64_t part) {
+    const i2s_matmul_job *job = (const i2s_matmul_job *)of;
+    const int64_t across = i2s_matmul_row_parts(job), pitch = job->blocks * I2S_MM_BYTES;
+    const int64_t first = part % across * job->part_rows, tile = part / across * job->part_tiles;
+    const int64_t last = first + job->part_rows < job->rows ? first + job->part_rows : job->rows;
+    const int64_t tiles = i2s_matmul_tiles(job);
+    const int64_t end = tile + job->part_tiles < tiles ? tile + job->part_tiles : tiles;
+    int64_t panel = end - tile > 1 ? I2S_MM_PANEL / pitch & ~(int64_t)15 : last - first;
+    if (panel < 16) panel = 16;
+    if (job->streams) job->set->stream(job->weights + first * pitch, last - first, job->blocks, job->codes, job->out + first);
+    for (int64_t r = first; r < last && !job->streams; r += panel) {
+        const int64_t rows = r + panel < last ? panel : last - r;
+        for (int64_t i = tile; i < end; i++)
+            job->set->product(job->weights + r * pitch, rows, job->blocks,
+                              job->arranged + i * I2S_MM_TILE * i2s_matmul_pitch(job), i2s_matmul_tokens_of(job, i),
+                              job->out + i * I2S_MM_TILE * job->rows + r, job->rows);
+    }
+    if (job->scales != NULL) {
+        const int64_t until = end * I2S_MM_TILE < job->tokens ? end * I2S_MM_TILE : job->tokens;
+        for (int64_t t = tile * I2S_MM_TILE; t < until; t++)
+            job->set->epilogue(job->out + t * job->rows + first, last - first, job->sums[t], job->scales[t],
+                               job->weight_scale);
+    }
+}
+
+/* Cut a product into parts that depend on nothing but its shape and the number of threads: some more than threads where
+ * they are large, since a thread that shares its processor with somebody takes longer. */
+static void i2s_matmul_cut(i2s_matmul_job *job, int64_t threads) {
+    const int64_t tiles = i2s_matmul_tiles(job), lines = (job->rows + 15) / 16;
+    const int64_t worth = job->rows * job->blocks / I2S_MM_PART_BLOCKS * job->tokens;
+    const int64_t most = threads * I2S_MM_PARTS(job->tokens);
+    int64_t parts = worth < threads ? threads : worth < most ? worth : most;
+    if (threads == 1) parts = 1;
+    const int64_t across = parts < lines ? parts : lines;
+    const int64_t down = parts / across < tiles ? parts / across : tiles;
+    job->part_rows = (lines + across - 1) / across * 16;
+    job->part_tiles = (tiles + down - 1) / down;
+}
+
+/* Do a product in up to so many threads; `arranged` is scratch. */
+static void i2s_matmul_run(i2s_matmul_job *job, int64_t threads) {
+    if (job->rows == 0 || job->tokens == 0) return;
+    i2s_matmul_cut(job, threads);
+    const int64_t tiles = i2s_matmul_tiles(job);
+    job->streams = job->tokens == 1 && job->set->stream != NULL &&
+                   i2s_reuse_far(job->weights, job->rows * job->blocks * I2S_MM_BYTES);
+    if (!job->streams) i2s_pool_run(i2s_matmul_arrange, job, tiles, tiles >= 8 ? threads : 1);
+    i2s_pool_run(i2s_matmul_part, job, i2s_matmul_parts(job), threads);
+}
+
+/* Tokens to be made codes of. */
+typedef struct {
+    const i2s_matmul_set *set;
+    const float *x;
+    int64_t tokens, columns, part; /* tokens in a part */
+    int8_t *codes;
+    float *scales;
+    int32_t *sums;
+} i2s_quantize_job;
+
+static void i2s_quantize_part(void *of, int64_t part) {
+    const i2s_quantize_job *job = (const i2s_quantize_job *)of;
+    const int64_t first = part * job->part, last = first + job->part < job->tokens ? first + job->part : job->tokens;
+    for (int64_t t = first; t < last; t++)
+        job->set->quantize(job->x + t * job->columns, job->columns, job->codes + t * job->columns, job->scales + t,
+                           job->sums + t);
+}
+
+static void i2s_quantize_run(i2s_quantize_job *job, int64_t threads) {
+    const int64_t worth = job->tokens * job->columns >> 15; /* a part takes some microseconds, as waking a thread does */
+    if (threads > worth) threads = worth > 0 ? worth : 1;
+    job->part = (job->tokens + threads - 1) / threads;
+    i2s_pool_run(i2s_quantize_part, job, (job->tokens + job->part - 1) / job->part, threads);
+}
+
+/* The probes, each in so many threads: `rounds` of multiplications in every one; all bytes, shared out, so many times. */
+static void i2s_probe_run(i2s_probe_job *job, int64_t threads) {
+    i2s_pool_run(job->peak != NULL ? i2s_probe_peak_part : i2s_probe_read_part, job, threads, threads);
+}
+
+#endif

@@ -1,0 +1,127 @@
+/* Probes for benchmarks: the most multiplications that a processor can do, its widest instruction over and over on registers;
+ * and the fastest that memory or caches can be read. Both in the threads that do the products. */
+#ifndef I2S_MATMUL_PEAK_H
+#define I2S_MATMUL_PEAK_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "cpu.h"
+
+#define I2S_PEAK_TWELVE(OP) OP(0) OP(1) OP(2) OP(3) OP(4) OP(5) OP(6) OP(7) OP(8) OP(9) OP(10) OP(11)
+
+static int64_t i2s_peak_none(int64_t rounds) {
+    (void)rounds;
+    return 0;
+}
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+
+#define I2S_PEAK(NAME, OP, MACS)                                                                                        \
+    static int64_t NAME(int64_t rounds) {                                                                               \
+        int64_t left = rounds;                                                                                          \
+        if (rounds <= 0) return 0;                                                                                      \
+        __asm__ volatile("1:\n\t" I2S_PEAK_TWELVE(OP) "dec %0\n\tjnz 1b\n\t"                                            \
+                         : "+r"(left)                                                                                   \
+                         :                                                                                              \
+                         : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",     \
+                           "xmm11", "xmm15", "cc");                                                                     \
+        return rounds * 12 * (MACS);                                                                                    \
+    }
+#define I2S_PEAK_AVX2(i) "vpmaddubsw %%ymm15, %%ymm15, %%ymm" #i "\n\t"
+#define I2S_PEAK_AVXVNNI(i) "%{vex%} vpdpbusd %%ymm15, %%ymm15, %%ymm" #i "\n\t"
+#define I2S_PEAK_AVX512(i) "vpdpbusd %%zmm15, %%zmm15, %%zmm" #i "\n\t"
+I2S_PEAK(i2s_peak_avx2, I2S_PEAK_AVX2, 32)
+#if defined(I2S_KNOWS_AVXVNNI)
+I2S_PEAK(i2s_peak_avxvnni, I2S_PEAK_AVXVNNI, 32)
+#endif
+I2S_PEAK(i2s_peak_avx512, I2S_PEAK_AVX512, 64)
+
+#elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
+
+#if defined(__clang__)
+#define I2S_PEAK_TARGET __attribute__((target("dotprod")))
+#else
+#define I2S_PEAK_TARGET __attribute__((target("arch=armv8.2-a+dotprod")))
+#endif
+#define I2S_PEAK(NAME, OP, MACS)                                                                                        \
+    static int64_t NAME(int64_t rounds) {                                                                               \
+        int64_t left = rounds;                                                                                          \
+        if (rounds <= 0) return 0;                                                                                      \
+        __asm__ volatile("1:\n\t" I2S_PEAK_TWELVE(OP) "subs %0, %0, #1\n\tb.ne 1b\n\t"         \
+                         : "+r"(left)                                                                                   \
+                         :                                                                                              \
+                         : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v15", "cc");      \
+        return rounds * 12 * (MACS);                                                                                    \
+    }
+#define I2S_PEAK_NEON(i) "smlal v" #i ".8h, v15.8b, v15.8b\n\t"
+#define I2S_PEAK_DOTPROD(i) "sdot v" #i ".4s, v15.16b, v15.16b\n\t"
+I2S_PEAK(i2s_peak_neon, I2S_PEAK_NEON, 8)
+I2S_PEAK_TARGET I2S_PEAK(i2s_peak_dotprod, I2S_PEAK_DOTPROD, 16)
+
+#endif
+
+typedef struct {
+    int64_t (*peak)(int64_t);
+    int64_t rounds;
+    const uint8_t *data;
+    int64_t bytes, repeats;
+    uint64_t found; /* so that nothing is left out because nobody asks */
+} i2s_probe_job;
+
+static void i2s_probe_peak_part(void *of, int64_t part) {
+    const i2s_probe_job *job = (const i2s_probe_job *)of;
+    (void)part;
+    job->peak(job->rounds);
+}
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#include <immintrin.h>
+#define I2S_PROBE_READ(NAME, TARGET, WIDE, LOAD, OR, ZERO)                                                              \
+    __attribute__((target(TARGET))) static uint64_t NAME(const uint8_t *p, int64_t n) {                                 \
+        WIDE a = ZERO, b = ZERO, c = ZERO, d = ZERO;                                                                    \
+        const int64_t step = 4 * (int64_t)sizeof(WIDE);                                                                 \
+        for (int64_t i = 0; i + step <= n; i += step) {                                                                 \
+            for (int64_t line = 0; line < step; line += 64)                                                             \
+                _mm_prefetch((const char *)((uintptr_t)p + (uintptr_t)(i + line + 4096)), _MM_HINT_T0);                 \
+            a = OR(a, LOAD((const void *)(p + i)));                                                                     \
+            b = OR(b, LOAD((const void *)(p + i + sizeof(WIDE))));                                                      \
+            c = OR(c, LOAD((const void *)(p + i + 2 * sizeof(WIDE))));                                                  \
+            d = OR(d, LOAD((const void *)(p + i + 3 * sizeof(WIDE))));                                                  \
+        }                                                                                                               \
+        WIDE all = OR(OR(a, b), OR(c, d));                                                                              \
+        uint64_t words[sizeof(WIDE) / 8], found = 0;                                                                    \
+        memcpy(words, &all, sizeof words);                                                                              \
+        for (size_t i = 0; i < sizeof(WIDE) / 8; i++) found |= words[i];                                                \
+        return found;                                                                                                   \
+    }
+#define I2S_PROBE_LOAD(p) _mm256_loadu_si256((const __m256i *)(p))
+I2S_PROBE_READ(i2s_probe_read_avx2, "avx2", __m256i, I2S_PROBE_LOAD, _mm256_or_si256, _mm256_setzero_si256())
+I2S_PROBE_READ(i2s_probe_read_avx512, "avx512f", __m512i, _mm512_loadu_si512, _mm512_or_si512, _mm512_setzero_si512())
+#endif
+
+static uint64_t i2s_probe_read_portable(const uint8_t *p, int64_t n) {
+    uint64_t found = 0, word;
+    for (int64_t i = 0; i + 8 <= n; i += 8) {
+        memcpy(&word, p + i, 8);
+        found |= word;
+    }
+    return found;
+}
+
+static uint64_t i2s_probe_read(const uint8_t *p, int64_t n) {
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+    if (i2s_cpu_avx512bw()) return i2s_probe_read_avx512(p, n);
+    if (i2s_cpu_avx2()) return i2s_probe_read_avx2(p, n);
+#endif
+    return i2s_probe_read_portable(p, n);
+}
+
+static void i2s_probe_read_part(void *of, int64_t part) {
+    i2s_probe_job *job = (i2s_probe_job *)of;
+    uint64_t found = 0;
+    for (int64_t i = 0; i < job->repeats; i++) found |= i2s_probe_read(job->data + part * job->bytes, job->bytes);
+    if (found == 0) job->found = 1;
+}
+
+#endif

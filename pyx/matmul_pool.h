@@ -1,0 +1,175 @@
+/* Threads that do parts of a job: started once, asleep between jobs, gone in a child process.
+ *
+ * A decoder makes hundreds of small products for each token. Starting a thread takes longer than some of them, so threads
+ * stay; and waking one takes about as long, so after a job a thread looks out for the next one for a while before it goes
+ * to sleep. Parts are claimed one by one, by the caller too: nobody waits for a thread that has not begun, and where no
+ * threads can be had, or somebody else's job has them, the caller does everything. What a part is does not depend on who
+ * does it.
+ */
+#ifndef I2S_MATMUL_POOL_H
+#define I2S_MATMUL_POOL_H
+
+#include <stdint.h>
+
+typedef void (*i2s_pool_part)(void *job, int64_t part);
+
+#if defined(_WIN32)
+
+#define I2S_POOL_MOST_PARTS 1
+static void i2s_pool_run(i2s_pool_part run, void *job, int64_t parts, int64_t threads) {
+    (void)threads;
+    for (int64_t i = 0; i < parts; i++) run(job, i);
+}
+
+#else
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#define I2S_POOL_MOST_HELPERS 255  /* threads beside the caller */
+#define I2S_POOL_MOST_PARTS 65535
+#define I2S_POOL_LOOKOUT 60000     /* nanoseconds that a thread looks out for something to do before it sleeps */
+
+#if defined(__x86_64__) || defined(__i386__)
+#define I2S_POOL_PAUSE() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define I2S_POOL_PAUSE() __asm__ volatile("yield")
+#else
+#define I2S_POOL_PAUSE() (void)0
+#endif
+
+static struct {
+    pthread_mutex_t busy; /* held by the caller whose job it is */
+    pthread_mutex_t lock; /* held to go to sleep and to wake others */
+    pthread_cond_t wake, done;
+    int64_t started;
+    int caller_sleeps;
+    /* The number of the job, how many threads may help, the next part and how many there are: one word, so that who
+     * claims a part knows that it is one of the job whose fields follow. */
+    _Atomic uint64_t ticket;
+    _Atomic int64_t left; /* parts that are not done */
+    i2s_pool_part run;
+    void *job;
+} i2s_pool = {.busy = PTHREAD_MUTEX_INITIALIZER,
+              .lock = PTHREAD_MUTEX_INITIALIZER,
+              .wake = PTHREAD_COND_INITIALIZER,
+              .done = PTHREAD_COND_INITIALIZER};
+
+#define I2S_TICKET(number, helpers, parts) ((uint64_t)(number) << 40 | (uint64_t)(helpers) << 32 | (uint64_t)(parts))
+#define I2S_TICKET_NUMBER(t) ((t) >> 40)
+#define I2S_TICKET_HELPERS(t) ((int64_t)((t) >> 32 & 0xFF))
+#define I2S_TICKET_NEXT(t) ((int64_t)((t) >> 16 & 0xFFFF))
+#define I2S_TICKET_PARTS(t) ((int64_t)((t) & 0xFFFF))
+#define I2S_TICKET_ONE_PART ((uint64_t)1 << 16)
+
+/* Claim a part of the job that is on, and do it. */
+static int i2s_pool_claim(void) {
+    uint64_t ticket = atomic_load_explicit(&i2s_pool.ticket, memory_order_acquire);
+    do
+        if (I2S_TICKET_NEXT(ticket) >= I2S_TICKET_PARTS(ticket)) return 0;
+    while (!atomic_compare_exchange_weak_explicit(&i2s_pool.ticket, &ticket, ticket + I2S_TICKET_ONE_PART,
+                                                  memory_order_acq_rel, memory_order_acquire));
+    i2s_pool.run(i2s_pool.job, I2S_TICKET_NEXT(ticket));
+    if (atomic_fetch_sub_explicit(&i2s_pool.left, 1, memory_order_acq_rel) == 1) {
+        pthread_mutex_lock(&i2s_pool.lock);
+        if (i2s_pool.caller_sleeps) pthread_cond_signal(&i2s_pool.done);
+        pthread_mutex_unlock(&i2s_pool.lock);
+    }
+    return 1;
+}
+
+static int64_t i2s_pool_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int i2s_pool_mine(uint64_t ticket, int64_t me) {
+    return me < I2S_TICKET_HELPERS(ticket) && I2S_TICKET_NEXT(ticket) < I2S_TICKET_PARTS(ticket);
+}
+
+static void *i2s_pool_thread(void *of) {
+    const int64_t me = (int64_t)(intptr_t)of;
+    for (;;) {
+        const int64_t until = i2s_pool_now() + I2S_POOL_LOOKOUT;
+        uint64_t ticket;
+        while (!i2s_pool_mine(ticket = atomic_load_explicit(&i2s_pool.ticket, memory_order_acquire), me)) {
+            for (int i = 0; i < 16; i++) I2S_POOL_PAUSE();
+            if (i2s_pool_now() < until) continue;
+            pthread_mutex_lock(&i2s_pool.lock);
+            while (!i2s_pool_mine(atomic_load_explicit(&i2s_pool.ticket, memory_order_acquire), me))
+                pthread_cond_wait(&i2s_pool.wake, &i2s_pool.lock);
+            pthread_mutex_unlock(&i2s_pool.lock);
+        }
+        while (i2s_pool_mine(atomic_load_explicit(&i2s_pool.ticket, memory_order_acquire), me) && i2s_pool_claim()) {}
+    }
+    return NULL;
+}
+
+/* In the child of a fork there are no threads, whatever was going on. */
+static void i2s_pool_forked(void) {
+    pthread_mutex_init(&i2s_pool.busy, NULL);
+    pthread_mutex_init(&i2s_pool.lock, NULL);
+    pthread_cond_init(&i2s_pool.wake, NULL);
+    pthread_cond_init(&i2s_pool.done, NULL);
+    i2s_pool.started = 0;
+    i2s_pool.caller_sleeps = 0;
+    atomic_store(&i2s_pool.ticket, 0);
+    atomic_store(&i2s_pool.left, 0);
+}
+
+static void i2s_pool_prepare(void) { pthread_atfork(NULL, NULL, i2s_pool_forked); }
+
+/* Have so many threads if they can be had. Signals are for the threads that were there before. */
+static void i2s_pool_start(int64_t helpers) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, i2s_pool_prepare);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (i2s_pool.started < helpers) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, i2s_pool_thread, (void *)(intptr_t)i2s_pool.started) != 0) break;
+        pthread_detach(thread);
+        i2s_pool.started++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* run(job, 0), run(job, 1) ... in the calling thread and up to threads - 1 others; back when all are done. */
+static void i2s_pool_run(i2s_pool_part run, void *job, int64_t parts, int64_t threads) {
+    int64_t helpers = (threads < parts ? threads : parts) - 1;
+    if (helpers > I2S_POOL_MOST_HELPERS) helpers = I2S_POOL_MOST_HELPERS;
+    if (helpers < 1 || parts > I2S_POOL_MOST_PARTS || pthread_mutex_trylock(&i2s_pool.busy) != 0) {
+        for (int64_t i = 0; i < parts; i++) run(job, i);
+        return;
+    }
+    if (i2s_pool.started < helpers) i2s_pool_start(helpers);
+    i2s_pool.run = run;
+    i2s_pool.job = job;
+    atomic_store_explicit(&i2s_pool.left, parts, memory_order_relaxed);
+    const uint64_t before = atomic_load_explicit(&i2s_pool.ticket, memory_order_relaxed);
+    atomic_store_explicit(&i2s_pool.ticket, I2S_TICKET(I2S_TICKET_NUMBER(before) + 1, helpers, parts), memory_order_release);
+    pthread_mutex_lock(&i2s_pool.lock);
+    pthread_cond_broadcast(&i2s_pool.wake);
+    pthread_mutex_unlock(&i2s_pool.lock);
+
+    while (i2s_pool_claim()) {}
+    const int64_t until = i2s_pool_now() + I2S_POOL_LOOKOUT;
+    while (atomic_load_explicit(&i2s_pool.left, memory_order_acquire) > 0) {
+        for (int i = 0; i < 16; i++) I2S_POOL_PAUSE();
+        if (i2s_pool_now() < until) continue;
+        pthread_mutex_lock(&i2s_pool.lock);
+        i2s_pool.caller_sleeps = 1;
+        while (atomic_load_explicit(&i2s_pool.left, memory_order_acquire) > 0)
+            pthread_cond_wait(&i2s_pool.done, &i2s_pool.lock);
+        i2s_pool.caller_sleeps = 0;
+        pthread_mutex_unlock(&i2s_pool.lock);
+    }
+    pthread_mutex_unlock(&i2s_pool.busy);
+}
+
+#endif
+#endif

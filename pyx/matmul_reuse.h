@@ -1,0 +1,59 @@
+/* Whether weights come from memory or are still in cache, judged by when the same were read before.
+ *
+ * The kernel that is fastest on weights in cache is not the one that is fastest on weights from memory, and nobody but the
+ * caller's past knows where they are. So for each product the address of its weights is noted with how many bytes of
+ * weights had been read by then; where fewer than half of the last cache were read since, they are taken to be in it. What
+ * is computed does not depend on it, so a guess may be wrong: an entry that another address took, a buffer that is new.
+ */
+#ifndef I2S_MATMUL_REUSE_H
+#define I2S_MATMUL_REUSE_H
+
+#include <stdint.h>
+
+#if defined(_WIN32)
+
+static int i2s_reuse_far(const void *weights, int64_t bytes) {
+    (void)weights, (void)bytes;
+    return 0;
+}
+
+#else
+
+#include <stdatomic.h>
+#include <unistd.h>
+
+#define I2S_REUSE_ENTRIES 1024
+#define I2S_REUSE_CACHE (16 << 20) /* bytes of a cache whose size is not known */
+
+static struct {
+    _Atomic uintptr_t weights;
+    _Atomic uint64_t read_before;
+} i2s_reuse[I2S_REUSE_ENTRIES];
+static _Atomic uint64_t i2s_reuse_read = 1;
+
+static int64_t i2s_reuse_limit(void) {
+    static _Atomic int64_t known; /* asking takes long in a virtual machine */
+    int64_t limit = atomic_load_explicit(&known, memory_order_relaxed);
+    if (limit == 0) {
+        int64_t cache = -1;
+#if defined(_SC_LEVEL3_CACHE_SIZE)
+        cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+        limit = (cache > 0 ? cache : I2S_REUSE_CACHE) / 2;
+        atomic_store_explicit(&known, limit, memory_order_relaxed);
+    }
+    return limit;
+}
+
+/* Note that these weights are read now, and say whether that was long ago, or never. */
+static int i2s_reuse_far(const void *weights, int64_t bytes) {
+    const uintptr_t address = (uintptr_t)weights;
+    const uint64_t entry = (uint64_t)address * UINT64_C(0x9E3779B97F4A7C15) >> 54;
+    const uint64_t now = atomic_fetch_add_explicit(&i2s_reuse_read, (uint64_t)bytes, memory_order_relaxed);
+    const uintptr_t was = atomic_exchange_explicit(&i2s_reuse[entry].weights, address, memory_order_relaxed);
+    const uint64_t before = atomic_exchange_explicit(&i2s_reuse[entry].read_before, now, memory_order_relaxed);
+    return was != address || now - before > (uint64_t)i2s_reuse_limit();
+}
+
+#endif
+#endif

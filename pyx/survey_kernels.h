@@ -1,0 +1,254 @@
+/* Looking at one block of a payload, for each instruction set.
+ *
+ * A block is I2S_BLOCK bytes; its words of eight bytes belong to four lanes in turn.
+ *
+ * `codes(p, sums)`         counts for each lane how many codes have their low bit set, sums[0..3], and how many their high
+ *                          bit, sums[4..7]. Where no code has both, that gives the histogram; and at no further cost it
+ *                          is what a fingerprint is made of.
+ * `words(p, sums)`         adds up the words of each lane, for payloads of other types.
+ * `floats_N(p, sums, mask)`  does the same, and finds out whether a float of N bytes is not finite: then all bits of its
+ *                          exponent, `mask`, are set.
+ *
+ * What they return are bits: SEEN_RUN where a run of I2S_LEAST_RUN bytes may lie in the block (two words in 128 bytes are
+ * looked at; it is there wherever there is a run), SEEN_BOTH where a code has both bits, SEEN_ODD where a float is not
+ * finite: no combination of some of the mask's bits is as large as all of them, so that a maximum finds it.
+ */
+#ifndef I2S_SURVEY_KERNELS_H
+#define I2S_SURVEY_KERNELS_H
+
+#define I2S_BLOCK 4096
+#define I2S_LEAST_RUN 256
+
+enum { I2S_SEEN_RUN = 1, I2S_SEEN_BOTH = 2, I2S_SEEN_ODD = 4 };
+
+static inline uint64_t i2s_word_at(const uint8_t *p) {
+    uint64_t v;
+    memcpy(&v, p, 8);
+    return v;
+}
+
+/* Any run of 255 bytes and more holds 128 of them at a multiple of 128, where the first word is that 64 bytes on. */
+#define I2S_SEEMS_RUN(p) (i2s_word_at(p) == i2s_word_at((p) + 64))
+
+/* --- plain C ------------------------------------------------------------------------------------------------------- */
+
+static inline uint64_t i2s_bits_of_bytes(uint64_t v) {
+    v -= (v >> 1) & 0x5555555555555555u;
+    v = (v & 0x3333333333333333u) + ((v >> 2) & 0x3333333333333333u);
+    return (v + (v >> 4)) & 0x0F0F0F0F0F0F0F0Fu;
+}
+
+/* Two words become one of all their low bits and one of all their high bits, so that no bit of a count is wasted. */
+static int i2s_codes_portable(const uint8_t *p, uint64_t sums[8]) {
+    const uint64_t even = 0x5555555555555555u, halves = 0x00FF00FF00FF00FFu;
+    uint64_t total[8] = {0}, both[4] = {0};
+    int run = 0, i, q, k;
+    for (i = 0; i < I2S_BLOCK; i += 1024) {
+        uint64_t part[8] = {0};  /* of bytes, which grow by at most 8 with two words: by 128 in 1,024 bytes */
+        for (k = i; k < i + 1024; k += 64) {
+            for (q = 0; q < 4; q++) {
+                const uint64_t v = i2s_word_at(p + k + 8 * q), w = i2s_word_at(p + k + 32 + 8 * q);
+                const uint64_t low = (v & even) | (w & even) << 1, high = ((v >> 1) & even) | (w & ~even);
+                both[q] |= low & high;
+                part[q] += i2s_bits_of_bytes(low);
+                part[4 + q] += i2s_bits_of_bytes(high);
+            }
+        }
+        for (q = 0; q < 8; q++) total[q] += (part[q] & halves) + ((part[q] >> 8) & halves);
+    }
+    for (q = 0; q < 8; q++) sums[q] = (total[q] * 0x0001000100010001u) >> 48;
+    for (i = 0; i < I2S_BLOCK; i += 128) run |= I2S_SEEMS_RUN(p + i);
+    return run | (both[0] | both[1] | both[2] | both[3] ? I2S_SEEN_BOTH : 0);
+}
+
+static int i2s_words_portable(const uint8_t *p, uint64_t sums[4]) {
+    int run = 0, i, q;
+    for (q = 0; q < 4; q++) sums[q] = 0;
+    for (i = 0; i < I2S_BLOCK; i += 32)
+        for (q = 0; q < 4; q++) sums[q] += i2s_word_at(p + i + 8 * q);
+    for (i = 0; i < I2S_BLOCK; i += 128) run |= I2S_SEEMS_RUN(p + i);
+    return run;
+}
+
+#define I2S_FLOATS_PORTABLE(name, type)                                                                                 \
+    static int name(const uint8_t *p, uint64_t sums[4], uint64_t mask) {                                                \
+        const type m = (type)mask;                                                                                      \
+        type most = 0;                                                                                                  \
+        int i;                                                                                                          \
+        for (i = 0; i < I2S_BLOCK; i += (int)sizeof(type)) {                                                            \
+            type v;                                                                                                     \
+            memcpy(&v, p + i, sizeof(type));                                                                            \
+            v &= m;                                                                                                     \
+            most = v > most ? v : most;                                                                                 \
+        }                                                                                                               \
+        return i2s_words_portable(p, sums) | (most == m ? I2S_SEEN_ODD : 0);                                            \
+    }
+I2S_FLOATS_PORTABLE(i2s_floats_2_portable, uint16_t)
+I2S_FLOATS_PORTABLE(i2s_floats_4_portable, uint32_t)
+I2S_FLOATS_PORTABLE(i2s_floats_8_portable, uint64_t)
+
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
+#include <immintrin.h>
+#define I2S_SURVEY_X86 1
+
+#define I2S_AVX2 __attribute__((target("avx2")))
+#define I2S_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vpopcntdq")))
+
+/* --- AVX2: bits are counted nibble by nibble in a table, low bits in one half of an entry, high bits in the other --- */
+
+I2S_AVX2 static int i2s_codes_avx2(const uint8_t *p, uint64_t sums[8]) {
+    const __m256i bits = _mm256_setr_epi8(0, 1, 16, 17, 1, 2, 17, 18, 16, 17, 32, 33, 17, 18, 33, 34,
+                                          0, 1, 16, 17, 1, 2, 17, 18, 16, 17, 32, 33, 17, 18, 33, 34);
+    const __m256i nibble = _mm256_set1_epi8(0x0F), zero = _mm256_setzero_si256();
+    __m256i lows = zero, highs = zero, both = zero;
+    int run = 0, i, k, q;
+    for (i = 0; i < I2S_BLOCK; i += 1024) {
+        __m256i low = zero, high = zero;  /* of bytes, which grow by at most 8 with two vectors: by 128 in 1,024 bytes */
+        for (k = i; k < i + 1024; k += 128) {
+            run |= I2S_SEEMS_RUN(p + k);
+            for (q = k; q < k + 128; q += 64) {
+                const __m256i v = _mm256_loadu_si256((const __m256i *)(p + q));
+                const __m256i w = _mm256_loadu_si256((const __m256i *)(p + q + 32));
+                const __m256i vs = _mm256_srli_epi16(v, 4), ws = _mm256_srli_epi16(w, 4);
+                const __m256i sum = _mm256_add_epi8(
+                    _mm256_add_epi8(_mm256_shuffle_epi8(bits, _mm256_and_si256(v, nibble)),
+                                    _mm256_shuffle_epi8(bits, _mm256_and_si256(vs, nibble))),
+                    _mm256_add_epi8(_mm256_shuffle_epi8(bits, _mm256_and_si256(w, nibble)),
+                                    _mm256_shuffle_epi8(bits, _mm256_and_si256(ws, nibble))));
+                /* a high bit is in the upper bit of a pair; a shift of the whole word brings it beside the low one */
+                both = _mm256_or_si256(both, _mm256_and_si256(v, _mm256_srli_epi64(v, 1)));
+                both = _mm256_or_si256(both, _mm256_and_si256(w, _mm256_srli_epi64(w, 1)));
+                low = _mm256_add_epi8(low, _mm256_and_si256(sum, nibble));
+                high = _mm256_add_epi8(high, _mm256_and_si256(_mm256_srli_epi16(sum, 4), nibble));
+            }
+        }
+        lows = _mm256_add_epi64(lows, _mm256_sad_epu8(low, zero));
+        highs = _mm256_add_epi64(highs, _mm256_sad_epu8(high, zero));
+    }
+    _mm256_storeu_si256((__m256i *)sums, lows);
+    _mm256_storeu_si256((__m256i *)(sums + 4), highs);
+    return run | (_mm256_testz_si256(both, _mm256_set1_epi8(0x55)) ? 0 : I2S_SEEN_BOTH);
+}
+
+#define I2S_LOOK_AVX2(name, extra, each, after)                                                                         \
+    I2S_AVX2 static int name(const uint8_t *p, uint64_t sums[4] extra) {                                                \
+        __m256i a = _mm256_setzero_si256(), b = a, most = a, more = a;                                                  \
+        int run = 0, i, q;                                                                                              \
+        for (i = 0; i < I2S_BLOCK; i += 128) {                                                                          \
+            run |= I2S_SEEMS_RUN(p + i);                                                                                \
+            for (q = i; q < i + 128; q += 64) {                                                                         \
+                const __m256i v = _mm256_loadu_si256((const __m256i *)(p + q));                                         \
+                const __m256i w = _mm256_loadu_si256((const __m256i *)(p + q + 32));                                    \
+                a = _mm256_add_epi64(a, v);                                                                             \
+                b = _mm256_add_epi64(b, w);                                                                             \
+                each                                                                                                    \
+            }                                                                                                           \
+        }                                                                                                               \
+        _mm256_storeu_si256((__m256i *)sums, _mm256_add_epi64(a, b));                                                   \
+        (void)most;                                                                                                     \
+        (void)more;                                                                                                     \
+        return run after;                                                                                               \
+    }
+I2S_LOOK_AVX2(i2s_words_avx2, , , )
+#define I2S_FLOATS_AVX2(bits)                                                                                           \
+    I2S_LOOK_AVX2(i2s_floats_##bits##_avx2, I2S_COMMA uint64_t mask,                                                    \
+                  const __m256i m = _mm256_set1_epi##bits((int##bits##_t)mask);                                         \
+                  most = _mm256_max_epu##bits(most, _mm256_and_si256(v, m));                                            \
+                  more = _mm256_max_epu##bits(more, _mm256_and_si256(w, m));,                                           \
+                  | (_mm256_movemask_epi8(_mm256_cmpeq_epi##bits(_mm256_max_epu##bits(most, more),                      \
+                                                                _mm256_set1_epi##bits((int##bits##_t)mask)))            \
+                     ? I2S_SEEN_ODD : 0))
+#define I2S_COMMA ,
+I2S_FLOATS_AVX2(16)
+I2S_FLOATS_AVX2(32)
+#define i2s_floats_2_avx2 i2s_floats_16_avx2
+#define i2s_floats_4_avx2 i2s_floats_32_avx2
+#define i2s_floats_8_avx2 i2s_floats_8_portable
+
+/* --- AVX-512: two vectors become one of all their low bits and one of all their high bits ----------------------------- */
+
+#define I2S_FOLDED(v) _mm256_add_epi64(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1))
+
+I2S_AVX512 static int i2s_codes_avx512(const uint8_t *p, uint64_t sums[8]) {
+    const __m512i even = _mm512_set1_epi8(0x55);
+    __m512i lows = _mm512_setzero_si512(), highs = lows, both = lows;
+    int run = 0, i;
+#pragma GCC unroll 4
+    for (i = 0; i < I2S_BLOCK; i += 128) {
+        const __m512i v = _mm512_loadu_si512(p + i), w = _mm512_loadu_si512(p + i + 64);
+        const __m512i low = _mm512_ternarylogic_epi64(even, v, _mm512_add_epi8(w, w), 0xCA);  /* even ? v : w << 1 */
+        const __m512i high = _mm512_ternarylogic_epi64(even, _mm512_srli_epi64(v, 1), w, 0xCA);
+        run |= I2S_SEEMS_RUN(p + i);
+        both = _mm512_ternarylogic_epi64(both, low, high, 0xF8);  /* both | (low & high) */
+        lows = _mm512_add_epi64(lows, _mm512_popcnt_epi64(low));
+        highs = _mm512_add_epi64(highs, _mm512_popcnt_epi64(high));
+    }
+    _mm256_storeu_si256((__m256i *)sums, I2S_FOLDED(lows));
+    _mm256_storeu_si256((__m256i *)(sums + 4), I2S_FOLDED(highs));
+    return run | (_mm512_test_epi64_mask(both, both) ? I2S_SEEN_BOTH : 0);
+}
+
+#define I2S_LOOK_AVX512(name, extra, each, after)                                                                       \
+    I2S_AVX512 static int name(const uint8_t *p, uint64_t sums[4] extra) {                                              \
+        __m512i a = _mm512_setzero_si512(), b = a, most = a, more = a;                                                  \
+        int run = 0, i;                                                                                                 \
+        for (i = 0; i < I2S_BLOCK; i += 128) {                                                                          \
+            const __m512i v = _mm512_loadu_si512(p + i), w = _mm512_loadu_si512(p + i + 64);                            \
+            run |= I2S_SEEMS_RUN(p + i);                                                                                \
+            a = _mm512_add_epi64(a, v);                                                                                 \
+            b = _mm512_add_epi64(b, w);                                                                                 \
+            each                                                                                                        \
+        }                                                                                                               \
+        a = _mm512_add_epi64(a, b);                                                                                     \
+        _mm256_storeu_si256((__m256i *)sums, I2S_FOLDED(a));                                                            \
+        (void)most;                                                                                                     \
+        (void)more;                                                                                                     \
+        return run after;                                                                                               \
+    }
+I2S_LOOK_AVX512(i2s_words_avx512, , , )
+#define I2S_FLOATS_AVX512(bits)                                                                                         \
+    I2S_LOOK_AVX512(i2s_floats_##bits##_avx512, I2S_COMMA uint64_t mask,                                                \
+                    const __m512i m = _mm512_set1_epi##bits((int##bits##_t)mask);                                       \
+                    most = _mm512_max_epu##bits(most, _mm512_and_si512(v, m));                                          \
+                    more = _mm512_max_epu##bits(more, _mm512_and_si512(w, m));,                                         \
+                    | (_mm512_cmpeq_epu##bits##_mask(_mm512_max_epu##bits(most, more),                                  \
+                                                     _mm512_set1_epi##bits((int##bits##_t)mask)) ? I2S_SEEN_ODD : 0))
+I2S_FLOATS_AVX512(16)
+I2S_FLOATS_AVX512(32)
+I2S_FLOATS_AVX512(64)
+#define i2s_floats_2_avx512 i2s_floats_16_avx512
+#define i2s_floats_4_avx512 i2s_floats_32_avx512
+#define i2s_floats_8_avx512 i2s_floats_64_avx512
+
+static int i2s_survey_has_avx2(void) { return i2s_cpu_avx2(); }
+static int i2s_survey_has_avx512(void) { return i2s_cpu_avx512bw() && i2s_cpu_avx512vpopcntdq(); }
+#endif
+
+/* --- the table ------------------------------------------------------------------------------------------------------ */
+
+static int i2s_survey_has_portable(void) { return 1; }
+
+typedef struct {
+    const char *name;
+    int (*available)(void);
+    int (*codes)(const uint8_t *, uint64_t[8]);
+    int (*words)(const uint8_t *, uint64_t[4]);
+    int (*floats_2)(const uint8_t *, uint64_t[4], uint64_t);
+    int (*floats_4)(const uint8_t *, uint64_t[4], uint64_t);
+    int (*floats_8)(const uint8_t *, uint64_t[4], uint64_t);
+} i2s_survey_set;
+
+#define I2S_SURVEY_ROW(set, f2, f4, f8)                                                                                 \
+    {#set, i2s_survey_has_##set, i2s_codes_##set, i2s_words_##set, f2, f4, f8}
+
+/* From the slowest to the fastest. */
+static const i2s_survey_set i2s_survey_sets[] = {
+    I2S_SURVEY_ROW(portable, i2s_floats_2_portable, i2s_floats_4_portable, i2s_floats_8_portable),
+#ifdef I2S_SURVEY_X86
+    I2S_SURVEY_ROW(avx2, i2s_floats_2_avx2, i2s_floats_4_avx2, i2s_floats_8_avx2),
+    I2S_SURVEY_ROW(avx512, i2s_floats_2_avx512, i2s_floats_4_avx512, i2s_floats_8_avx512),
+#endif
+};
+enum { I2S_SURVEY_SETS = sizeof(i2s_survey_sets) / sizeof(i2s_survey_sets[0]) };
+
+#endif

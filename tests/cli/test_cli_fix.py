@@ -1,0 +1,103 @@
+"""`i2s fix`: what it prints, how it ends, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from transcripts_runner import check, run, transcripts, workshop
+
+from i2s_spec.cli import cli
+from i2s_spec.testing.malformed import malformed
+from i2s_spec.testing.sample import Draft, Model
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return workshop(tmp_path)
+
+
+@pytest.mark.parametrize("transcript", transcripts("fix-"), ids=lambda path: path.stem)
+def test_transcript(transcript: Path, folder: Path, request: pytest.FixtureRequest) -> None:
+    check(transcript, folder, write=request.config.getoption("--write-transcripts", default=False))
+
+
+def test_help_has_an_example_that_works(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["fix", "--help"])
+    assert result.exit_code == 0
+    assert "Example:  i2s new tiny.gguf && i2s fix tiny.gguf --dry-run" in result.output
+    run("i2s new tiny.gguf", tmp_path)
+    assert "[exit" not in run("i2s fix tiny.gguf --dry-run", tmp_path)
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    for name in ("bool_2", "overlap", "html"):
+        (tmp_path / name).write_bytes(next(case.data for case in malformed() if case.name == name))
+    assert "[exit" not in run("i2s fix bool_2 -o a", tmp_path)
+    assert run("i2s fix overlap -o b", tmp_path).endswith("[exit 1]\n")
+    assert run("i2s fix html -o c", tmp_path).endswith("[exit 3]\n")
+    assert run("i2s fix bool_2 -o a", tmp_path).endswith("[exit 2]\n")
+    assert (tmp_path / "a").read_bytes() == Draft().data
+    assert run("i2s fix bool_2 -q -o a --force", tmp_path) == ""
+
+
+def test_json_says_all_that_text_says(tmp_path: Path) -> None:
+    data = Model("bitnet-25").add("general.architecture", 8, b"again").built() + bytes(64)  # type: ignore[arg-type]
+    (tmp_path / "a.gguf").write_bytes(data)
+    found = json.loads(run("i2s fix a.gguf --unsafe --json -o b.gguf", tmp_path))
+    assert found["schema_version"] == 1
+    assert {row["code"] for row in found["repaired"]} == {"G203", "G407", "M019"}
+    assert found["weights"]["unchanged"] is True
+    assert found["written"] is True
+    assert found["size"] == (tmp_path / "b.gguf").stat().st_size
+    assert found["remaining"]["errors"] == 0
+    safe = json.loads(run("i2s fix a.gguf --json --dry-run", tmp_path).partition("[exit")[0])
+    assert {row["code"] for row in safe["needs_unsafe"]} == {"G203", "M019"}
+    assert [row["path"] for row in safe["changes"]] == ["trailing"]
+    assert safe["changes"][0]["complete"] is True
+
+
+def test_many_repairs_are_counted(tmp_path: Path) -> None:
+    model = Model("llama")
+    for i in range(30):
+        model.add(f"general.\u0430{i}", 0, i)  # type: ignore[arg-type]
+    (tmp_path / "a.gguf").write_bytes(model.built())
+    text = run("i2s fix a.gguf --unsafe --dry-run", tmp_path)
+    assert text.count("repaired: G205") == 11
+    assert "a.gguf: repaired: G205: 20 more\n" in text
+
+
+def test_nothing_acts_on_a_terminal(tmp_path: Path) -> None:
+    for case in malformed():
+        if len(case.data) < 1 << 16:
+            (tmp_path / "a.gguf").write_bytes(case.data)
+            for options in ("--unsafe --dry-run", "--unsafe --dry-run --json"):
+                text = run(f"i2s fix a.gguf {options}", tmp_path)
+                assert all(char.isprintable() or char == "\n" for char in text), case.name
+                assert "internal error" not in text, case.name
+
+
+@pytest.mark.parametrize("verb", ["fix", "sanitize --keep-unknown"])
+def test_an_interruption_leaves_nothing_behind(tmp_path: Path, verb: str) -> None:
+    path = tmp_path / "large.gguf"
+    with path.open("wb") as file:
+        file.write(Model("llama").drop("general.quantization_version").built())
+        file.truncate(4 << 30)
+    command = [sys.executable, "-m", "i2s_spec", *verb.split(), str(path), "-o", str(tmp_path / "out.gguf")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert errors.strip() == "i2s: interrupted"
+    assert os.listdir(tmp_path) == ["large.gguf"]

@@ -1,0 +1,86 @@
+"""`i2s identify`: golden transcripts, JSON that fits its schema, options that belong together, exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from transcripts_runner import check, real_files, run, transcripts, workshop
+
+from i2s_spec.cli import cli
+
+SCHEMA = Path(__file__).resolve().parents[2] / "i2s_spec" / "inspect" / "identify" / "identify.schema.json"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return workshop(tmp_path_factory.mktemp("transcripts"))
+
+
+@pytest.mark.parametrize("transcript", transcripts("identify-"), ids=lambda path: path.stem)
+def test_transcript(transcript: Path, folder: Path, request: pytest.FixtureRequest) -> None:
+    check(transcript, folder, write=request.config.getoption("--write-transcripts", default=False))
+
+
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("path", real_files(), ids=lambda path: path.name)
+def test_every_real_file_gets_an_answer(path: Path) -> None:
+    expected = 3 if path.suffix == ".gz" else 1 if "mini" in path.name else 0
+    text, as_json = (run(f"i2s identify {option} '{path}'", Path()) for option in ("-v", "--json"))
+    for output in (text, as_json):
+        assert output.endswith(f"[exit {expected}]\n" if expected else "\n")
+        assert "internal error" not in output
+    if expected == 3:
+        return
+    document = json.loads(as_json.partition("stderr:")[0].removesuffix(f"[exit {expected}]\n"))
+    jsonschema.validate(document, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    assert (document["fault"] is None) == (expected == 0)
+
+
+def test_help_has_an_example() -> None:
+    result = CliRunner().invoke(cli, ["identify", "--help"])
+    assert result.exit_code == 0
+    assert "&& i2s identify tiny.gguf" in result.output
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["--reference x.npy", "--tensor x", "--reference-tensor x", "--header-only --full", "--format yaml",
+     "--reference x.npy --tensor nothing"],
+)  # fmt: skip
+def test_options_that_do_not_fit(folder: Path, options: str) -> None:
+    np.save(folder / "x.npy", np.ones((4, 128), dtype=np.int8))
+    assert run(f"i2s identify sample.gguf {options}", folder).endswith("[exit 2]\n")
+
+
+def test_a_reference_of_every_kind(folder: Path) -> None:
+    """.npy trits, another GGUF file, and safetensors: floats and what transformers packed."""
+    from safetensors.numpy import save_file
+
+    assert run("i2s new own.gguf -q --force", folder) == ""
+    name = "blk.0.attn_q.weight"
+    run(f"i2s decode own.gguf {name} q.npy --force", folder)
+    trits = np.load(folder / "q.npy")
+    packed = sum((trits[i * 32 : (i + 1) * 32] + 1).astype(np.uint8) << np.uint8(2 * i) for i in range(4))
+    save_file({"q": trits.astype(np.float32) * 0.5, "q.packed": packed}, folder / "q.safetensors")
+    for reference in (
+        "q.npy",
+        "own.gguf",
+        "q.safetensors --reference-tensor q",
+        "q.safetensors --reference-tensor q.packed",
+    ):
+        output = run(f"i2s identify own.gguf --tensor {name} --reference {reference}", folder)
+        assert "interleave-128 (certain)" in output, reference
+    wrong = run(f"i2s identify own.gguf --tensor {name} --reference q.safetensors", folder)
+    assert wrong.endswith("[exit 2]\n")
+    assert "--reference-tensor names it" in wrong
+
+
+def test_header_only_leaves_payloads_alone(folder: Path) -> None:
+    document = json.loads(run("i2s identify sample.gguf --header-only --json", folder))
+    assert document["payloads"] == "none"
+    assert document["codes"] == [0, 0, 0, 0]

@@ -1,0 +1,63 @@
+"""`i2s sanitize`: what it prints, how it ends, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from transcripts_runner import check, run, transcripts, workshop
+
+from i2s_spec.cli import cli
+from i2s_spec.testing.malformed import malformed
+from i2s_spec.testing.sample import Model
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return workshop(tmp_path)
+
+
+@pytest.mark.parametrize("transcript", transcripts("sanitize-"), ids=lambda path: path.stem)
+def test_transcript(transcript: Path, folder: Path, request: pytest.FixtureRequest) -> None:
+    check(transcript, folder, write=request.config.getoption("--write-transcripts", default=False))
+
+
+def test_help_has_an_example_that_works(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["sanitize", "--help"])
+    assert result.exit_code == 0
+    assert "Example:  i2s new tiny.gguf && i2s sanitize tiny.gguf -o clean.gguf" in result.output
+    run("i2s new tiny.gguf", tmp_path)
+    assert "[exit" not in run("i2s sanitize tiny.gguf -o clean.gguf", tmp_path)
+    assert (tmp_path / "tiny.gguf").read_bytes() == (tmp_path / "clean.gguf").read_bytes()
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    for name in ("bool_2", "overlap", "html", "trunc_infos"):
+        (tmp_path / name).write_bytes(next(case.data for case in malformed() if case.name == name))
+    assert "[exit" not in run("i2s sanitize bool_2 -o a --keep-unknown", tmp_path)
+    assert run("i2s sanitize overlap -o b", tmp_path).endswith("[exit 1]\n")
+    assert run("i2s sanitize trunc_infos -o b", tmp_path).endswith("[exit 1]\n")
+    assert run("i2s sanitize html -o b", tmp_path).endswith("[exit 3]\n")
+    assert run("i2s sanitize bool_2 -o b", tmp_path).endswith("[exit 2]\n")
+    assert run("i2s sanitize bool_2 -o a --keep-unknown", tmp_path).endswith("[exit 2]\n")
+    assert not (tmp_path / "b").exists()
+    assert run("i2s sanitize bool_2 -o a --force -q --keep-unknown", tmp_path) == ""
+
+
+def test_json(tmp_path: Path) -> None:
+    (tmp_path / "a.gguf").write_bytes(Model("llama").add("x.y", 0, 1).built() + b"z")  # type: ignore[arg-type]
+    found = json.loads(run("i2s sanitize a.gguf --json -o b.gguf", tmp_path))
+    assert [row["bytes"] for row in found["left_out"]] == [16, 1]
+    assert found["weights"] in run("i2s hash b.gguf", tmp_path)
+
+
+def test_nothing_acts_on_a_terminal(tmp_path: Path) -> None:
+    for case in malformed():
+        if len(case.data) < 1 << 16:
+            (tmp_path / "a.gguf").write_bytes(case.data)
+            for options in ("--keep-unknown", "--json"):
+                text = run(f"i2s sanitize a.gguf --dry-run {options}", tmp_path)
+                assert all(char.isprintable() or char == "\n" for char in text), case.name
+                assert "internal error" not in text, case.name

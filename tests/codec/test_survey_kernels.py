@@ -1,0 +1,190 @@
+"""The compiled survey sees what its definition says, in every instruction set, however the payload is cut."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from i2s_spec.codec import _survey
+from i2s_spec.codec.observation import BLOCK, LEAST_RUN, Observation, observe
+from i2s_spec.inspect.surveying import EXPONENTS
+
+SETS = [name for name, available in _survey.kernel_sets() if available]
+KINDS = [(0, 0), (1, 0), *EXPONENTS.values(), (2, 0x007C), (4, 0x0000807F)]
+
+
+def seen(name: str, data: bytes, pos: int = 0, width: int = 0, mask: int = 0) -> Observation:
+    parts = _survey.Parts(name)
+    parts.add(0, pos, len(data), 0, width, mask)
+    parts.feed(0, data, b"")
+    return Observation(*parts.found(0))
+
+
+def codes(size: int, seed: int, unused: bool = False) -> bytes:
+    """Random bytes; without code 3 unless `unused`."""
+    raw = np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8)
+    return bytes(raw if unused else raw & ~((raw & raw >> 1 & 0x55) << 1).astype(np.uint8))
+
+
+def with_runs(size: int, seed: int) -> bytes:
+    """Random bytes with runs of many lengths, some beside each other, some over the ends of blocks."""
+    drawn = random.Random(seed)
+    data = bytearray(codes(size, seed, unused=bool(seed % 2)))
+    for _ in range(drawn.randrange(6)):
+        length = drawn.choice([1, 31, 32, 33, 63, 64, 127, 128, 129, 254, 255, 256, 257, 300, 511, 4096, 5000])
+        edge = drawn.randrange(size // BLOCK + 1) * BLOCK
+        at = drawn.choice(
+            [drawn.randrange(size + 1), max(0, edge - drawn.randrange(length + 1)), 0, max(0, size - length)]
+        )
+        data[at : at + length] = bytes([drawn.choice([0, 0x55, 0xAA, 0xFF, 7])]) * len(data[at : at + length])
+    return bytes(data[:size])
+
+
+def test_constants_agree() -> None:
+    assert (_survey.BLOCK, _survey.LEAST_RUN) == (BLOCK, LEAST_RUN)
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 31, 32, 63, 64, 100, 255, 256, 4095, 4096, 4097, 8192, 12_345])
+@pytest.mark.parametrize(("width", "mask"), KINDS)
+def test_sizes(name: str, size: int, width: int, mask: int) -> None:
+    for unused in (False, True):
+        data = codes(size, size, unused)
+        got, want = seen(name, data, 0, width, mask), observe(data, 0, width, mask)
+        assert got._replace(counts=want.counts if width else got.counts) == want
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 5 * BLOCK), st.integers(0, 2**32), st.integers(0, 1000))
+def test_runs_and_places(size: int, seed: int, block: int) -> None:
+    data = with_runs(size, seed)
+    want = observe(data, block * BLOCK)
+    for name in SETS:
+        assert seen(name, data, block * BLOCK) == want
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 9 * BLOCK), st.integers(0, 2**32), st.lists(st.integers(1, 8), max_size=4), st.data())
+def test_parts_join(size: int, seed: int, cuts: list[int], data: st.DataObject) -> None:
+    """However a payload is cut, its parts together are the whole."""
+    payload = with_runs(size, seed)
+    name = data.draw(st.sampled_from(SETS))
+    edges = sorted({0, size, *(cut * BLOCK for cut in cuts if cut * BLOCK < size)})
+    parts = _survey.Parts(name)
+    for start, stop in pairwise(edges):
+        parts.add(start, start, stop - start, 32 if stop == size else 0)
+    tail = bytes(range(32))
+    parts.of_memory(payload + tail)
+    while parts.work(BLOCK, 1):
+        pass
+    parts.join(0, len(parts))
+    assert Observation(*parts.found(0)) == observe(payload)
+    assert parts.tail(0) == tail
+    assert parts.done == size + 32
+
+
+@pytest.mark.parametrize("where", [10, BLOCK + 10, 2 * BLOCK + 10])
+def test_what_only_one_part_has(where: int) -> None:
+    """A run, a code 3 and a NaN in the first, the middle or the last of three parts."""
+    payload = bytearray(codes(3 * BLOCK, 2))
+    payload[where : where + 300] = b"\x55" * 300
+    payload[where + 1000 : where + 1002] = b"\xff\xff"
+    for width, mask in ((0, 0), EXPONENTS["F16"]):
+        parts = _survey.Parts(SETS[-1])
+        for start in range(0, len(payload), BLOCK):
+            parts.add(start, start, BLOCK, 0, width, mask)
+        parts.of_memory(bytes(payload))
+        while parts.work(BLOCK, 1):
+            pass
+        parts.join(0, 3)
+        got, want = Observation(*parts.found(0)), observe(bytes(payload), 0, width, mask)
+        assert got._replace(counts=want.counts if width else got.counts) == want
+        assert (want.run_at, want.run) == (where, 300)
+        assert (want.first_non_finite if width else want.first_unused) == where + 1000
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(("kind", "dtype"), [("F16", "e"), ("F32", "f"), ("F64", "d")])
+@pytest.mark.parametrize("mark", "<>")
+def test_values_that_are_not_finite(name: str, kind: str, dtype: str, mark: str) -> None:
+    width, mask = EXPONENTS[kind]
+    if mark == ">":
+        mask = int.from_bytes(mask.to_bytes(width, "little"), "big")
+    drawn = np.random.default_rng(3)
+    values = drawn.normal(size=5000).astype(mark + dtype)
+    largest = np.finfo(values.dtype).max
+    values[:2] = largest, -largest
+    assert seen(name, values.tobytes(), 0, width, mask).non_finite == 0
+    for at in (0, 17, 4095, 4999):
+        broken = values.copy()
+        broken[at] = drawn.choice([np.nan, np.inf, -np.inf])
+        broken[4999] = np.nan
+        got = seen(name, broken.tobytes(), 0, width, mask)
+        assert got == observe(broken.tobytes(), 0, width, mask)._replace(counts=got.counts)
+        assert (got.non_finite, got.first_non_finite) == (2 if at < 4999 else 1, at * width)
+
+
+def test_fingerprints_tell_payloads_apart() -> None:
+    """One bit changed anywhere, or two blocks exchanged, gives another fingerprint than that of the whole."""
+    payload = codes(3 * BLOCK + 100, 1)
+    drawn = random.Random(5)
+    for width in (0, 1):
+        whole = observe(payload, width=width).digest
+        for _ in range(100):
+            at, bit = drawn.randrange(len(payload)), 1 << drawn.randrange(8)
+            changed = payload[:at] + bytes([payload[at] ^ bit]) + payload[at + 1 :]
+            assert seen(SETS[-1], changed, width=width).digest != whole
+        assert observe(payload[BLOCK : 2 * BLOCK] + payload[:BLOCK] + payload[2 * BLOCK :], width=width).digest != whole
+
+
+@pytest.fixture
+def parts() -> _survey.Parts:
+    made = _survey.Parts("portable")
+    made.add(0, 0, 100, 32)
+    return made
+
+
+def test_reads_of_a_file(parts: _survey.Parts, tmp_path: Path) -> None:
+    data = codes(100, 4) + bytes(32)
+    path = tmp_path / "payload"
+    path.write_bytes(data)
+    with path.open("rb") as file:
+        parts.of_file(file.fileno())
+        assert not parts.work(BLOCK, 1 << 20)
+        assert Observation(*parts.found(0)) == observe(data[:100])
+        parts.again()
+        assert parts.probe(BLOCK)
+        path.write_bytes(data[:50])
+        parts.again()
+        assert not parts.work(BLOCK, 1 << 20)
+        assert parts.failed == 0
+    parts.release()
+
+
+def test_what_is_refused(parts: _survey.Parts) -> None:
+    for wrong in [(-1, 0, 1), (0, 1, 1), (0, 0, -1)]:
+        with pytest.raises(ValueError, match="no such part"):
+            parts.add(*wrong)
+    with pytest.raises(ValueError, match="no such part"):
+        parts.add(0, 0, 1, 33)
+    with pytest.raises(ValueError, match="outside"):
+        parts.of_memory(bytes(131))
+    with pytest.raises(ValueError, match="whole blocks"):
+        parts.work(100, 1)
+    with pytest.raises(ValueError, match="nothing to read"):
+        parts.work(BLOCK, 1)
+    with pytest.raises(ValueError, match="no such buffer"):
+        parts.probe(0)
+    with pytest.raises(ValueError, match="too many"):
+        parts.feed(0, bytes(101), b"")
+    for call in (parts.found, parts.tail, parts.where, parts.width, parts.tail_bytes):
+        with pytest.raises(IndexError):
+            call(1)
+    with pytest.raises(IndexError):
+        parts.join(0, 2)

@@ -1,0 +1,57 @@
+"""Chapter 7 and the page on runtimes say what is declared: producers, releases, runtimes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from i2s_spec.docs import runtimes
+from i2s_spec.inspect.identify.reference import AGREES, ENOUGH
+from i2s_spec.schema.dialect import LAYOUTS
+from i2s_spec.schema.producers import CONVERTERS, QUANTISER
+from i2s_spec.schema.runtimes import RUNTIMES
+
+SPEC = Path(__file__).resolve().parents[2] / "spec"
+CHAPTER = (SPEC / "7-dialects.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("table", ["quantisers", "converters", "releases", "runtimes"])
+def test_tables_are_current(table: str) -> None:
+    assert getattr(runtimes, table)() in CHAPTER
+
+
+def test_the_page_is_current() -> None:
+    assert (SPEC / "runtimes.md").read_text(encoding="utf-8") == runtimes.page()
+
+
+def test_the_page_has_every_runtime_and_every_source() -> None:
+    page = runtimes.page()
+    for runtime in RUNTIMES:
+        assert f"## {runtime.title}" in page
+        for _, fact in runtime.facts:
+            assert f"{fact.text} ({fact.source})" in page
+
+
+def test_unwritten_bytes_are_as_the_chapter_says() -> None:
+    from i2s_spec.inspect.identify.packing import unwritten
+
+    formulas = dict(re.findall(r"^\| `([\w-]+)` \| `(n .*?)` \|$", CHAPTER, re.M))
+    assert list(formulas) == list(QUANTISER["llama-quantize"].layouts)
+    for rows in range(1, 40):
+        for cols in (4, 64, 96, 128, 192, 288):
+            for name, formula in formulas.items():
+                n = rows * cols
+                if n % 4 == 0:
+                    wanted = eval(formula, {}, {"n": n, "rows": rows, "cols": cols})
+                    assert unwritten(LAYOUTS[name], (cols, rows)) == wanted
+
+
+def test_numbers_of_the_decision() -> None:
+    assert f"at least {ENOUGH:,}" in CHAPTER
+    assert f"{AGREES:.0%}".replace("%", " %") in CHAPTER
+
+
+def test_orders_differ() -> None:
+    assert len({converter.keys for converter in CONVERTERS}) == len(CONVERTERS)

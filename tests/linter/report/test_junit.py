@@ -1,0 +1,57 @@
+"""The JUnit report as an independent parser reads it."""
+
+from __future__ import annotations
+
+import pytest
+
+from i2s_spec.linter.check import failed, skipped
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.report import make
+from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.totals import Totals
+from i2s_spec.testing.malformed import malformed
+from i2s_spec.testing.sample import Draft
+
+junitparser = pytest.importorskip("junitparser")
+
+CASES = {case.name: case.data for case in malformed() if len(case.data) < 100_000}
+
+
+def suites(*judged: object, fail_on: Severity | None = Severity.ERROR) -> list:  # type: ignore[type-arg]
+    form = make("junit", fail_on=fail_on)
+    text = form.begin() + "".join(form.file(each) for each in judged) + form.end(Totals())  # type: ignore[arg-type]
+    return list(junitparser.JUnitXml.fromstring(text.encode()))
+
+
+def result(case: object) -> str:
+    kinds = [type(each).__name__ for each in case.result]  # type: ignore[attr-defined]
+    return kinds[0] if kinds else "passed"
+
+
+def test_each_finding_is_a_case() -> None:
+    for name, data in CASES.items():
+        report = lint(data)._replace(path=f"{name}.gguf")
+        (suite,) = suites(report)
+        assert suite.name == f"{name}.gguf"
+        assert suite.tests == max(1, len(report.findings)) == len(list(suite))
+        assert (suite.failures + suite.errors > 0) == (not report.ok)
+        for case, finding in zip(suite, report.findings, strict=False):
+            assert case.classname == f"{name}.gguf"
+            assert case.name.startswith(f"{finding.code} {finding.rule.slug}")
+
+
+def test_what_fails_depends_on_fail_on() -> None:
+    gap = lint(CASES["gap"])
+    for fail_on, expected in ((Severity.ERROR, "passed"), (Severity.WARNING, "Failure"), (None, "passed")):
+        (suite,) = suites(gap, fail_on=fail_on)
+        assert [result(case) for case in suite] == [expected]
+    assert "0x" in next(iter(suites(gap)[0])).system_out
+
+
+def test_errors_skips_and_passes() -> None:
+    pointer = lint(CASES["lfs_pointer"]).as_dict()
+    found = suites(lint(Draft().data), lint(CASES["html"]), failed("x", "KeyError: 1"), skipped(pointer, "a pointer"))
+    assert [[result(case) for case in suite] for suite in found] == [["passed"], ["Error"], ["Error"], ["Skipped"]]
+    assert [(suite.tests, suite.failures, suite.errors, suite.skipped) for suite in found] == [
+        (1, 0, 0, 0), (1, 0, 1, 0), (1, 0, 1, 0), (1, 0, 0, 1),
+    ]  # fmt: skip

@@ -1,0 +1,195 @@
+"""The SARIF report under Microsoft's object model of SARIF 2.1.0, and under its validator where that is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from base64 import b64decode
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import attr
+import pytest
+from hostile import NAME, hostile
+
+from i2s_spec.linter.check import Options, check, failed
+from i2s_spec.linter.report import make
+from i2s_spec.linter.rule import REGISTRY
+from i2s_spec.linter.totals import Totals
+from i2s_spec.schema.types import ValueType
+from i2s_spec.testing.malformed import malformed
+from i2s_spec.testing.sample import Draft, key_value
+
+CASES = {case.name: case for case in malformed() if len(case.data) < 100_000}
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One log of every broken copy, a sound file, one that is missing, one that is hostile, and a bug of ours."""
+    folder = tmp_path_factory.mktemp("sarif")
+    form, totals = make("sarif"), Totals()
+    text = form.begin()
+    for name, case in CASES.items():
+        (folder / f"{name}.gguf").write_bytes(case.data)
+    (folder / "many.gguf").write_bytes(many())
+    (folder / "sound.gguf").write_bytes(Draft().data)
+    (folder / NAME).write_bytes(hostile())
+    reports = [check(path) for path in sorted(folder.iterdir())]
+    reports += [check(folder / "missing.gguf"), failed("bug.gguf", "KeyError: 1")]
+    reports.append(check(folder / "lfs_pointer.gguf", Options(skip_lfs=True)))
+    for judged in reports:
+        totals.add(judged)
+        text += form.file(judged)
+    loaded: dict[str, Any] = json.loads(text + form.end(totals))
+    return loaded
+
+
+def many() -> bytes:
+    draft = Draft()
+    file = draft.records()
+    file.key_values += [key_value(b"X%d" % i, ValueType.UINT8, 1) for i in range(150)]
+    return draft.built(file)
+
+
+@cache
+def model() -> dict[str, type]:
+    import sarif_om
+
+    return {name: found for name, found in vars(sarif_om).items() if isinstance(found, type) and attr.has(found)}
+
+
+#: Which class of the object model a property holds.
+HOLDS = {
+    "runs": "Run", "tool": "Tool", "driver": "ToolComponent", "rules": "ReportingDescriptor",
+    "notifications": "ReportingDescriptor", "results": "Result", "artifacts": "Artifact", "invocations": "Invocation",
+    "toolExecutionNotifications": "Notification", "message": "Message", "locations": "Location",
+    "physicalLocation": "PhysicalLocation", "artifactLocation": "ArtifactLocation", "region": "Region",
+    "snippet": "ArtifactContent", "logicalLocations": "LogicalLocation", "shortDescription": "MultiformatMessageString",
+    "fullDescription": "MultiformatMessageString", "help": "MultiformatMessageString",
+    "defaultConfiguration": "ReportingConfiguration", "descriptor": "ReportingDescriptorReference",
+    "location": "ArtifactLocation",
+}  # fmt: skip
+
+
+def modelled(kind: str, value: dict[str, Any]) -> None:
+    """Build an object of the model: it takes only the properties that the standard gives it, and wants those it needs."""
+    cls = model()[kind]
+    names = {field.metadata.get("schema_property_name", field.name): field.name for field in attr.fields(cls)}
+    assert value.keys() <= names.keys(), (kind, value.keys() - names.keys())
+    cls(**{names[key]: item for key, item in value.items()})
+    for key, item in value.items():
+        for part in item if isinstance(item, list) else [item]:
+            if isinstance(part, dict) and key not in {"properties", "partialFingerprints"}:
+                modelled(HOLDS[key], part)
+
+
+def test_log_fits_the_object_model(log: dict[str, Any]) -> None:
+    pytest.importorskip("sarif_om")
+    modelled("SarifLog", log)
+
+
+def test_object_model_refuses_what_is_wrong(log: dict[str, Any]) -> None:
+    pytest.importorskip("sarif_om")
+    with pytest.raises(AssertionError):
+        modelled("SarifLog", {**log, "invented": 1})
+    with pytest.raises(TypeError):
+        modelled("Result", {"ruleId": "G001"})
+
+
+def test_results_refer_to_what_is_there(log: dict[str, Any]) -> None:
+    (run,) = log["runs"]
+    rules, artifacts = run["tool"]["driver"]["rules"], run["artifacts"]
+    assert len({rule["id"] for rule in rules}) == len(rules)
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        (location,) = result["locations"]
+        place = location["physicalLocation"]
+        artifact = artifacts[place["artifactLocation"]["index"]]
+        assert artifact["location"]["uri"] == place["artifactLocation"]["uri"]
+        region = place["region"]
+        assert region["byteOffset"] + region["byteLength"] <= artifact.get("length", 0)
+        if "snippet" in region:
+            assert 0 < len(b64decode(region["snippet"]["binary"])) <= region["byteLength"]
+
+
+def test_snippets_are_the_bytes_of_the_file(log: dict[str, Any]) -> None:
+    (run,) = log["runs"]
+    for result in run["results"]:
+        place = result["locations"][0]["physicalLocation"]
+        name = place["artifactLocation"]["uri"].rpartition("/")[2].removesuffix(".gguf")
+        if name in CASES and "snippet" in place["region"]:
+            data = b64decode(place["region"]["snippet"]["binary"])
+            assert CASES[name].data[place["region"]["byteOffset"] :].startswith(data)
+
+
+def test_rules_bring_their_help(log: dict[str, Any]) -> None:
+    for rule in log["runs"][0]["tool"]["driver"]["rules"]:
+        known = REGISTRY[rule["id"]]
+        assert rule["shortDescription"]["text"] == known.title
+        assert all(words in rule["help"]["text"] for words in known.sections.values())
+        assert f"clause-{known.clause}" in rule["properties"]["tags"]
+        assert known.cwe is None or f"external/cwe/cwe-{known.cwe}" in rule["properties"]["tags"]
+
+
+def test_fingerprints_tell_results_of_a_file_apart(log: dict[str, Any]) -> None:
+    seen = set()
+    for result in log["runs"][0]["results"]:
+        (print_,) = result["partialFingerprints"].values()
+        key = (result["locations"][0]["physicalLocation"]["artifactLocation"]["index"], print_)
+        assert key not in seen
+        seen.add(key)
+
+
+def test_fingerprints_do_not_depend_on_places(tmp_path: Path) -> None:
+    draft = Draft()
+    file = draft.records()
+    file.key_values += [key_value(b"Odd", ValueType.UINT8, 1)]
+    prints = []
+    for more in (b"x", b"x" * 1000):
+        file.key_values[-1].value = 1
+        longer = draft.records()
+        longer.key_values[0].value = more
+        longer.key_values += [key_value(b"Odd", ValueType.UINT8, 1)]
+        path = tmp_path / "model.gguf"
+        path.write_bytes(draft.built(longer))
+        form = make("sarif")
+        text = form.begin() + form.file(check(path, Options(select=("G207",)))) + form.end(Totals())
+        prints.append([result["partialFingerprints"] for result in json.loads(text)["runs"][0]["results"]])
+    assert prints[0] == prints[1] != []
+
+
+def test_invocation_says_how_it_ended(log: dict[str, Any]) -> None:
+    (run,) = log["runs"]
+    (invocation,) = run["invocations"]
+    assert invocation["executionSuccessful"] is False
+    assert invocation["exitCode"] == 4
+    said = {each["descriptor"]["id"] for each in invocation["toolExecutionNotifications"]}
+    assert said == {each["id"] for each in run["tool"]["driver"]["notifications"]}
+
+
+def test_an_empty_run_is_a_log() -> None:
+    form = make("sarif")
+    empty = json.loads(form.begin() + form.end(Totals()))
+    assert empty["runs"][0]["results"] == []
+    assert empty["runs"][0]["invocations"][0]["exitCode"] == 0
+
+
+@pytest.mark.parametrize("rules", ["Sarif", "Ghas"])
+def test_validator_finds_nothing(log: dict[str, Any], rules: str, tmp_path: Path) -> None:
+    """Microsoft's validator: the schema, the standard's other demands, and those of GitHub."""
+    cache_folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    peers = Path(os.environ.get("I2S_PEERS") or Path(cache_folder) / "i2s-spec" / "peers")
+    tool = peers / "node_modules" / "@microsoft" / "sarif-multitool-linux" / "Sarif.Multitool"
+    if not tool.is_file():
+        pytest.skip(f"no validator: npm install --prefix {peers} @microsoft/sarif-multitool-linux")
+    if not os.access(tool, os.X_OK):
+        tool.chmod(0o755)  # npm forgets that it is a program
+    path = tmp_path / "log.sarif"
+    path.write_text(json.dumps(log), encoding="utf-8")
+    command = [str(tool), "validate", str(path), "--rule-kind", rules, "--level", "Error;Warning"]
+    environment = {**os.environ, "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
+    assert "Analysis completed successfully." in done.stdout
+    assert not [line for line in done.stdout.splitlines() if ": error " in line or ": warning " in line]

@@ -1,0 +1,192 @@
+"""Readers that are installed, on the same files: our verdicts are what they do, and where they differ a code says why.
+
+A file that two readers judge differently is a way to show one thing to a scanner and another to a runtime. The files are
+sound ones of reference tools and other projects, every broken copy of `testing.malformed`, and these copies again with
+I8 in the place of I2_S, so that a reader that does not know type 36 gets further.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import BufferSource, source_of
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.runtimes import Verdict, verdicts
+from i2s_spec.linter.subject import Subject
+from i2s_spec.schema.runtimes import RUNTIME
+from i2s_spec.testing.malformed import malformed
+
+#: Larger broken copies are about amounts: readers that go through them one by one take minutes.
+LARGEST = 1 << 20
+
+#: Seconds after which a reader is held to never return.
+PATIENCE = 20
+
+GGUF_PY = """
+import json, signal, sys, warnings
+warnings.simplefilter("ignore")
+from gguf import GGUFReader
+
+def late(*_):
+    raise TimeoutError
+
+signal.signal(signal.SIGALRM, late)
+for name in json.load(sys.stdin):
+    signal.alarm(int(sys.argv[1]))
+    try:
+        GGUFReader(name)
+        said = ["yes", ""]
+    except TimeoutError:
+        said = ["crash", "never returns"]
+    except Exception as error:
+        said = ["no", f"{type(error).__name__}: {error}"[:200]]
+    signal.alarm(0)
+    print(json.dumps([name, *said]), flush=True)
+"""
+
+HUGGINGFACE = """
+import { createRequire } from "node:module";
+import { readFileSync } from "node:fs";
+const require = createRequire(process.argv[2] + "/package.json");
+const { gguf } = require("@huggingface/gguf");
+for (const name of JSON.parse(readFileSync(0, "utf8"))) {
+  let said;
+  try {
+    await gguf(name, { allowLocalFile: true });
+    said = ["yes", ""];
+  } catch (error) {
+    said = ["no", String(error).slice(0, 200)];
+  }
+  console.log(JSON.stringify([name, ...said]));
+}
+"""
+
+
+def without_i2s(data: bytes) -> bytes | None:
+    """A copy with I8 where I2_S was, and room behind it; None for a header that our reader does not get through."""
+    with File(BufferSource(data)) as file:
+        if file.fault is not None:
+            return None
+        mark = "little" if file.byte_order == "little" else "big"
+        copy = bytearray(data)
+        for tensor in file.tensors.rows:
+            if tensor.number == 36:
+                at = tensor.info_span.stop - 12
+                copy[at : at + 4] = (24).to_bytes(4, mark)  # type: ignore[arg-type]
+        return bytes(copy) + bytes(4096) if copy != data else None
+
+
+def copies() -> Iterator[tuple[str, bytes]]:
+    for case in malformed():
+        if len(case.data) <= LARGEST:
+            yield f"{case.code}-{case.name}.gguf", case.data
+            disarmed = without_i2s(case.data)
+            if disarmed is not None:
+                yield f"{case.code}-{case.name}-i8.gguf", disarmed
+
+
+@pytest.fixture(scope="module")
+def files(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("copies")
+    found = sorted([*shared.glob("vectors/gguf/*.gguf"), *shared.glob("real/*.gguf")])
+    for name, data in copies():
+        path = folder / name
+        path.write_bytes(data)
+        found.append(path)
+    return found
+
+
+@pytest.fixture(scope="module")
+def gguf_py(files: list[Path]) -> dict[str, tuple[str, str]]:
+    pytest.importorskip("gguf", reason="pip install 'i2s-spec[gguf]'")
+    from importlib.metadata import version
+
+    if version("gguf") != "0.19.0":
+        pytest.skip(f"gguf {version('gguf')} is installed; what is declared is about 0.19.0")
+    command = [sys.executable, "-c", GGUF_PY, str(PATIENCE)]
+    return _answers(command, files)
+
+
+@pytest.fixture(scope="module")
+def huggingface(files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str]]:
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(os.environ.get("I2S_PEERS") or Path(cache) / "i2s-spec" / "peers")
+    package = folder / "node_modules" / "@huggingface" / "gguf" / "package.json"
+    if not package.is_file():
+        pytest.skip("@huggingface/gguf is not installed: python -m bench --install")
+    found = json.loads(package.read_text(encoding="utf-8"))["version"]
+    if found != "0.4.6":
+        pytest.skip(f"@huggingface/gguf {found} is installed; what is declared is about 0.4.6")
+    script = tmp_path_factory.mktemp("node") / "read.mjs"
+    script.write_text(HUGGINGFACE, encoding="utf-8")
+    return _answers(["node", str(script), str(folder)], files)
+
+
+def _answers(command: list[str], files: list[Path]) -> dict[str, tuple[str, str]]:
+    names = json.dumps([str(path) for path in files])
+    run = subprocess.run(command, input=names, capture_output=True, text=True, check=False, timeout=240)
+    answers = [json.loads(line) for line in run.stdout.splitlines()]
+    assert len(answers) == len(files), run.stderr[-2000:]
+    return {name: (loads, why) for name, loads, why in answers}
+
+
+def verdict(path: Path, runtime: str) -> Verdict:
+    with File(source_of(path)) as file:
+        return next(each for each in verdicts(Subject(file, str(path))) if each.runtime == runtime)
+
+
+def disagreements(files: list[Path], answers: dict[str, tuple[str, str]], runtime: str) -> list[str]:
+    wrong = []
+    for path in files:
+        loads, why = answers[str(path)]
+        ours = verdict(path, runtime)
+        if ours.loads != loads:
+            reasons = "; ".join(reason.text for reason in ours.reasons)
+            wrong.append(f"{path.name}: it says {loads} ({why}), we say {ours.loads} ({reasons})")
+    return wrong
+
+
+def test_verdicts_are_what_gguf_py_does(files: list[Path], gguf_py: dict[str, tuple[str, str]]) -> None:
+    assert disagreements(files, gguf_py, "gguf-py") == []
+
+
+def test_verdicts_are_what_huggingface_does(files: list[Path], huggingface: dict[str, tuple[str, str]]) -> None:
+    assert disagreements(files, huggingface, "huggingface-gguf") == []
+
+
+def test_a_code_explains_where_readers_differ(
+    files: list[Path], gguf_py: dict[str, tuple[str, str]], huggingface: dict[str, tuple[str, str]]
+) -> None:
+    differ = [path for path in files if (gguf_py[str(path)][0] == "yes") != (huggingface[str(path)][0] == "yes")]
+    assert len(differ) > 60
+    unexplained = []
+    for path in differ:
+        refuses = "gguf-py" if gguf_py[str(path)][0] != "yes" else "huggingface-gguf"
+        report = lint(path, payload="none", runtimes=True)
+        title = RUNTIME[refuses].title
+        told = any(f.code == "P201" and str(f.details["runtime"]) == title for f in report.findings)
+        ours = {finding.code for finding in report.findings if not finding.code.startswith("P2")}
+        by_type = "type 36" in " ".join(reason.text for reason in verdict(path, refuses).reasons)
+        if not told or not (ours or by_type):
+            unexplained.append((path.name, refuses, sorted(ours), told))
+    assert unexplained == []
+
+
+def test_files_of_reference_tools_are_explained_by_the_type_alone(shared: Path) -> None:
+    """They are sound: what a reader says about them is about its own table."""
+    for path in sorted(shared.glob("vectors/gguf/*.gguf")):
+        refused = verdict(path, "gguf-py")
+        assert refused.loads == "no"
+        assert "type 36" in refused.reasons[0].text
+        assert verdict(path, "huggingface-gguf").loads == "yes"

@@ -1,0 +1,386 @@
+"""Rules on metadata: what the official loaders refuse is an error, what they take is none; numbers and templates."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from i2s_spec.convert.new import new
+from i2s_spec.linter import template_source
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.judgement import Report
+from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.rules import all_rules
+from i2s_spec.schema.architecture import ARCHITECTURES
+from i2s_spec.schema.types import ValueType
+from i2s_spec.testing.sample import Draft, Model, array, key_value
+
+#: What is said of sound files of these rules, and why it is right.
+SAID = {
+    "T009",  # the official files have no tokenizer.ggml.pre, and loaders warn
+    "M012",  # the Python converters leave general.quantization_version out
+    "M019",  # bitnet-25 is the former name
+    "M117",  # the vectors put a SentencePiece vocabulary under bitnet-b1.58, as converters of 2026 do
+    "P301",  # upstream refuses every embedding model
+    "T014",  # Phi-3 has fillers
+}
+
+
+def codes(report: Report) -> set[str]:
+    return {finding.code for finding in report.findings}
+
+
+def ours(report: Report) -> set[str]:
+    """Codes of the rules on metadata, inventory, vocabulary and templates."""
+    return {code for code in codes(report) if code[0] in "MT" or code.startswith(("S2", "P30"))}
+
+
+def refused(report: Report) -> bool:
+    return any(finding.severity is Severity.ERROR for finding in report.findings)
+
+
+def model_of(run: dict[str, str]) -> Model:
+    """A model like the one that the loaders were given: grouped queries, and the keys that it had."""
+    if "b158" not in run["model"]:
+        return Model("bitnet")
+    return Model("bitnet-25").drop("tokenizer.ggml.pre", "tokenizer.ggml.padding_token_id")
+
+
+def test_verdicts_are_those_of_the_official_loaders(shared: Path) -> None:
+    """Every key and some tensors were removed in turn, and the architecture was renamed."""
+    runs = json.loads((shared / "vectors/errors/missing_keys_and_tensors.json").read_text(encoding="utf-8"))
+    seen = 0
+    for run in runs:
+        if not run["program"].startswith("official"):
+            continue
+        model = model_of(run)
+        if "removed_key" in run:
+            assert model.has(run["removed_key"]), run["removed_key"]
+            model.drop(run["removed_key"])
+        elif "removed_tensor" in run:
+            model.without(run["removed_tensor"])
+        else:
+            former, name = model.architecture.encode(), run["arch_renamed_to"].encode()
+            for pair in model.keys:
+                pair.key = pair.key.replace(former + b".", name + b".")
+            model.set("general.architecture", name)
+        report = lint(model.built())
+        assert refused(report) == (run["result"] == "no logits"), (run, codes(report))
+        if run["result"].startswith(("ok-different", "different")):
+            assert ours(report) - SAID or "M117" in codes(report), run  # it runs, and gives something else
+        seen += 1
+    assert seen == 65
+
+
+@pytest.mark.parametrize("pattern", ["vectors/gguf/*.gguf*", "real/ggml-vocab-*.gguf"])
+def test_sound_files_of_reference_tools(shared: Path, pattern: str) -> None:
+    paths = sorted(shared.glob(pattern))
+    assert paths
+    for path in paths:
+        data = path.read_bytes()
+        report = lint(gzip.decompress(data) if path.suffix == ".gz" else data)
+        assert ours(report) <= SAID, path.name
+        assert not any(f.severity is Severity.ERROR for f in report.findings if f.code in ours(report)), path.name
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_new_models_are_sound(architecture: str, order: str) -> None:
+    target = io.BytesIO()
+    new(target, architecture, byte_order="big" if order == "big" else "little")
+    assert ours(lint(target.getvalue())) <= SAID
+    assert ours(lint(Model(architecture, "big" if order == "big" else "little", 2).built())) <= {"M019", "P301"}
+
+
+def test_every_row_of_the_catalogue_has_a_rule() -> None:
+    sources = {row for made in all_rules() for row in made.sources}
+    wanted = (
+        [f"M{n:02}" for n in range(1, 26)] + [f"A{n:02}" for n in range(1, 18)] + [f"K{n:02}" for n in range(1, 18)]
+    )
+    wanted += ["P16", "P17", "P18", "S17", "M40", "M41", "M42", "M43", "M44", "M45", "M46", "M69", "M70", "M71"]
+    assert [row for row in wanted if row not in sources] == []
+
+
+# --- what is no model of a declared architecture ------------------------------------------------------------------
+
+
+def with_keys(*pairs: object) -> bytes:
+    draft = Draft()
+    file = draft.records()
+    file.key_values += pairs
+    return draft.built(file)
+
+
+def test_other_architectures_are_left_alone() -> None:
+    model = Model("llama").set("general.architecture", b"falcon").without("output_norm.weight")
+    assert ours(lint(model.built())) == set()
+
+
+def test_other_tensor_names_are_no_model() -> None:
+    assert ours(lint(Draft().data)) == set()
+
+
+@pytest.mark.parametrize("kind", [b"adapter", b"imatrix", b"vocab"])
+def test_what_is_made_for_a_model_is_no_model(kind: bytes) -> None:
+    model = Model("llama").add("general.type", ValueType.STRING, kind)
+    model.without("output_norm.weight").drop("{arch}.block_count")
+    assert ours(lint(model.built())) == set()
+
+
+def test_a_part_of_a_split_model_lacks_tensors() -> None:
+    model = Model("llama").without("output_norm.weight")
+    model.add("split.no", ValueType.UINT16, 0).add("split.count", ValueType.UINT16, 2)
+    model.add("split.tensors.count", ValueType.INT32, 12)
+    assert codes(lint(model.built())) == {"G231"}
+    model = Model("llama").drop("{arch}.block_count")
+    model.add("split.no", ValueType.UINT16, 1).add("split.count", ValueType.UINT16, 2)
+    assert codes(lint(model.built())) == {"G231"}
+
+
+def test_plain_models_of_shared_architectures() -> None:
+    """A llama or qwen3 model without ternary weights is no concern of rules about ternary ones."""
+    for architecture in ("llama", "qwen3"):
+        model = Model(architecture).without("output.weight").set("general.file_type", 1)
+        for tensor in list(model.tensors):
+            if tensor.number == 36:
+                model.like(tensor.name.decode(), tensor.ne, "F16")
+        model.tensors = [tensor for tensor in model.tensors if b"_norm_in." not in tensor.name]
+        model.drop("general.quantization_version", "{arch}.rope.freq_base", "{arch}.pooling_type")
+        model.drop("{arch}.rope.dimension_count").add("{arch}.taste", ValueType.UINT8, 1)
+        model.set("tokenizer.ggml.pre", b"of next year").like("cls.output.weight", (128, 2), "F32")
+        model.add("{arch}.hidden_activation", ValueType.STRING, b"swiglu")
+        assert ours(lint(model.built())) == set(), architecture
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("bitnet-b1_58", "bitnet-b1.58"), ("BITNET_25", "bitnet-25"), ("bitnet-3", "bitnet-b1.58"), ("Qwen3", "qwen3")],
+)
+def test_names_that_mean_a_declared_architecture(name: str, meant: str) -> None:
+    model = Model("bitnet-b1.58").set("general.architecture", name.encode())
+    [finding] = [finding for finding in lint(model.built()).findings if finding.code == "M001"]
+    assert f"{meant} may be meant" in finding.message
+
+
+# --- values -------------------------------------------------------------------------------------------------------
+
+
+def test_layers_may_differ() -> None:
+    model = Model("llama", layers=2)
+    for name, value in (("feed_forward_length", 128), ("attention.head_count", 4), ("attention.head_count_kv", 2)):
+        model.set("{arch}." + name, array(ValueType.UINT32, [value, value]), ValueType.ARRAY)
+    assert codes(lint(model.built())) == set()
+
+
+def test_a_head_of_its_own_width_needs_both_lengths() -> None:
+    model = Model("llama").set("{arch}.attention.head_count", 3)
+    assert {"M006", "M007"} <= codes(lint(model.built()))
+    model.add("{arch}.attention.key_length", ValueType.UINT32, 32)
+    assert "M006" in codes(lint(model.built()))
+    model.add("{arch}.attention.value_length", ValueType.UINT32, 32)
+    assert "M006" not in codes(lint(model.built()))
+
+
+@pytest.mark.parametrize("value", [0, 1, 2, 7, 511, 2**31, 2**32 - 1])
+@pytest.mark.parametrize("name", ["block_count", "embedding_length", "attention.head_count", "attention.head_count_kv"])
+def test_any_size_gets_a_verdict(name: str, value: int) -> None:
+    report = lint(Model("bitnet-b1.58").set("{arch}." + name, value).built())
+    good = {"block_count": 1, "attention.head_count_kv": 2}.get(name)
+    assert report.ok == (value == good)
+
+
+@given(
+    st.sampled_from([pair.key for pair in Model("bitnet-b1.58").keys]),
+    st.sampled_from(
+        [ValueType.UINT8, ValueType.INT64, ValueType.FLOAT32, ValueType.STRING, ValueType.BOOL, ValueType.ARRAY]
+    ),
+    st.integers(0, 255),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_value_gets_a_verdict(key: bytes, kind: ValueType, number: int) -> None:
+    value = {
+        ValueType.STRING: bytes([number]),
+        ValueType.BOOL: number & 1,
+        ValueType.ARRAY: array(ValueType.FLOAT32, [float(number)] * (number % 5)),
+    }.get(kind, float(number) if kind == ValueType.FLOAT32 else number)
+    model = Model("bitnet-b1.58")
+    pair = next(pair for pair in model.keys if pair.key == key)
+    pair.type, pair.value = int(kind), value
+    report = lint(model.built())
+    assert all(finding.message.isprintable() for finding in report.findings)
+
+
+def test_keys_that_nobody_reads_are_counted_once() -> None:
+    model = Model("llama")
+    for name in ("general.colour", "llama.shape", "tokenizer.ggml.taste"):
+        model.add(name, ValueType.UINT8, 1)
+    [finding] = lint(model.built()).findings
+    assert (finding.code, finding.got) == ("M017", 3)
+    assert "'general.colour'" in finding.message
+
+
+# --- numbers ------------------------------------------------------------------------------------------------------
+
+
+def test_who_means_what_by_a_file_type() -> None:
+    report = lint(Model("bitnet-b1.58").set("general.file_type", 41).built())
+    [finding] = report.findings
+    assert "I2_SR to a fork with row scales" in finding.message
+    assert "microsoft/BitNet#620" in finding.message
+    assert "Q2_0 to llama.cpp" in finding.message
+
+
+# --- templates ----------------------------------------------------------------------------------------------------
+
+#: Constructs that templates of published models have.
+HARMLESS = [
+    "{{ bos_token }}{% for m in messages %}{{ '<|' + m['role'] + '|>\\n' + m['content'] + eos_token }}{% endfor %}",
+    "{%- set ns = namespace(is_first=false, is_tool=false, system_prompt='') -%}{{ ns.system_prompt }}",
+    "{%- if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% endif %}",
+    "{{ raise_exception('Only user and assistant roles are supported!') }}",
+    "{{ tools | map(attribute='function') | list | tojson(indent=4) }}",
+    "{%- for m in messages[::-1] %}{%- set index = (messages|length - 1) - loop.index0 %}{{ index }}{%- endfor %}",
+    "{% set content = m.content.split('</think>')[-1].lstrip('\\n') %}{{ content }}",
+    "{% if '</think>' in message.content %}{{ message.content }} is what was said in the answer before{% endif %}",
+    "{%- if 'image' in content or 'image_url' in content %}<|vision_start|>{%- endif %}",
+    "{% if 'content' in m and m['content'] %}You are a helpful assistant that answers all questions{% endif %}",
+    "{{ '%s: %s' | format(m.role, m.content) }}",
+    "{% macro render(x) %}{{ x }}{% endmacro %}{{ render(messages[0]) }}",
+    "{% raw %}{{ not.closed {% endraw %}{# {{ a comment #}",
+    "{% for i in range(0, messages|length) %}{{ messages[i] }}{% endfor %}",
+    "{{ {'a': {'b': '}}'}}['a']['b'] }}",
+    "{% set _ = x.update({'y': 2 ** 10}) %}{{ '-' * 40 }}",
+    "{% generation %}{{ m.content }}{% endgeneration %}",
+    "{{ \"don't\" }}{{ 'say \\'so\\'' }}",
+    "{%- if not add_generation_prompt is defined -%}{%- set add_generation_prompt = false -%}{%- endif -%}",
+]
+
+
+@pytest.mark.parametrize("source", HARMLESS)
+def test_harmless_templates(source: str) -> None:
+    assert template_source.hazards(source.encode()) == []
+    assert codes(lint(with_keys(key_value(b"tokenizer.chat_template", ValueType.STRING, source.encode())))) == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "shown"),
+    [
+        ("ab{{ x.__class__ }}", "reach", "__class__"),
+        ("{{ x['a']._private }}", "reach", "_private"),
+        ("{{ x|attr ('y') }}", "reach", "attr"),
+        ("{{- cycler.__init__ -}}", "reach", "__init__"),
+        ('{{ x["\\u005f\\137class__"] }}', "reach", '"\\u005f\\137class__"'),
+        ("{% from 'a' import b %}", "reach", "{% from 'a' import b %}"),
+        ("{{ os.popen('id') }}", "reach", "os"),
+        ("{% for i in range ( 10 ** 9 ) %}{% endfor %}", "loop", "range"),
+        ("{{ x", "broken", "{{"),
+        ("{# x", "broken", "{#"),
+        ("{% raw %}x", "broken", "{%"),
+        ("{% endfor %}", "broken", "{% endfor %}"),
+    ],
+)
+def test_where_a_hazard_is(source: str, kind: str, shown: str) -> None:
+    [hazard] = template_source.hazards(source.encode())
+    assert hazard.kind == kind
+    assert source.encode()[hazard.start : hazard.stop].decode() == shown
+
+
+_PIECES = [
+    "{{", "}}", "{%", "%}", "{#", "#}", "'", '"', "\\", "for", "endfor", "if", "endif", " in ", "messages", ".", "[", "]",
+    "(", ")", "{", "}", "|", "attr", "__class__", "range", "9", "**", "*", "~", "+", "-", ",", "raw", "endraw", "content",
+    " ", "\n", "é", "\u202e", "x",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(_PIECES), max_size=40).map("".join))
+@settings(max_examples=60, deadline=None)
+def test_any_template_gets_an_answer(source: str) -> None:
+    data = source.encode()
+    for hazard in template_source.hazards(data):
+        assert 0 <= hazard.start <= hazard.stop <= len(data)
+
+
+@given(st.lists(st.sampled_from(_PIECES), max_size=12).map("".join))
+@settings(max_examples=60, deadline=None)
+def test_what_jinja_parses_is_not_called_broken(source: str) -> None:
+    jinja2 = pytest.importorskip("jinja2")
+    try:
+        jinja2.Environment().parse(source)
+    except jinja2.TemplateSyntaxError:
+        return
+    assert "broken" not in {hazard.kind for hazard in template_source.hazards(source.encode())}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        b"'\\" * 130_000,
+        b"{{ " + b"'\\" * 130_000,
+        b"{{ " + b"(" * 250_000,
+        b"{{ " + b"'a'~" * 60_000 + b"'a' }}",
+        b"{{ " + b"x._a" * 60_000 + b" }}",
+        b"{%" * 130_000,
+        b"{{ 9" + b"**9" * 80_000 + b" }}",
+        b"{# " * 80_000,
+        b"{{''}}" * 40_000,
+        b"{% if %}" * 30_000,
+        b"{% for i in range(9) %}" * 11_000,
+        b"{% for i in " + b"range(" * 40_000 + b" %}",
+        b"{% if 'abc' in content %}" + b"a" * 230_000,
+        b"{% if 'abc' in content %}" * 5_000 + b"word word. " * 12_000,
+    ],
+)
+def test_hostile_templates_take_linear_time(source: bytes) -> None:
+    from time import perf_counter
+
+    started = perf_counter()
+    template_source.hazards(source)
+    assert perf_counter() - started < 5  # a quadratic search takes minutes
+
+
+def test_what_is_behind_the_limit_is_not_looked_at() -> None:
+    long = b"x" * template_source.LOOKED_AT
+    assert template_source.hazards(long + b"{{ x.__class__ }}") == []
+    assert template_source.hazards(b"{{ '" + long) == []  # not called broken, because its end was not seen
+
+
+@pytest.mark.parametrize("run", [b"A0b" * 31 + b" ", b"Word-" * 400 + b". ", b"a" * 95 + b"/"])
+def test_hostile_texts_take_linear_time(run: bytes) -> None:
+    from time import perf_counter
+
+    text = (run * (1 + (1 << 20) // len(run)))[: 1 << 20]
+    data = with_keys(*(key_value(b"general.k%d" % i, ValueType.STRING, text) for i in range(4)))
+    started = perf_counter()
+    lint(data)
+    assert perf_counter() - started < 5
+
+
+def test_texts_are_bounded() -> None:
+    pairs = [key_value(b"general.k%d" % i, ValueType.STRING, b"A0b" * 100_000) for i in range(40)]
+    report = lint(with_keys(*pairs))
+    assert codes(report) <= {"S206", "S210"}
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (b"general.url", "https://example.test/model"),
+        (b"general.base_model.0.repo_url", "https://example.test/model"),
+        (b"general.license.link", "https://example.test/LICENSE"),
+        (b"general.description", "See https://example.test for more."),
+        (b"general.author", "A model 👩‍👩‍👧 ❤️ naïve 模型"),
+        (b"general.sha256", "0123456789abcdef" * 8),
+        (b"quantize.imatrix.file", "/models/imatrix.dat"),
+        (b"general.basename", "and/or: 1/2"),
+        (b"tokenizer.huggingface.json", '{"url": "https://example.test", "blob": "' + "A0b1" * 100 + '"}'),
+        (b"general.text", "one\ttwo\r\nthree"),
+    ],
+)
+def test_ordinary_texts(key: bytes, text: str) -> None:
+    assert codes(lint(with_keys(key_value(key, ValueType.STRING, text.encode())))) == set()

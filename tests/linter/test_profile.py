@@ -1,0 +1,154 @@
+"""Profiles: which rules are in force, how bad each finding is, and how callers change both."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.profile import INDISPENSABLE, PROFILES, chosen, excuses, reading_of
+from i2s_spec.linter.rule import REGISTRY, Severity
+from i2s_spec.linter.rules import all_rules
+from i2s_spec.testing.malformed import malformed
+from i2s_spec.testing.sample import Draft
+
+#: Rules that the linter applies, as opposed to those on the input of conversions.
+LINTED = {rule.code: rule for rule in all_rules() if rule.family != "H"}
+STOPS = {code for code, rule in LINTED.items() if rule.check is None}
+
+PREFIXES = st.lists(st.sampled_from(["G", "G1", "G2", "G203", "I", "M", "P1", "P101", "S", "S9", "T"]), max_size=4)
+
+
+def test_default_is_every_rule_as_it_is_declared() -> None:
+    levels = chosen(runtimes=True).levels
+    assert levels == {code: rule.severity for code, rule in LINTED.items()}
+
+
+def test_each_profile_has_a_purpose_of_one_line() -> None:
+    assert list(PROFILES) == ["default", "spec", "bitnet.cpp", "llama.cpp", "security", "strict"]
+    for profile in PROFILES.values():
+        assert 20 < len(profile.purpose) < 110
+        assert "\n" not in profile.purpose
+
+
+def test_strict_knows_no_warnings() -> None:
+    levels = chosen("strict", runtimes=True).levels
+    assert levels.keys() == LINTED.keys()
+    assert Severity.WARNING not in levels.values()
+    assert all(levels[code] is Severity.NOTE for code, rule in LINTED.items() if rule.severity is Severity.NOTE)
+
+
+def test_spec_is_errors_of_the_format() -> None:
+    levels = chosen("spec", runtimes=True).levels
+    assert set(levels.values()) == {Severity.ERROR}
+    assert {code[0] for code in levels.keys() - STOPS - INDISPENSABLE} <= set("GIMT")
+
+
+def test_llama_cpp_takes_what_upstream_refuses_for_errors() -> None:
+    levels = chosen("llama.cpp").levels
+    for code in ("P101", "P102", "P103"):
+        assert (LINTED[code].severity, levels[code]) == (Severity.WARNING, Severity.ERROR)
+    assert levels["G406"] is Severity.WARNING
+
+
+def test_bitnet_cpp_does_not_care_for_upstream() -> None:
+    levels = chosen("bitnet.cpp").levels
+    assert not any(code.startswith("P1") for code in levels)
+    assert levels.keys() >= {code for code in LINTED if code[0] in "GIMTS"}
+
+
+def test_security_has_every_weakness_of_headers() -> None:
+    levels = chosen("security", payload=False).levels
+    weak = {code for code, rule in LINTED.items() if rule.cwe is not None and not rule.payload}
+    assert weak - {code for code in weak if code.startswith("P2")} <= levels.keys()
+    assert {code for code in LINTED if code[0] in "GS" and not LINTED[code].payload} <= levels.keys()
+    assert reading_of("security") == "none"
+    assert reading_of("default") == "full"
+
+
+def test_gap_under_each_profile() -> None:
+    gap = next(case.data for case in malformed() if case.name == "gap")
+    verdicts = {name: lint(gap, profile=name) for name in PROFILES}
+    found = {name: {f.code: f.severity.value for f in report.findings}.get("P101") for name, report in verdicts.items()}
+    assert found == {
+        "default": "warning", "spec": None, "bitnet.cpp": None, "llama.cpp": "error", "security": None, "strict": "error",
+    }  # fmt: skip
+    assert not verdicts["strict"].ok
+    assert verdicts["default"].ok
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_sound_file_is_sound_under_every_profile(name: str) -> None:
+    assert lint(Draft().data, profile=name).findings == ()
+
+
+def test_select_replaces_the_choice_of_the_profile() -> None:
+    assert {code for code in chosen(select=["P1"]).levels if LINTED[code].check is not None} - INDISPENSABLE == {
+        code for code in LINTED if code.startswith("P1")
+    }
+    assert "P101" in chosen("spec", select=["P101"]).levels
+
+
+def test_the_longer_prefix_wins() -> None:
+    levels = chosen(select=["G", "P101"], ignore=["P", "G4"]).levels
+    assert "P101" in levels
+    assert "P102" not in levels
+    assert "G406" not in levels
+    assert "G203" in levels
+
+
+def test_stops_of_the_reader_are_selected_with_anything() -> None:
+    assert chosen(select=["I104"]).levels.keys() >= STOPS
+    assert not lint(b"GGUF\3\0\0\0", select=["I104"]).ok
+    assert "G101" not in chosen(select=["I104"], ignore=["G101"]).levels
+
+
+def test_slugs_and_any_case() -> None:
+    expected = chosen(ignore=["P101"], severity={"G106": "error"})
+    assert chosen(ignore=["gap-between-tensors"], severity={"BIG-ENDIAN": "error"}) == expected
+    assert chosen(ignore=[" p101"], severity={"g106": Severity.ERROR}) == expected
+
+
+def test_severity_by_the_longest_prefix() -> None:
+    levels = chosen("strict", severity={"P": "note", "P101": "error", "G": "warning"}).levels
+    assert levels["P101"] is Severity.ERROR
+    assert levels["P102"] is Severity.NOTE
+    assert levels["G203"] is Severity.WARNING
+
+
+@given(PREFIXES, PREFIXES)
+@settings(max_examples=60, deadline=None)
+def test_what_says_that_nothing_was_judged_is_always_in_force(select: list[str], ignore: list[str]) -> None:
+    levels = chosen(select=select, ignore=ignore).levels
+    assert levels.keys() >= INDISPENSABLE
+    assert levels.keys() <= LINTED.keys()
+    for code in levels.keys() - INDISPENSABLE:
+        assert select or not any(code.startswith(prefix) for prefix in ignore)
+
+
+def test_rules_on_payloads_and_runtimes_need_them() -> None:
+    assert not any(LINTED[code].payload for code in chosen(payload=False).levels)
+    assert not any(code.startswith("P2") for code in chosen(select=["P"]).levels)
+
+
+def test_excuses_by_prefix() -> None:
+    reasons = excuses({"P": "old files", "P101": "this one above all", "G": "so be it"})
+    assert reasons["P101"] == "this one above all"
+    assert reasons["P102"] == "old files"
+    assert not reasons.keys() & INDISPENSABLE
+
+
+@pytest.mark.parametrize("wrong", ["", " ", "Z", "G2033", "no-such-slug", "\x1b[2J"])
+def test_prefixes_that_fit_nothing(wrong: str) -> None:
+    for options in ({"select": [wrong]}, {"ignore": [wrong]}, {"severity": {wrong: "note"}}):
+        with pytest.raises(ValueError, match="no rule has a code") as error:
+            chosen(**options)  # type: ignore[arg-type]
+        assert str(error.value).isprintable()
+
+
+def test_a_new_rule_is_in_force_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen()
+    fault = REGISTRY["G106"].fault._replace(code="G998")
+    monkeypatch.setitem(REGISTRY, "G998", REGISTRY["G106"]._replace(fault=fault))
+    assert "G998" in chosen().levels

@@ -1,0 +1,129 @@
+"""Rules on vocabularies: what is counted, where it is shown, and how long a large one takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.rule import Finding
+from i2s_spec.schema.types import ValueType
+from i2s_spec.testing.sample import Model, array
+
+TOKENS, MERGES, TYPES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges", "tokenizer.ggml.token_type"
+
+
+def only(model: Model, code: str) -> Finding:
+    data = model.built()
+    [finding] = lint(data).findings
+    assert finding.code == code, finding.message
+    return finding
+
+
+def shown(model: Model, finding: Finding) -> bytes:
+    return model.built()[finding.span.start : finding.span.stop]
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_spans_are_those_of_the_tokens(order: str) -> None:
+    model = Model("llama", "big" if order == "big" else "little")
+    model.items(TOKENS)[200] = b"A"
+    model.items(TOKENS)[201] = b"A"
+    data = model.built()
+    [finding] = [finding for finding in lint(data).findings if finding.code == "T006"]
+    assert data[finding.span.start : finding.span.stop] == b"A"
+    assert finding.details["second"] == 200
+    assert model.items(TOKENS).index(b"A") == finding.details["first"]
+
+
+def test_counts_and_the_first_one() -> None:
+    model = Model("llama")
+    merges = model.items(MERGES)
+    merges[1], merges[2], merges[4] = b"ab", b" a", b"a "
+    finding = only(model, "T003")
+    assert (finding.got, finding.details["index"]) == (3, 1)
+    assert shown(model, finding) == b"ab"
+
+
+@pytest.mark.parametrize("name", ["tokenizer.ggml.scores", TYPES])
+@pytest.mark.parametrize("change", [-1, 1])
+def test_lengths(name: str, change: int) -> None:
+    model = Model("bitnet")
+    items = model.items(name)
+    items[:] = items[:change] if change < 0 else [*items, items[-1]]
+    assert only(model, "T004").got == 272 + change
+
+
+def test_special_tokens_beyond_the_vocabulary() -> None:
+    model = Model("llama").set("tokenizer.ggml.bos_token_id", 272).set("tokenizer.ggml.eos_token_id", 2**32 - 1)
+    assert [finding.code for finding in lint(model.built()).findings] == ["T008", "T008"]
+    assert lint(Model("llama").set("tokenizer.ggml.bos_token_id", 271).built()).findings == ()
+
+
+@pytest.mark.parametrize("pre", ["llama-bpe", "default", "qwen2", "falcon3", "gpt-2"])
+def test_known_pre_tokenizers(pre: str) -> None:
+    assert lint(Model("llama").set("tokenizer.ggml.pre", pre.encode()).built()).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("pre", "code"), [("falcon_e", "T011"), ("kimi-k2", "T011"), ("Llama-BPE", "T010"), ("x", "T010")]
+)
+def test_other_pre_tokenizers(pre: str, code: str) -> None:
+    only(Model("llama").set("tokenizer.ggml.pre", pre.encode()), code)
+
+
+def test_a_sentence_piece_vocabulary_needs_no_pre_tokenizer() -> None:
+    assert lint(Model("bitnet").drop("tokenizer.ggml.pre").built()).findings == ()
+
+
+def test_no_vocabulary_is_one_way_to_have_it() -> None:
+    model = Model("llama").set("tokenizer.ggml.model", b"no_vocab").drop(TOKENS, MERGES, TYPES)
+    assert lint(model.built()).findings == ()
+
+
+def test_empty_tokens_are_no_duplicates() -> None:
+    model = Model("llama")
+    model.items(TOKENS)[262:266] = [b""] * 4
+    assert only(model, "T007").got == 4
+
+
+def test_byte_tokens_are_asked_for_by_type() -> None:
+    model = Model("bitnet")
+    at = model.items(TOKENS).index(b"<0x41>")
+    model.items(TOKENS)[at] = b"<0x4_>"
+    finding = only(model, "T017")
+    assert shown(model, finding) == b"<0x4_>"
+    model.items(TYPES)[at] = 1
+    assert lint(model.built()).findings == ()
+
+
+def test_text_from_the_file_is_escaped() -> None:
+    model = Model("llama")
+    model.items(TOKENS)[264] = model.items(TOKENS)[265] = b"\x1b[31m\xff"
+    report = lint(model.built())
+    assert {finding.code for finding in report.findings} == {"T006", "G216"}
+    assert all(finding.message.isprintable() for finding in report.findings)
+
+
+@pytest.mark.parametrize("key", [TOKENS, MERGES, TYPES, "tokenizer.ggml.scores"])
+@pytest.mark.parametrize("kind", [ValueType.STRING, ValueType.FLOAT64, ValueType.INT8])
+def test_arrays_of_another_type(key: str, kind: ValueType) -> None:
+    model = Model("bitnet" if key == "tokenizer.ggml.scores" else "llama")
+    items = [b"x"] * 272 if kind == ValueType.STRING else [1] * 272
+    model.set(key, array(kind, items), ValueType.ARRAY)
+    report = lint(model.built())
+    if not (kind == ValueType.STRING and key in (TOKENS, MERGES)):
+        assert {finding.code for finding in report.findings} >= {"M003"}
+
+
+def test_large_vocabularies_take_linear_time() -> None:
+    from time import perf_counter
+
+    model = Model("llama")
+    model.items(TOKENS)[:] = [b"token%d" % i for i in range(200_000)]
+    model.items(MERGES)[:] = [b"a%d b%d" % (i, i) for i in range(200_000)]
+    data = model.built()
+    lint(data[:1000])
+    started = perf_counter()
+    report = lint(data)
+    assert perf_counter() - started < 2  # some 20 ms; a quadratic search takes minutes
+    assert {"T012", "T004", "M013"} <= {finding.code for finding in report.findings}

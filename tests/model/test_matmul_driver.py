@@ -1,0 +1,155 @@
+"""The kernels of BitLinear without Python: a C driver makes the calls that a file of cases lists, here and under emulation.
+
+So kernels are held against the definition that this processor cannot run, and with sanitizers that this interpreter does
+not have. All memory they get lies between pages that must not be touched.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from i2s_spec.model import bitlinear
+
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE / "driver" / "driver.c"
+HEADERS = HERE.parent.parent / "pyx"
+
+PRODUCT, LINEAR, QUANTIZE = range(3)
+
+#: Rows, blocks, tokens: every number of rows and tokens that a kernel does something of its own for, even and odd blocks,
+#: and around the runs of 5, 10 and 21 blocks after which narrow sums are widened.
+SHAPES: Final = [(0, 1, 1), (1, 1, 1), (4, 1, 2), (3, 2, 3), (5, 3, 4), (2, 4, 5), (9, 5, 1), (6, 6, 6), (7, 9, 7),
+                 (8, 10, 1), (13, 11, 4), (4, 20, 9), (17, 21, 2), (33, 5, 3), (100, 2, 1), (40, 22, 33)]  # fmt: skip
+
+
+class Cases:
+    """A file of cases as the driver reads it; driver.c says what arguments and contents are."""
+
+    def __init__(self) -> None:
+        self.parts = [b"I2SMATML"]
+
+    def add(self, what: int, arguments: tuple[int, ...], sources: list[bytes], results: list[Any]) -> None:
+        contents = [*sources, *[b""] * (2 - len(sources)), *[r.tobytes() for r in results], *[b""] * (3 - len(results))]
+        words = (what, *arguments, *[0] * (4 - len(arguments)), *map(len, contents))
+        self.parts += [struct.pack("<10q", *words), *contents]
+
+    def write(self, path: Path) -> Path:
+        path.write_bytes(b"".join(self.parts))
+        return path
+
+
+def of_the_definition() -> Cases:
+    cases, rng = Cases(), np.random.default_rng(30)
+    for rows, blocks, tokens in SHAPES:
+        columns = 128 * blocks
+        some = rng.integers(-128, 128, (tokens, columns)).astype(np.int8)
+        for payload, codes in [
+            (rng.bytes(rows * columns // 4), some),
+            (b"\xff" * (rows * columns // 4), np.full_like(some, -128)),
+            (b"\xff" * (rows * columns // 4), np.full_like(some, 127)),
+        ]:
+            sums = bitlinear.dot(payload, rows, columns, codes)
+            cases.add(PRODUCT, (rows, blocks, tokens), [payload, codes.tobytes()], [sums])
+        x = (rng.standard_normal((tokens, columns)) * 10.0 ** rng.integers(-7, 7)).astype(np.float32)
+        x[0, :2] = 0, -0.0
+        if tokens > 1:
+            x[1] = 0
+        if tokens > 2:
+            x[2, -1] = np.inf
+        made = bitlinear.quantize_activations(x)
+        cases.add(QUANTIZE, (tokens, columns), [x.tobytes()], list(made))
+        scale = np.float32(-0.37)
+        floats = bitlinear.linear(payload, scale, rows, columns, x)
+        floats[np.isnan(floats)] = np.nan
+        if tokens <= 2:  # which NaN 0/0 gives is left to processors
+            both = b"".join(part.tobytes() for part in made)
+            cases.add(LINEAR, (rows, blocks, tokens, int(scale.view(np.uint32))), [payload, both], [floats])
+    for columns in (1, 3, 7, 15, 16, 17, 31, 33, 63, 65, 100):
+        x = rng.uniform(-1e-5, 1e-5, (3, columns)).astype(np.float32)
+        cases.add(QUANTIZE, (3, columns), [x.tobytes()], list(bitlinear.quantize_activations(x)))
+    return cases
+
+
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return of_the_definition().write(tmp_path_factory.mktemp("matmul") / "definition.cases")
+
+
+def build(folder: Path, compiler: str, *flags: str) -> Path:
+    """Compile the driver, every warning an error."""
+    program = folder / "driver"
+    command = [compiler, "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-pthread", *flags, f"-I{HEADERS}"]
+    done = subprocess.run([*command, str(SOURCE), "-o", str(program)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def host_compiler() -> str:
+    compiler = os.environ.get("CC") or "cc"
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no C compiler: {compiler} is not there")
+    return compiler
+
+
+def run(*command: str | Path) -> list[str]:
+    """The sets that ran; everything passed."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:] + done.stderr[-2000:]
+    *sets, verdict = done.stdout.splitlines()
+    passed, failed = verdict.split(", ")
+    assert failed == "0 failed"
+    assert int(passed.split()[0]) > 500
+    return [line.split(":")[0] for line in sets if line.endswith(": runs")]
+
+
+@pytest.mark.parametrize("level", ["-O3", "-O1"])
+def test_kernels_of_this_processor(made_up: Path, tmp_path: Path, level: str) -> None:
+    assert "portable" in run(build(tmp_path, host_compiler(), level), made_up)
+
+
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_under_sanitizers(made_up: Path, tmp_path: Path, sanitizer: str) -> None:
+    compiler, flags = host_compiler(), [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
+    probe = tmp_path / "probe.c"
+    probe.write_text("int main(void) { return 0; }\n")
+    command = [compiler, *flags, str(probe), "-o", str(tmp_path / "probe")]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip(f"{compiler} has no such sanitizers")
+    if subprocess.run([tmp_path / "probe"], capture_output=True, check=False).returncode:
+        pytest.skip("this system does not let the sanitizer run")
+    # Who uses threads may not fork under this one; one set shows what threads do to each other.
+    only = ["portable"] if sanitizer == "thread" else []
+    assert "portable" in run(build(tmp_path, compiler, "-O1", "-g", *flags), made_up, *only)
+
+
+def test_neon_under_emulation(made_up: Path, tmp_path: Path) -> None:
+    compiler, emulators = "aarch64-linux-gnu-gcc", ("qemu-aarch64", "qemu-aarch64-static")
+    if platform.machine() == "aarch64":
+        pytest.skip("this processor runs NEON itself")
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no cross-compiler: {compiler} is not there")
+    emulator = next(filter(shutil.which, emulators), None)
+    if emulator is None:
+        pytest.skip(f"no emulator: neither {' nor '.join(emulators)} is there")
+    driver = build(tmp_path, compiler, "-O3", "-static")
+    for name in ("portable", "neon", "dotprod"):
+        assert run(emulator, driver, made_up, name) == [name]
+
+
+def test_the_driver_can_fail(tmp_path: Path) -> None:
+    driver = build(tmp_path, host_compiler(), "-O1")
+    cases, codes = Cases(), np.ones((1, 128), dtype=np.int8)
+    cases.add(PRODUCT, (1, 1, 1), [bytes([0x55] * 32), codes.tobytes()], [np.array([[127]], dtype=np.int32)])
+    done = subprocess.run([driver, cases.write(tmp_path / "x")], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "portable product, case 0: the result is wrong" in done.stdout
+    assert "\n0 passed, " in done.stdout

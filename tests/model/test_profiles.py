@@ -1,0 +1,339 @@
+"""Numeric profiles: what each declares is what it computes, and the normative one gives the same bits everywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from i2s_spec.codec import isa
+from i2s_spec.convert.new import new
+from i2s_spec.errors import SettingError
+from i2s_spec.model import bitlinear, definition, elementary, ggml, integers, numerics, quantiser
+from i2s_spec.model.forward import Model
+from i2s_spec.model.load import load_model
+from i2s_spec.model.profile import NORMATIVE, PROFILES, Quantiser, profile_of
+from i2s_spec.model.weights import Ternary
+
+TOKENS = np.random.default_rng(3).integers(0, 256, 40).tolist()
+
+
+def made(profile: Any = NORMATIVE, architecture: str = "bitnet-b1.58", threads: int = 1, **settings: Any) -> Model:
+    out = io.BytesIO()
+    new(out, architecture, layers=2, seed=5, embd=256, ff=512, heads=4)
+    return load_model(out.getvalue(), profile, threads=threads, **settings)
+
+
+def digest(model: Model, **settings: Any) -> str:
+    """Of every value of a pass."""
+    taps = model.forward(TOKENS, taps=("*",), **settings).taps
+    together = hashlib.sha256()
+    for name in model.tap_names():
+        together.update(name.encode() + np.ascontiguousarray(taps[name]).tobytes())
+    return together.hexdigest()
+
+
+#: What `bitnet-golden-1` gives for a model made by `new`: the same on every machine, or one of them is wrong.
+GOLDEN = {
+    "bitnet-b1.58": "a67b084a3ff0b812032b1076a09cfc9ce26a9c2c4282e118326f9d37fce4db36",
+    "bitnet": "5639dfca3f001a705cf3f574eca2161c2a033ce45be38de2db555d0ebc2cc364",
+    "llama": "314e7ad6bf802ceb1551f9146b0640843c35f16645da5143cafe923a06f3e7cf",
+    "qwen3": "329546b43348ecf26f368634974dcbb6ff953d4c9e9e414484f53fc2022ef911",
+    "gemma3": "9f63400956b0958ce624e9d17f9fb1ce20bb766b1d2d93e4d81e6c8467a7b52f",
+}
+
+
+@pytest.mark.parametrize("architecture", list(GOLDEN))
+def test_normative_bits_are_the_same_on_every_machine(architecture: str) -> None:
+    assert digest(made(architecture=architecture)) == GOLDEN[architecture]
+
+
+@pytest.mark.parametrize("name", [each.name for each in isa.kernel_sets() if each.available])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_normative_bits_depend_on_no_threads_and_no_instruction_set(
+    name: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(isa.VARIABLE, name)
+    monkeypatch.setattr(numerics, "LEAST_WORK", 1)
+    assert digest(made(threads=threads)) == GOLDEN["bitnet-b1.58"]
+
+
+@pytest.mark.parametrize("name", [each.name for each in isa.kernel_sets() if each.available])
+@pytest.mark.parametrize("profile", ["bitnetcpp-2025", "ik-iq2bn", "hf-f32"])
+def test_emulations_depend_on_no_instruction_set(profile: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    want = digest(made(profile))
+    monkeypatch.setenv(isa.VARIABLE, name)
+    assert digest(made(profile, threads=2)) == want
+
+
+@pytest.mark.parametrize("profile", [name for name in PROFILES if name != "fast"])
+def test_tokens_together_or_one_by_one_are_the_same(profile: str) -> None:
+    """Prefill in one piece, in pieces, and decoding: the same bits."""
+    model = made(profile)
+    whole = model.forward(TOKENS).logits
+    pieces = model.forward(TOKENS, together=7).logits
+    cache = model.new_cache()
+    steps = np.concatenate([model.forward([token], cache=cache).logits for token in TOKENS])  # type: ignore[list-item]
+    assert whole is not None
+    assert pieces is not None
+    assert whole.tobytes() == pieces.tobytes() == steps.tobytes()
+
+
+@pytest.mark.parametrize("profile", list(PROFILES))
+def test_every_profile_is_near_the_normative_one(profile: str) -> None:
+    """With the same activation and rotation; a flipped code is as far as roundings go."""
+    normative = made(activation="relu2").forward(TOKENS).logits
+    chosen = PROFILES[profile].but(rope="architecture")
+    other = made(chosen, activation="relu2").forward(TOKENS).logits
+    assert normative is not None
+    assert other is not None
+    distance = np.linalg.norm(other - normative) / np.linalg.norm(normative)
+    assert distance < 0.15
+
+
+# Sums by index
+
+FLOATS = st.floats(-1e6, 1e6, width=32)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 20), st.integers(1, 40), st.integers(1, 70), st.integers(0, 2**32 - 1), st.sampled_from("fhb"))
+def test_products_are_the_definition(tokens: int, rows: int, columns: int, seed: int, kind: str) -> None:
+    """Whatever the shape, the type and the strides, on every kernel set."""
+    random = np.random.default_rng(seed)
+    x = (random.normal(size=(tokens, columns)) * 10.0 ** random.integers(-6, 6)).astype(np.float32)
+    wide = random.normal(size=(rows, columns)).astype(np.float32)
+    w: Any = {"f": wide, "h": wide.astype(np.float16), "b": (wide.view(np.uint32) >> 16).astype(np.uint16)}[kind]
+    if seed % 2:
+        w = np.asfortranarray(w)
+    want = definition.products(x, w)
+    lanes = ggml.sums(x, numerics.as_float32(w))
+    for each in isa.kernel_sets():
+        if each.available:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv(isa.VARIABLE, each.name)
+                assert numerics.products(x, w, threads=1 + seed % 3).tobytes() == want.tobytes()
+                assert numerics.lanes(x, w, threads=1 + seed % 3).tobytes() == lanes.tobytes()
+    assert numerics.squares(x).tobytes() == definition.squares(x).tobytes()
+    assert numerics.squares(x, rounded=True).tobytes() == definition.squares(x, rounded=True).tobytes()
+    assert numerics.sums(x).tobytes() == definition.sums(x.astype(np.float64)).tobytes()
+
+
+def test_sums_go_by_index() -> None:
+    """Numbers whose sum depends on the order: a pairwise or a vector sum gives another."""
+    x = np.array([[2.0**53, 1.0, 1.0, -(2.0**53)] * 8], dtype=np.float32)
+    ones = np.ones_like(x)
+    by_index = 0.0
+    for value in x[0].tolist():
+        by_index += value
+    assert by_index == 0.0
+    assert float(numerics.products(x, ones)[0, 0]) == float(numerics.sums(x)[0]) == by_index
+    assert float(np.sort(x.astype(np.float64)).sum()) != by_index
+
+
+@pytest.mark.parametrize("half", range(0, 1 << 16, 1 << 12))
+def test_every_half_is_read_exactly(half: int) -> None:
+    bits = np.arange(half, half + (1 << 12), dtype=np.uint32).astype(np.uint16)
+    w = bits.view(np.float16)[:, None]
+    got = numerics.products(np.ones((1, 1), np.float32), w)[0]
+    want = w[:, 0].astype(np.float32)
+    same = np.isnan(got) & np.isnan(want) | (got == want)
+    assert same.all()
+
+
+def test_special_values_stay_with_their_tokens() -> None:
+    x = np.array([[np.inf, 1], [np.nan, 1], [1, 1]], dtype=np.float32)
+    w = np.ones((3, 2), dtype=np.float32)
+    got = numerics.products(x, w)
+    assert np.isinf(got[0]).all()
+    assert np.isnan(got[1]).all()
+    assert got[2].tolist() == [2.0, 2.0, 2.0]
+
+
+def test_products_refuse_what_does_not_fit() -> None:
+    x = np.ones((2, 3), np.float32)
+    with pytest.raises(ValueError, match=r"\[T, K\] and \[N, K\]"):
+        numerics.products(x, np.ones((2, 4), np.float32))
+    with pytest.raises(TypeError, match="float64"):
+        numerics.products(x, np.ones((2, 3)))
+    with pytest.raises(ValueError, match="0 threads"):
+        numerics.products(x, x, threads=0)
+    assert numerics.products(x[:0], x).shape == (0, 2)
+    assert numerics.products(x, x[:0]).shape == (2, 0)
+
+
+# Quantisers
+
+GRID = np.array([[127.0, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 126.5] * 32], dtype=np.float32)
+
+
+def codes(x: Any, **rule: Any) -> list[int]:
+    return quantiser.quantise(np.asarray(x, dtype=np.float32), Quantiser(**rule)).codes[0].tolist()
+
+
+def test_ties() -> None:
+    assert codes(GRID)[:8] == [127, 0, 2, 2, 0, -2, -2, 126]
+    assert codes(GRID, rounding="away")[:8] == [127, 1, 2, 3, -1, -2, -3, 127]
+    assert codes(GRID, rounding="up")[:8] == [127, 1, 2, 3, 0, -1, -2, 127]
+
+
+def test_fused_products_round_once() -> None:
+    """x * s is a tie once it is rounded, and just above one before: only the fused product sees it."""
+    largest = np.float32(3.3)
+    s = np.float32(127 / np.float64(largest))
+    exact = np.arange(1, 126, dtype=np.float64) + 0.5
+    x = (exact / np.float64(s)).astype(np.float32)
+    wide = x.astype(np.float64) * np.float64(s)
+    telling = (x * s).astype(np.float64) != wide
+    tied = telling & ((x * s).astype(np.float64) == exact)
+    assert tied.any()
+    row = np.concatenate([[largest], x, np.zeros(2, np.float32)]).astype(np.float32)[None]
+    one, two = (np.array(codes(row, product=product))[1:126] for product in ("rounded", "exact"))
+    assert (one[tied] == np.rint(exact[tied])).all()
+    assert (two == np.rint(wide)).all()
+    assert (one != two).any()
+
+
+def test_floors() -> None:
+    small = np.full((1, 256), 1e-6, dtype=np.float32)
+    assert codes(small)[:2] == [13, 13]
+    assert codes(small, floor=None)[:2] == [127, 127]
+    zeros = np.zeros((1, 256), dtype=np.float32)
+    ones = Ternary(np.full(64, 0xAA, np.uint8), 1, 256, np.float32(0.5))
+    results = {}
+    for name, profile in PROFILES.items():
+        rule = profile.quantiser
+        results[name] = float(quantiser.linear(quantiser.quantise(zeros, rule), rule, ones, 1)[0][0, 0])
+    assert np.isnan(results.pop("bitnetcpp-2026"))  # s = 0, and 0 / 0
+    assert set(results.values()) == {0.0}
+
+
+def test_groups_have_their_own_scales() -> None:
+    x = np.ones((1, 256), dtype=np.float32)
+    x[0, 4:8] = 2.0  # group 1 of the interleaved four
+    found = quantiser.quantise(x, Quantiser("interleaved-4", None, "inverse", epilogue="sum"))
+    np.testing.assert_allclose(found.scale[0], [127, 63.5, 127, 127], rtol=1e-6)
+    assert found.codes[0, 20:24].tolist() == [64] * 4  # 1 * 63.5, to even
+    wide = np.concatenate([x, -3 * x], axis=1)
+    blocks = quantiser.quantise(wide, Quantiser("blocks-256", None, "signed", epilogue="blocks"))
+    assert blocks.scale[0].tolist() == [-63.5, np.float32(127 / 6)]  # the largest becomes -127
+    assert blocks.codes[0, 4] == -127
+    assert blocks.codes[0, 260] == -127
+
+
+@pytest.mark.parametrize("name", [name for name in PROFILES if name != "tq2_0"])
+def test_every_epilogue_gives_what_the_integers_stand_for(name: str) -> None:
+    """To a few units in the last place, whatever its order."""
+    random = np.random.default_rng(1)
+    x = random.normal(size=(5, 256)).astype(np.float32)
+    trits = random.integers(-1, 2, size=(9, 256)).astype(np.int8)
+    from i2s_spec.codec import reference
+
+    payload = np.frombuffer(reference.pack(trits, 1.0), np.uint8)[:-32]
+    weight = Ternary(payload, 9, 256, np.float32(0.37))
+    rule = PROFILES[name].quantiser
+    found = quantiser.quantise(x, rule)
+    y, _ = quantiser.linear(found, rule, weight, 1)
+    group = np.arange(256) // 4 % 4 if rule.groups == "interleaved-4" else np.zeros(256, int)
+    scale = found.scale.reshape(5, -1)[:, group].astype(np.float64)
+    want = (found.codes / scale) @ trits.T.astype(np.float64) * float(np.float32(0.37))
+    np.testing.assert_allclose(y, want, rtol=2e-6, atol=1e-6)
+
+
+def test_the_original_rule_is_bitlinear() -> None:
+    x = np.random.default_rng(2).normal(size=(7, 256)).astype(np.float32)
+    ours, theirs = quantiser.quantise(x, Quantiser()), bitlinear.quantize_activations(x)
+    assert [each.tobytes() for each in ours] == [each.tobytes() for each in theirs]
+    general = quantiser.quantise(x, Quantiser(zero="zero", least=-127))
+    assert general.codes.tobytes() == theirs.codes.tobytes()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 9), st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_integer_sums_are_the_definition(tokens: int, rows: int, blocks: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    columns = 128 * blocks
+    payload = random.integers(0, 256, rows * columns // 4, dtype=np.uint8)
+    x = random.integers(-128, 128, (tokens, columns)).astype(np.int8)
+    want = bitlinear.accumulate(payload, rows, columns, x)
+    assert integers.accumulate(payload, rows, columns, x, threads=2).tobytes() == want.tobytes()
+
+
+# Activations
+
+
+def test_which_rule_decides_the_activation(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert made().activation_rule[:2] == ("relu2", "architecture")
+    assert made().activation_rule.doubt is not None  # 256 tokens are not the vocabulary of 2B-4T
+    assert made("bitnetcpp-2026").activation_rule[:2] == ("silu", "profile")
+    assert made("webgpu", "bitnet").activation_rule[:2] == ("relu2", "profile")
+    assert made("bitnetcpp-2026", activation="relu2").activation_rule[:2] == ("relu2", "override")
+    with pytest.raises(SettingError, match="activations are relu2, silu, gelu"):
+        made(activation="tanh")
+
+
+def test_the_key_decides_where_the_runtime_reads_it() -> None:
+    from i2s_spec.model.activation import resolve_activation
+    from i2s_spec.schema.architecture import ARCHITECTURES
+
+    metadata = {"bitnet.hidden_activation": "relu2"}
+    bitnet = ARCHITECTURES["bitnet"]
+
+    def rule(profile: str, values: dict[str, Any] = metadata) -> tuple[str, str]:
+        return resolve_activation(bitnet, values, PROFILES[profile], None, 32000)[:2]
+
+    assert rule(NORMATIVE) == rule("tq2_0") == ("relu2", "key")
+    assert rule("bitnetcpp-2025") == ("silu", "architecture")
+    with pytest.raises(SettingError, match="activations are"):
+        rule(NORMATIVE, {"bitnet.hidden_activation": "\x1b[31m"})
+
+
+def test_ggml_silu_is_silu() -> None:
+    x = np.linspace(-80, 80, 4001, dtype=np.float32)
+    np.testing.assert_allclose(ggml.silu(x), elementary.silu(x), rtol=4e-7, atol=1e-30)
+    assert (ggml.silu(x) != elementary.silu(x)).any()
+
+
+# Names
+
+
+def test_profiles_by_name() -> None:
+    assert profile_of("bitnet-golden-1") is PROFILES[NORMATIVE]
+    own = PROFILES[NORMATIVE].but(cache="f16", name="mine")
+    assert profile_of(own) is own
+    assert own.name == "mine"
+    assert PROFILES[NORMATIVE].but(quantiser={"floor": None}).quantiser.floor is None
+    with pytest.raises(SettingError, match="there is no profile 'fp4'; there are bitnet-golden-1, bitnetcpp-2025"):
+        profile_of("fp4")
+    with pytest.raises(TypeError):
+        own.but(colour="red")
+
+
+def test_names_say_what_they_are() -> None:
+    assert list(PROFILES) == [
+        "bitnet-golden-1", "bitnetcpp-2025", "bitnetcpp-2026", "hf-f32", "ik-iq2bn", "tq2_0", "webgpu", "fast",
+    ]  # fmt: skip
+    assert all(profile.about and profile.name == name for name, profile in PROFILES.items())
+
+
+# What the specification says
+
+
+def test_the_chapter_lists_the_profiles_and_activations() -> None:
+    from pathlib import Path
+
+    from i2s_spec.schema.architecture import ARCHITECTURES
+
+    text = (Path(__file__).resolve().parents[2] / "spec" / "9-inference.md").read_text(encoding="utf-8")
+    table = text.partition("## 9.9 ")[2].partition("## 9.10 ")[0]
+    listed = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert listed == [name for name in PROFILES if name not in (NORMATIVE, "fast")]
+    table = text.partition("## 9.6 ")[2].partition("## 9.7 ")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+    found = {name: value.strip() for names, value in rows for name in names.split("`")[1::2]}
+    assert found == {name: architecture.activation for name, architecture in ARCHITECTURES.items()}

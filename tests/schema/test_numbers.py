@@ -1,0 +1,52 @@
+"""Numbers that several forks gave out: every meaning, and whose it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from i2s_spec.schema import numbers, types
+from i2s_spec.schema.keys import FILE_TYPES
+
+
+@pytest.mark.parametrize("number", range(36, 43))
+def test_every_collision_of_tensor_types_is_explained(number: int) -> None:
+    meanings = numbers.tensor_types(number)
+    names = {meaning.name for meaning in meanings}
+    assert {kind.name for kind in types.READINGS.get(number, ())} <= names
+    assert any(meaning.whose == numbers.UPSTREAM for meaning in meanings)
+    assert (meanings[0].whose == numbers.BITNET) == (number in (36, 37, 38, 39, 42))
+    words = numbers.tensor_type_words(number)
+    assert all(meaning.name in words for meaning in meanings)
+
+
+def test_file_types_are_those_of_the_schema() -> None:
+    for number, meanings in numbers.FILE_TYPES.items():
+        assert meanings[0].name == FILE_TYPES[number]
+    for number in FILE_TYPES:
+        assert numbers.file_types(number)
+    assert numbers.file_types(12345) == ()
+    assert numbers.file_type_words(12345) == "nothing that is known"
+    assert numbers.file_type_words(137) == "IQ2_BN to ik_llama.cpp"
+    assert numbers.file_type_words(15) == "Q4_K_M to all"
+    assert numbers.file_types(15)[0].tensors == ("Q4_K",)
+
+
+def test_both_lineages_have_their_say_from_38_to_41() -> None:
+    for number in range(38, 42):
+        whose = {meaning.whose for meaning in numbers.file_types(number)}
+        assert numbers.UPSTREAM in whose
+        assert len(whose) > 1
+
+
+def test_types_that_a_file_type_names_exist() -> None:
+    known = {kind.name for kind in types.TENSOR_TYPES}
+    for meanings in numbers.FILE_TYPES.values():
+        for meaning in meanings:
+            assert set(meaning.tensors) <= known
+
+
+def test_sizes_of_retired_types_are_not_those_of_today() -> None:
+    block, size = numbers.RETIRED_BLOCK
+    for number in numbers.RETIRED:
+        for ne in ((4096, 4096), (2560, 640)):
+            assert types.READINGS[number][0].nbytes(ne) != ne[0] * ne[1] // block * size
