@@ -144,7 +144,7 @@ def memory(setting: Setting) -> Result:
 
 
 def lint(setting: Setting) -> Result:
-    """`i2s lint FILE` as a whole process, beyond `i2s --version`, in pairs."""
+    """`i2s lint --header-only FILE` as a whole process, beyond `i2s --version`, in pairs."""
     files = {"i2s lint, file from i2s new": setting.folder / "new.gguf"}
     notes = []
     arguments = ["new", str(files["i2s lint, file from i2s new"])]
@@ -168,7 +168,7 @@ def lint(setting: Setting) -> Result:
     for name, path in files.items():
         setting.say(name)
         count = 3 if setting.quick else 10 * setting.rounds
-        found = processes.pairs(["--version"], ["lint", str(path)], count, cache)
+        found = processes.pairs(["--version"], ["lint", "--header-only", str(path)], count, cache)
         notes.append(f"{name}: {path.stat().st_size:,} bytes, exit status {found[0][1].status}, {len(found)} pairs")
         for field in ("wall", "processor"):
             base, spent = (tuple(getattr(pair[side], field) for pair in found) for side in (0, 1))

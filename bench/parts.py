@@ -14,6 +14,7 @@ PARTS = {
     "container": "bench.container",
     "codec": "bench.codec",
     "matmul": "bench.matmul",
+    "model": "bench.model",
     "lint": "bench.lint",
 }
 

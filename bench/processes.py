@@ -90,7 +90,7 @@ def child(job: str, path: Path) -> Cost:
     return Cost(**json.loads(answer))
 
 
-def _peak() -> int:
+def peak() -> int:
     """The largest resident set so far in bytes, pages of mapped files included."""
     with open("/proc/self/status", encoding="latin-1") as status:
         return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM"))
@@ -100,7 +100,7 @@ def _restart_peak() -> int:
     """Start the peak anew from what is resident now; where that is not allowed it includes the imports."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    return _peak()
+    return peak()
 
 
 def _main(job: str, path: str) -> None:
@@ -113,7 +113,7 @@ def _main(job: str, path: str) -> None:
     start = perf_counter()
     kept: Any = work(Path(path))
     seconds = perf_counter() - start
-    print(json.dumps({"seconds": seconds, "grown": _peak() - before}))
+    print(json.dumps({"seconds": seconds, "grown": peak() - before}))
     del kept
 
 

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from i2s_spec import golden as golden
     from i2s_spec.codec.native import dequantize as dequantize
     from i2s_spec.codec.native import histogram as histogram
     from i2s_spec.codec.native import pack as pack
@@ -68,10 +69,15 @@ _HOMES = {
     "load_tokenizer": "i2s_spec.model.tokenizer.tokenizer",
 }
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605
+#: Rooms that are public as a whole: `i2s.golden.record(...)`.
+_ROOMS = ("golden",)
+
+__all__ = sorted((*_HOMES, *_ROOMS))  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"i2s_spec.{name}")
     try:
         home = _HOMES[name]
     except KeyError:
@@ -97,4 +103,4 @@ def explained(error: ImportError) -> ImportError:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, *_ROOMS})

@@ -59,7 +59,7 @@ cdef extern from "fast.h" nogil:
         int8_t *arranged
         float *scales
         int32_t *sums
-    const i2s_fast_set **i2s_fast_sets
+    const i2s_fast_set *const *i2s_fast_sets
     int I2S_FAST_SETS
     int64_t I2S_ROOM, I2S_PARTS, I2S_SPLIT
     int I2S_MOST_MATRICES, I2S_WIDEST
@@ -126,10 +126,6 @@ cdef class Program:
         self.found += 1
         return self.found - 1
 
-    def one_more(self):
-        """Let the last step take the matrix that came last, too."""
-        self.steps[self.count - 1].count += 1
-
     def tables(self, int64_t step, uintptr_t cosine, uintptr_t sine):
         """Other tables for a rotation."""
         self.steps[step].weight, self.steps[step].weight2 = <const void *>cosine, <const void *>sine
@@ -181,8 +177,3 @@ def halve(int fast, const float[::1] x, uint16_t[::1] out):
     """Rounded to half precision, as bits."""
     if x.shape[0]:
         i2s_fast_sets[fast].halve(&x[0], x.shape[0], &out[0])
-
-
-def address(const uint8_t[::1] data):
-    """Where a buffer lies in memory."""
-    return <uintptr_t>&data[0] if data.shape[0] else 0

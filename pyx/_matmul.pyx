@@ -58,10 +58,11 @@ def kernel_sets():
 
 
 def product(int row, const uint8_t[::1] payload, int64_t rows, const int8_t[:, ::1] codes, int32_t[:, ::1] out,
-            int64_t threads, const float[::1] scales=None, const int32_t[::1] sums=None, float weight_scale=1.0):
+            int64_t threads, const float[::1] scales=None, const int32_t[::1] sums=None, float weight_scale=1.0,
+            int64_t repeats=1):
     """out[t, r] = the sum of weight code times activation code; with `scales` the bits of the float that this stands for.
 
-    `codes` has whole blocks of columns.
+    `codes` has whole blocks of columns. `repeats` is how often it is done: for measurements of kernels, not of calls.
     """
     cdef i2s_matmul_job job
     cdef int8_t *scratch
@@ -82,7 +83,8 @@ def product(int row, const uint8_t[::1] payload, int64_t rows, const int8_t[:, :
         raise MemoryError
     job.arranged = <int8_t *>((<uintptr_t>scratch + 63) & ~<uintptr_t>63)
     with nogil:
-        i2s_matmul_run(&job, threads)
+        for _ in range(repeats):
+            i2s_matmul_run(&job, threads)
         free(scratch)
 
 

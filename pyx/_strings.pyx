@@ -6,27 +6,17 @@ It is held to `i2s_spec.gguf.strings.definition`. The bytes come in parts, so th
 memory than one part and the table in which repeated strings are found; both are bounded.
 """
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memcmp
 
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #if defined(__SIZEOF_INT128__)
-    static inline uint64_t fold(uint64_t a, uint64_t b) {
-        unsigned __int128 product = (unsigned __int128)a * b;
-        return (uint64_t)product ^ (uint64_t)(product >> 64);
-    }
-    #else
-    static inline uint64_t fold(uint64_t a, uint64_t b) {
-        uint64_t al = a & 0xffffffffu, ah = a >> 32, bl = b & 0xffffffffu, bh = b >> 32;
-        uint64_t low = al * bl, middle = ah * bl + (low >> 32), other = al * bh + (middle & 0xffffffffu);
-        return (low & 0xffffffffu | other << 32) ^ (ah * bh + (middle >> 32) + (other >> 32));
-    }
-    #endif
-    """
-    uint64_t fold(uint64_t a, uint64_t b) nogil
+cdef extern from "text.h" nogil:
+    ctypedef struct Seen "i2s_seen":
+        uint64_t hash, spaces
+    bint i2s_look(
+        const uint8_t *p, int64_t length, int64_t room, uint64_t seed, uint64_t key, bint hashed, Seen *seen
+    )
 
 
 cdef inline uint64_t u64(const uint8_t *p, bint big) noexcept nogil:
@@ -35,21 +25,6 @@ cdef inline uint64_t u64(const uint8_t *p, bint big) noexcept nogil:
     for i in range(8):
         value = value << 8 | p[i if big else 7 - i]
     return value
-
-
-cdef inline uint64_t digest(const uint8_t *p, int64_t length, uint64_t seed, uint64_t key) noexcept nogil:
-    """A seeded hash: who does not know the seed cannot make strings that collide."""
-    cdef uint64_t state = seed ^ <uint64_t>length, word
-    while length >= 8:
-        memcpy(&word, p, 8)
-        state = fold(state ^ word, key)
-        p += 8
-        length -= 8
-    if length:
-        word = 0
-        memcpy(&word, p, length)
-        state = fold(state ^ word, key)
-    return fold(state ^ key, seed | 1)
 
 
 cdef inline bint digit(uint8_t c) noexcept nogil:
@@ -66,6 +41,7 @@ DEF CANDIDATES = 16  # equal hashes of different strings hardly come about by ch
 cdef int64_t FAR = <int64_t>1 << 61
 
 
+@cython.final
 cdef class Walk:
     """What was seen so far of one array of strings; `feed` goes on with the bytes that follow."""
 
@@ -73,10 +49,12 @@ cdef class Walk:
     cdef readonly int64_t position     # where the next one begins
     cdef readonly int64_t empty, first_empty, longest, longest_at
     cdef readonly int64_t odd_pairs, first_odd_pair, numbered, first_numbered
+    cdef readonly bint is_utf8         # every string was looked at, and is UTF-8
     cdef readonly object byte_forms, needles
     cdef int64_t count, limit, kept_forms
     cdef bint big
     cdef uint64_t seed, key, mask
+    cdef uint64_t lengths              # a bit for each length that a text has, the last for all beyond it
     cdef uint32_t *slots               # halves of hashes; 0 stands for an empty slot
     cdef list texts
     cdef const uint8_t *text[NEEDLES]
@@ -105,6 +83,8 @@ cdef class Walk:
         for i, text in enumerate(texts):
             self.text[i] = <const uint8_t *><bytes>text
             self.text_length[i] = len(text)
+            self.lengths |= <uint64_t>1 << min(len(text), 63)
+        self.is_utf8 = True
 
     def __dealloc__(self):
         free(self.slots)
@@ -127,12 +107,13 @@ cdef class Walk:
                     length = FAR
                 self.note_length(<int64_t>length)
                 self.odd_pair()
+                self.is_utf8 = False
                 self.index += 1
                 self.position += 8 + <int64_t>length
                 return candidates
             if <int64_t>length > size - at - 8:
                 break
-            self.look(base + at + 8, <int64_t>length, candidates)
+            self.look(base + at + 8, <int64_t>length, size - at - 8, candidates)
             at += 8 + <int64_t>length
             self.position += 8 + <int64_t>length
             self.index += 1
@@ -148,32 +129,33 @@ cdef class Walk:
         if self.first_odd_pair < 0:
             self.first_odd_pair = self.index
 
-    cdef int look(self, const uint8_t *p, int64_t length, list candidates) except -1:
-        cdef const uint8_t *space
-        cdef const uint8_t *last
-        cdef uint64_t hash, slot
+    cdef inline int look(self, const uint8_t *p, int64_t length, int64_t room, list candidates) except -1:
+        cdef Seen seen
+        cdef uint64_t slot
         cdef uint32_t tag
         cdef int i
+        cdef bint compared = self.index < self.limit
         if length > self.longest:
             self.longest = length
             self.longest_at = self.index
-        if length == 0:
+        if not i2s_look(p, length, room, self.seed, self.key, compared, &seen):
+            self.is_utf8 = False
+        if seen.spaces != 1 or p[0] == 0x20 or p[length - 1] == 0x20:
+            self.odd_pair()
+        if self.lengths >> min(length, 63) & 1:
+            for i in range(self.texts_count):
+                if self.text_length[i] == length and memcmp(self.text[i], p, length) == 0 and self.needles[i] < 0:
+                    self.needles[i] = self.index
+        if length == 0:  # empty ones are counted
             self.empty += 1
             if self.first_empty < 0:
                 self.first_empty = self.index
-        space = <const uint8_t *>memchr(p, 0x20, length) if length else NULL
-        last = p + length - 1
-        if space == NULL or space == p or space == last or memchr(space + 1, 0x20, last - space) != NULL:
-            self.odd_pair()
+            return 0
         if length > 3 and (p[0] == 0x5B or p[0] == 0x3C):
             self.look_at_form(p, length)
-        for i in range(self.texts_count):
-            if self.text_length[i] == length and memcmp(self.text[i], p, length) == 0 and self.needles[i] < 0:
-                self.needles[i] = self.index
-        if length and self.index < self.limit:  # empty ones are counted
-            hash = digest(p, length, self.seed, self.key)
-            tag = <uint32_t>(hash >> 32) | 1
-            slot = hash & self.mask
+        if compared:
+            tag = <uint32_t>(seen.hash >> 32) | 1
+            slot = seen.hash & self.mask
             while self.slots[slot] and self.slots[slot] != tag:
                 slot = (slot + 1) & self.mask
             if self.slots[slot] == 0:

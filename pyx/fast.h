@@ -47,9 +47,10 @@ typedef struct {
 
 #define I2S_KEYS 64       /* keys whose scores are looked at together */
 #define I2S_QUERIES 32    /* rows of queries, of all heads that share keys, together */
-#define I2S_SPLIT 512     /* keys of a single token that one thread looks at */
+#define I2S_SPLIT 256     /* keys of a single token that one thread looks at */
 #define I2S_WIDEST 512    /* widest head */
 #define I2S_PARTS 64
+#define I2S_STREAM (4 << 20) /* bytes of a part that is read from memory once */
 /* Floats that a part of attention works in: queries, sums, scores, and the most and the total of each row. */
 #define I2S_ROOM ((int64_t)I2S_QUERIES * (2 * I2S_WIDEST + I2S_KEYS + 16 + 2))
 
@@ -176,10 +177,11 @@ static void i2s_ternary(i2s_pass *p) {
         job->scales = p->scales;
         job->sums = p->sums;
         job->weight_scale = matrix->scale;
-        /* Parts of about a panel of weights, as many for every thread. */
-        const int64_t bytes = job->rows * job->blocks * I2S_MM_BYTES;
-        int64_t pieces = p->threads == 1 ? 1 : (bytes + I2S_MM_PANEL - 1) / I2S_MM_PANEL;
-        pieces = (pieces + p->threads - 1) / p->threads * p->threads;
+        /* One token streams the weights, which goes the better the fewer beginnings there are; several go over panels. */
+        const int64_t bytes = job->rows * job->blocks * I2S_MM_BYTES, least = (p->threads + s->count - 1) / s->count;
+        int64_t pieces = bytes / (p->now == 1 ? 3 * I2S_MM_PANEL : I2S_MM_PANEL) / p->threads * p->threads;
+        if (pieces < least) pieces = least;
+        if (p->threads == 1) pieces = 1;
         job->part_rows = ((job->rows + pieces - 1) / pieces + 15) / 16 * 16;
         if (job->part_rows < 16) job->part_rows = 16;
         job->part_tiles = i2s_matmul_tiles(job);
@@ -211,7 +213,8 @@ static void i2s_dense(i2s_pass *p) {
     const int64_t pitch = s->width * (s->kind == I2S_F32 ? 4 : 2);
     int64_t rows = s->heads;
     if (p->threads > 1 || p->now > 1) { /* a panel stays in cache while tokens go over it */
-        rows = (I2S_MM_PANEL << (p->now == 1)) / (pitch > 0 ? pitch : 1) / 16 * 16;
+        rows = (p->now == 1 ? I2S_STREAM : I2S_MM_PANEL) / (pitch > 0 ? pitch : 1) / 16 * 16;
+        if (p->now == 1 && rows > s->heads / p->threads) rows = (s->heads / p->threads + 15) / 16 * 16;
         if (rows < 16) rows = 16;
         if (rows * 60000 < s->heads) rows = (s->heads / 60000 + 15) / 16 * 16;
     }
@@ -221,38 +224,42 @@ static void i2s_dense(i2s_pass *p) {
 
 /* ---- attention ---- */
 
-/* Rows of queries that share keys, over keys [from, to): sums of values, and the most and the total of each row.
- * Row r belongs to the token `token` + r / share of the pass, which sees `sees` + r / share keys. */
-static void i2s_attend(const i2s_pass *p, const uint16_t *keys, const uint16_t *values, const float *queries, int64_t rows,
-                       int64_t share, int64_t sees, int64_t from, int64_t to, float *sums, float *scores, float *most,
-                       float *total) {
+/* What rows of queries have come to: sums of values, and the largest score and the total share of each row. */
+typedef struct {
+    float *sums, *most, *total;
+} i2s_state;
+
+static void i2s_attend_clear(const i2s_state *state, int64_t rows, int64_t value) {
+    for (int64_t r = 0; r < rows; r++) {
+        state->most[r] = -INFINITY;
+        state->total[r] = 0;
+    }
+    memset(state->sums, 0, (size_t)(rows * value) * 4);
+}
+
+/* Rows of queries that share keys meet the keys [from, to), no more than I2S_KEYS. Row r sees `sees` + r / share of all. */
+static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint16_t *values, const float *queries,
+                            int64_t rows, int64_t share, int64_t sees, int64_t from, int64_t to, float *scores,
+                            const i2s_state *state) {
     const i2s_step *s = p->step;
     const int64_t k_pitch = s->groups * s->inner, v_pitch = s->groups * s->value, z_pitch = I2S_KEYS + 16;
+    const int64_t count = to - from;
+    p->fast->dots(I2S_F16, (const uint8_t *)(keys + from * k_pitch), count, k_pitch * 2, s->inner, queries, s->inner, rows,
+                  scores, z_pitch);
     for (int64_t r = 0; r < rows; r++) {
-        most[r] = -INFINITY;
-        total[r] = 0;
-    }
-    memset(sums, 0, (size_t)(rows * s->value) * 4);
-    for (int64_t k = from; k < to; k += I2S_KEYS) {
-        const int64_t count = k + I2S_KEYS < to ? I2S_KEYS : to - k;
-        p->fast->dots(I2S_F16, (const uint8_t *)(keys + k * k_pitch), count, k_pitch * 2, s->inner, queries, s->inner, rows,
-                      scores, z_pitch);
-        for (int64_t r = 0; r < rows; r++) {
-            float *z = scores + r * z_pitch;
-            int64_t seen = s->kind ? sees + r / share - k : count;
-            seen = seen < 0 ? 0 : seen > count ? count : seen;
-            const float before = most[r];
-            const float added = p->fast->shares(z, seen, s->factor, most + r);
-            if (seen < count) memset(z + seen, 0, (size_t)(count - seen) * 4);
-            if (before != most[r] && before != -INFINITY) { /* what was added by a smaller measure */
-                const float less = expf(before - most[r]);
-                total[r] *= less;
-                p->fast->times(sums + r * s->value, less, s->value, sums + r * s->value);
-            }
-            total[r] += added;
+        float *z = scores + r * z_pitch;
+        int64_t seen = s->kind ? sees + r / share - from : count;
+        seen = seen < 0 ? 0 : seen > count ? count : seen;
+        const float before = state->most[r], added = p->fast->shares(z, seen, s->factor, state->most + r);
+        if (seen < count) memset(z + seen, 0, (size_t)(count - seen) * 4);
+        if (before != state->most[r] && before != -INFINITY) { /* what was added by a smaller measure */
+            const float less = expf(before - state->most[r]);
+            state->total[r] *= less;
+            p->fast->times(state->sums + r * s->value, less, s->value, state->sums + r * s->value);
         }
-        p->fast->mix(scores, z_pitch, rows, values + k * v_pitch, v_pitch, count, s->value, sums, s->value);
+        state->total[r] += added;
     }
+    p->fast->mix(scores, z_pitch, rows, values + from * v_pitch, v_pitch, count, s->value, state->sums, s->value);
 }
 
 static int64_t i2s_token_units(const i2s_pass *p, const i2s_sequence *each) { /* tokens whose queries go together */
@@ -268,8 +275,9 @@ static void i2s_attend_unit(const i2s_pass *p, int64_t q, int64_t group, int64_t
     const int64_t share = s->heads / s->groups;
     const uint16_t *keys = p->caches[(q * p->layers + s->layer) * 2] + group * s->inner;
     const uint16_t *values = p->caches[(q * p->layers + s->layer) * 2 + 1] + group * s->value;
-    float *queries = room, *sums = queries + I2S_QUERIES * I2S_WIDEST, *scores = sums + I2S_QUERIES * I2S_WIDEST;
-    float *most = scores + I2S_QUERIES * (I2S_KEYS + 16), *total = most + I2S_QUERIES;
+    float *queries = room, *scores = queries + I2S_QUERIES * I2S_WIDEST;
+    float *sums = scores + I2S_QUERIES * (I2S_KEYS + 16), *most = sums + I2S_QUERIES * I2S_WIDEST;
+    const i2s_state state = {sums, most, most + I2S_QUERIES};
     for (int64_t head = 0; head < share; head += I2S_QUERIES) {
         const int64_t some = share - head < I2S_QUERIES ? share - head : I2S_QUERIES, rows = tokens * some;
         for (int64_t t = 0; t < tokens; t++)
@@ -278,9 +286,12 @@ static void i2s_attend_unit(const i2s_pass *p, int64_t q, int64_t group, int64_t
                    (size_t)(some * s->inner) * 4);
         const int64_t sees = each->past + token - each->start + 1;
         const int64_t to = s->kind ? sees + tokens - 1 : each->past + each->stop - each->start;
-        i2s_attend(p, keys, values, queries, rows, some, sees, 0, to, sums, scores, most, total);
+        i2s_attend_clear(&state, rows, s->value);
+        for (int64_t k = 0; k < to; k += I2S_KEYS)
+            i2s_attend_keys(p, keys, values, queries, rows, some, sees, k, k + I2S_KEYS < to ? k + I2S_KEYS : to, scores,
+                            &state);
         for (int64_t r = 0; r < rows; r++)
-            p->fast->times(sums + r * s->value, 1.0f / total[r], s->value,
+            p->fast->times(sums + r * s->value, 1.0f / state.total[r], s->value,
                            i2s_slot(p, s->out) +
                                ((token + r / some) * s->heads + group * share + head + r % some) * s->value);
     }
@@ -300,18 +311,33 @@ static void i2s_attend_part(void *of, int64_t part) {
     }
 }
 
-/* One token and many keys: pieces of the keys of a group, put together afterwards. */
-static void i2s_split_part(void *of, int64_t part) {
+/* A part of the lines of memory [from, to) is asked for. */
+static void i2s_ask(const uint16_t *from, const uint16_t *to, int64_t part, int64_t parts) {
+    const int64_t lines = ((const char *)to - (const char *)from + 63) / 64;
+    for (int64_t i = lines * part / parts; i < lines * (part + 1) / parts; i++)
+        __builtin_prefetch((const char *)from + 64 * i, 0, 2);
+}
+
+/* One token and many keys: a piece of the keys, of all groups, as they lie in memory; put together afterwards. */
+static void i2s_split_part(void *of, int64_t piece) {
     const i2s_pass *p = (const i2s_pass *)of;
     const i2s_step *s = p->step;
     const int64_t share = s->heads / s->groups, seen = p->sequence->past + 1, pieces = (seen + I2S_SPLIT - 1) / I2S_SPLIT;
-    for (int64_t unit = part; unit < s->groups * pieces; unit += p->parts) {
-        const int64_t group = unit / pieces, piece = unit % pieces, from = piece * I2S_SPLIT;
-        const int64_t to = from + I2S_SPLIT < seen ? from + I2S_SPLIT : seen;
-        float *sums = p->partial + unit * share * (s->value + 2);
-        i2s_attend(p, p->caches[s->layer * 2] + group * s->inner, p->caches[s->layer * 2 + 1] + group * s->value,
-                   i2s_slot(p, s->in) + group * share * s->inner, share, share, seen, from, to, sums,
-                   p->room + part * I2S_ROOM, sums + share * s->value, sums + share * (s->value + 1));
+    const int64_t from = piece * I2S_SPLIT, to = from + I2S_SPLIT < seen ? from + I2S_SPLIT : seen;
+    const uint16_t *keys = p->caches[s->layer * 2], *values = p->caches[s->layer * 2 + 1];
+    const int64_t k_pitch = s->groups * s->inner, v_pitch = s->groups * s->value;
+    float scores[I2S_QUERIES * (I2S_KEYS + 16)];
+    for (int64_t k = from; k < to; k += I2S_KEYS) {
+        const int64_t end = k + I2S_KEYS < to ? k + I2S_KEYS : to, next = end + I2S_KEYS < seen ? end + I2S_KEYS : seen;
+        for (int64_t g = 0; g < s->groups; g++) {
+            float *sums = p->partial + (g * pieces + piece) * share * (s->value + 2);
+            const i2s_state state = {sums, sums + share * s->value, sums + share * (s->value + 1)};
+            if (k == from) i2s_attend_clear(&state, share, s->value);
+            i2s_ask(keys + end * k_pitch, keys + next * k_pitch, g, s->groups);
+            i2s_ask(values + end * v_pitch, values + next * v_pitch, g, s->groups);
+            i2s_attend_keys(p, keys + g * s->inner, values + g * s->value, i2s_slot(p, s->in) + g * share * s->inner, share,
+                            share, seen, k, end, scores, &state);
+        }
     }
 }
 
@@ -341,9 +367,7 @@ static void i2s_attention(i2s_pass *p) {
     const i2s_step *s = p->step;
     const int64_t share = s->heads / s->groups, most = p->threads < I2S_PARTS / 4 ? p->threads * 4 : I2S_PARTS;
     if (p->tokens == 1 && p->sequence->past >= I2S_SPLIT && share <= I2S_QUERIES) {
-        const int64_t units = s->groups * ((p->sequence->past + I2S_SPLIT) / I2S_SPLIT);
-        p->parts = p->threads == 1 ? 1 : units < most ? units : most;
-        i2s_spread(p, i2s_split_part, p->parts);
+        i2s_spread(p, i2s_split_part, (p->sequence->past + I2S_SPLIT) / I2S_SPLIT);
         i2s_join(p);
         return;
     }

@@ -2,7 +2,7 @@
  *
  * FN(name) is the name of a function of the set, TARGET its attribute, VB the bytes of a vector. The set has brought
  * FN(halves), FN(narrow) and FN(sum4). Every output of a product is one sum of lanes over k in order, folded in one way: it
- * does not depend on how many rows and tokens are done together.
+ * depends neither on how many rows are done together nor on how many tokens.
  */
 
 #define VL (VB / 4) /* floats in a vector */

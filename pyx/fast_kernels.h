@@ -97,12 +97,12 @@ static int i2s_fast_always(void) { return 1; }
 #define MIX 2
 #define AHEAD 1024
 I2S_FAST_VECTORS()
-I2S_FAST_INLINE FN(vf) FN(halves)(const uint8_t *p) {
-    uint16_t h[4];
-    FN(vf) v;
-    memcpy(h, p, 8);
-    for (int i = 0; i < 4; i++) v[i] = i2s_float_of_half(h[i]);
-    return v;
+I2S_FAST_INLINE FN(vf) FN(halves)(const uint8_t *p) { /* as i2s_float_of_half */
+    uint16_t h __attribute__((vector_size(8)));
+    memcpy(&h, p, 8);
+    const FN(vi) wide = __builtin_convertvector(h, FN(vi)), exponent = wide & 0x7C00;
+    const FN(vi) bits = (FN(vi))((FN(vf))((wide & 0x7FFF) << 13) * 5.192296858534828e33f);
+    return (FN(vf))(bits | (wide & 0x8000) << 16 | ((exponent == 0x7C00) & 0x7F800000));
 }
 I2S_FAST_INLINE void FN(narrow)(FN(vf) v, uint16_t *out) {
     for (int i = 0; i < 4; i++) out[i] = i2s_half_of_float(v[i]);
@@ -154,6 +154,34 @@ static const i2s_fast_set i2s_fast_avx2 = I2S_FAST_SET("avx2", i2s_fast_has_avx2
 #undef MIX
 #undef AHEAD
 
+/* ---- AVX-512 with vectors half as wide: where memory is the limit, they are ahead of wide ones ---- */
+
+#define FN(name) i2s_fast_##name##_avx512vl
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma,f16c,prefer-vector-width=256")))
+#define VB 32
+#define ROWS 4
+#define MIX 4
+#define AHEAD 2048
+I2S_FAST_VECTORS(TARGET)
+TARGET I2S_FAST_INLINE FN(vf) FN(halves)(const uint8_t *p) {
+    return (FN(vf))_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+TARGET I2S_FAST_INLINE void FN(narrow)(FN(vf) v, uint16_t *out) {
+    _mm_storeu_si128((__m128i *)out, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+}
+TARGET I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *four) {
+    const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps((__m256)a, (__m256)b), _mm256_hadd_ps((__m256)c, (__m256)d));
+    _mm_storeu_ps(four, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+}
+#include "fast_body.h"
+static const i2s_fast_set i2s_fast_avx512vl = I2S_FAST_SET("avx512vl", i2s_cpu_avx512bw);
+#undef FN
+#undef TARGET
+#undef VB
+#undef ROWS
+#undef MIX
+#undef AHEAD
+
 /* ---- AVX-512 ---- */
 
 #define FN(name) i2s_fast_##name##_avx512
@@ -179,14 +207,22 @@ TARGET I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, flo
     _mm_storeu_ps(four, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
 }
 #include "fast_body.h"
-static const i2s_fast_set i2s_fast_avx512 = I2S_FAST_SET("avx512", i2s_cpu_avx512bw);
+/* One token reads the weights from memory, several from a cache. */
+static void i2s_fast_any_dots_avx512(int kind, const uint8_t *w, int64_t rows, int64_t pitch, int64_t columns, const float *x,
+                                     int64_t x_pitch, int64_t tokens, float *out, int64_t stride) {
+    (tokens == 1 ? i2s_fast_dots_avx512vl : i2s_fast_dots_avx512)(kind, w, rows, pitch, columns, x, x_pitch, tokens, out,
+                                                                  stride);
+}
+static const i2s_fast_set i2s_fast_avx512 = {
+    "avx512", i2s_cpu_avx512bw, i2s_fast_any_dots_avx512, FN(activate), FN(norm), FN(add), FN(multiply), FN(times),
+    FN(rotate), FN(halve), FN(shares), FN(mix)};
 #undef FN
 #undef TARGET
 #undef VB
 #undef ROWS
 #undef MIX
 #undef AHEAD
-static const i2s_fast_set *const i2s_fast_sets[] = {&i2s_fast_portable, &i2s_fast_avx2, &i2s_fast_avx512};
+static const i2s_fast_set *const i2s_fast_sets[] = {&i2s_fast_portable, &i2s_fast_avx2, &i2s_fast_avx512vl, &i2s_fast_avx512};
 
 #elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
 #include <arm_neon.h>
@@ -218,11 +254,12 @@ static const i2s_fast_set i2s_fast_neon = I2S_FAST_SET("neon", i2s_cpu_neon);
 #undef ROWS
 #undef MIX
 #undef AHEAD
-static const i2s_fast_set *const i2s_fast_sets[] = {&i2s_fast_portable, &i2s_fast_neon};
+static const i2s_fast_set * i2s_fast_sets[] = {&i2s_fast_portable, &i2s_fast_neon};
 
 #else
-static const i2s_fast_set *const i2s_fast_sets[] = {&i2s_fast_portable};
+static const i2s_fast_set * i2s_fast_sets[] = {&i2s_fast_portable};
 #endif
+
 #define I2S_FAST_SETS ((int)(sizeof i2s_fast_sets / sizeof i2s_fast_sets[0]))
 
 #endif

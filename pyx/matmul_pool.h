@@ -90,22 +90,46 @@ static int i2s_pool_mine(uint64_t ticket, int64_t me) {
     return me < I2S_TICKET_HELPERS(ticket) && I2S_TICKET_NEXT(ticket) < I2S_TICKET_PARTS(ticket);
 }
 
+static uint64_t i2s_pool_ticket(void) { return atomic_load_explicit(&i2s_pool.ticket, memory_order_acquire); }
+
+/* Wait until there is something for this thread: looking out first, asleep then. */
+static void i2s_pool_wait(int64_t me) {
+    const int64_t until = i2s_pool_now() + I2S_POOL_LOOKOUT;
+    do
+        for (int i = 0; i < 64; i++) { /* asking what time it is takes longer than a look */
+            if (i2s_pool_mine(i2s_pool_ticket(), me)) return;
+            I2S_POOL_PAUSE();
+        }
+    while (i2s_pool_now() < until);
+    pthread_mutex_lock(&i2s_pool.lock);
+    while (!i2s_pool_mine(i2s_pool_ticket(), me)) pthread_cond_wait(&i2s_pool.wake, &i2s_pool.lock);
+    pthread_mutex_unlock(&i2s_pool.lock);
+}
+
 static void *i2s_pool_thread(void *of) {
     const int64_t me = (int64_t)(intptr_t)of;
     for (;;) {
-        const int64_t until = i2s_pool_now() + I2S_POOL_LOOKOUT;
-        uint64_t ticket;
-        while (!i2s_pool_mine(ticket = atomic_load_explicit(&i2s_pool.ticket, memory_order_acquire), me)) {
-            for (int i = 0; i < 16; i++) I2S_POOL_PAUSE();
-            if (i2s_pool_now() < until) continue;
-            pthread_mutex_lock(&i2s_pool.lock);
-            while (!i2s_pool_mine(atomic_load_explicit(&i2s_pool.ticket, memory_order_acquire), me))
-                pthread_cond_wait(&i2s_pool.wake, &i2s_pool.lock);
-            pthread_mutex_unlock(&i2s_pool.lock);
-        }
-        while (i2s_pool_mine(atomic_load_explicit(&i2s_pool.ticket, memory_order_acquire), me) && i2s_pool_claim()) {}
+        i2s_pool_wait(me);
+        while (i2s_pool_mine(i2s_pool_ticket(), me) && i2s_pool_claim()) {}
     }
     return NULL;
+}
+
+/* Wait until the last part is done. */
+static void i2s_pool_finish(void) {
+    const int64_t until = i2s_pool_now() + I2S_POOL_LOOKOUT;
+    do
+        for (int i = 0; i < 64; i++) {
+            if (atomic_load_explicit(&i2s_pool.left, memory_order_acquire) == 0) return;
+            I2S_POOL_PAUSE();
+        }
+    while (i2s_pool_now() < until);
+    pthread_mutex_lock(&i2s_pool.lock);
+    i2s_pool.caller_sleeps = 1;
+    while (atomic_load_explicit(&i2s_pool.left, memory_order_acquire) > 0)
+        pthread_cond_wait(&i2s_pool.done, &i2s_pool.lock);
+    i2s_pool.caller_sleeps = 0;
+    pthread_mutex_unlock(&i2s_pool.lock);
 }
 
 /* In the child of a fork there are no threads, whatever was going on. */
@@ -157,17 +181,7 @@ static void i2s_pool_run(i2s_pool_part run, void *job, int64_t parts, int64_t th
     pthread_mutex_unlock(&i2s_pool.lock);
 
     while (i2s_pool_claim()) {}
-    const int64_t until = i2s_pool_now() + I2S_POOL_LOOKOUT;
-    while (atomic_load_explicit(&i2s_pool.left, memory_order_acquire) > 0) {
-        for (int i = 0; i < 16; i++) I2S_POOL_PAUSE();
-        if (i2s_pool_now() < until) continue;
-        pthread_mutex_lock(&i2s_pool.lock);
-        i2s_pool.caller_sleeps = 1;
-        while (atomic_load_explicit(&i2s_pool.left, memory_order_acquire) > 0)
-            pthread_cond_wait(&i2s_pool.done, &i2s_pool.lock);
-        i2s_pool.caller_sleeps = 0;
-        pthread_mutex_unlock(&i2s_pool.lock);
-    }
+    i2s_pool_finish();
     pthread_mutex_unlock(&i2s_pool.busy);
 }
 

@@ -90,13 +90,14 @@ def test_version_is_light() -> None:
     assert loaded("--version") == "[] 0"
 
 
-@pytest.mark.parametrize("form", ["text", "json", "jsonl"])
-def test_lint_of_a_header_is_light(tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize("options", [[], ["--header-only"], ["--sample"]], ids=["full", "header", "sample"])
+@pytest.mark.parametrize("form", ["text", "json", "jsonl", "sarif", "junit", "github", "markdown"])
+def test_lint_is_light(tmp_path: Path, form: str, options: list[str]) -> None:
     from i2s_spec.testing.sample import Draft
 
     path = tmp_path / "sample.gguf"
     path.write_bytes(Draft().data)
-    assert loaded("lint", "--format", form, str(path)) == "[] 0"
+    assert loaded("lint", *options, "--format", form, str(path)) == "[] 0"
 
 
 def test_package_imports_nothing() -> None:

@@ -7,6 +7,7 @@ to stderr. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 input unreadable 
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
@@ -39,6 +40,10 @@ VERBS = {
     "run": "run",
     "perplexity": "perplexity",
     "embed": "embed",
+    "golden": "golden",
+    "fuzz": "fuzz",
+    "vectors": "vectors",
+    "schema": "schema",
     "info": "info",
 }
 
@@ -60,6 +65,8 @@ class Verbs(click.Group):
         if name not in VERBS:
             return None
         command: click.Command = import_module(f"i2s_spec.cli.{VERBS[name]}").command
+        gc.freeze()  # what was imported stays
+        gc.enable()
         return command
 
 
@@ -75,6 +82,15 @@ def cli() -> None:
 
 def main(args: list[str] | None = None) -> None:
     """Run the command line and exit: the only place where exceptions become words and exit codes."""
+    gc.disable()  # modules that are being imported leave no garbage; what runs then turns it on
+    try:
+        _main(args)
+    finally:
+        gc.enable()
+        gc.freeze()  # the process ends: nobody needs to look at everything once more
+
+
+def _main(args: list[str] | None) -> NoReturn:
     try:
         status = cli.main(args=args, prog_name="i2s", standalone_mode=False)
         sys.stdout.flush()

@@ -13,7 +13,7 @@ import click
 
 from i2s_spec.cli import EXIT_FINDINGS
 from i2s_spec.cli.patience import Bar
-from i2s_spec.cli.settings import Settings, files_of, limits_of, options_of, pairs_of, words
+from i2s_spec.cli.settings import Settings, files_of, limits_of, options_of, pairs_of, spared, words
 from i2s_spec.errors import quote
 from i2s_spec.linter.check import Options
 from i2s_spec.linter.config import Config, found
@@ -46,6 +46,13 @@ if TYPE_CHECKING:
     help="Form of the report.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    callback=spared,
+    help="Write the report to this file instead of standard output.",
+)
 @click.option(
     "--report",
     "reports",
@@ -173,10 +180,13 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     idle = set(options.excuses)
     bar = Bar() if sys.stderr.isatty() and not given["quiet"] else None
     with ExitStack() as stack:
-        sheets: list[tuple[Format, Callable[[str], None]]] = [(forms[0](colour, given["quiet"], threshold), _print)]
-        if forms[1:]:
+        sheets: list[tuple[Format, Callable[[str], None]]] = []
+        if forms[1:] or given["output"] is not None:
             from i2s_spec.gguf.output import OutputFile
-        for form, place in zip(forms[1:], given["reports"], strict=True):
+        for form, place in zip(forms, (given["output"], *given["reports"]), strict=True):
+            if place is None:
+                sheets.append((form(colour, given["quiet"], threshold), _print))
+                continue
             output = stack.enter_context(OutputFile(place, force=True))
             sheets.append((form(False, given["quiet"], threshold), partial(_write, output)))
         for sheet, say in sheets:

@@ -49,8 +49,8 @@ def open_model(path: str, profile: str, threads: int | None, force: bool, quiet:
 
     file = open_file(path)
     try:
-        with counting_bar("loading", None, quiet):
-            model = load_model(file, profile=profile, threads=threads, force=force)
+        with counting_bar("loading", None, quiet) as progress:
+            model = load_model(file, profile=profile, threads=threads, force=force, progress=progress)
     except FormatError:
         file.close()
         if not force and not quiet:
@@ -73,7 +73,7 @@ def open_model(path: str, profile: str, threads: int | None, force: bool, quiet:
 def counting_bar(what: str, total: int | None, quiet: bool = False) -> Iterator[Callable[[int, int], object] | None]:
     """A bar on stderr that counts tokens or chunks; None where nobody would see it, or there is next to nothing to do.
 
-    :param total: how many there are; None for a bar that only moves
+    :param total: how many there are; None for a bar that only moves, until it is told how much there is in all
     """
     if quiet or not sys.stderr.isatty() or (total is not None and total < 2):
         yield None
@@ -88,7 +88,7 @@ def counting_bar(what: str, total: int | None, quiet: bool = False) -> Iterator[
         *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
     ) as bar:
         task = bar.add_task("", total=total)
-        yield lambda done, _: bar.update(task, completed=done)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
 def tokenizer_of(model: Any, pre: str | None, quiet: bool) -> Tokenizer:

@@ -52,8 +52,9 @@ def command(target: str, arch: str, endian: Any, force: bool, quiet: bool, **opt
     """Make a small complete model in the file TARGET.
 
     It has the keys and tensors that real files of the architecture have, in their order and with their types (and the
-    keys that these should have, unless --as-published), a vocabulary that works, and random weights: a quarter -1, a half 0, a quarter +1, packed as canonical I2_S. The same
-    options give the same bytes on every machine. Sizes that are not given are small: the file has less than 200 KB.
+    keys that these should have, unless --as-published), a vocabulary that works, and random weights: a quarter -1, a
+    half 0, a quarter +1, packed as canonical I2_S. The same options give the same bytes on every machine. Sizes that
+    are not given are small: the file has less than 200 KB.
     """
     from i2s_spec.convert.new import new
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -33,6 +35,10 @@ SCHEMA_VERSION = 1
 @click.option("-c", "--context", type=int, default=512, show_default=True, metavar="N", help="Tokens of a chunk.")
 @click.option("--chunks", "most", type=int, metavar="N", help="Take only the first N chunks.")
 @click.option("--bos/--no-bos", default=None, help="A first token in every chunk. [default: as the file says]")
+@click.option(
+    "--kl-divergence-base", "base", type=click.Path(), metavar="FILE",
+    help="Write the log-probabilities too, for llama-perplexity --kl-divergence; a file there is replaced.",
+)  # fmt: skip
 @click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @model_options
 def command(
@@ -42,6 +48,7 @@ def command(
     context: int,
     most: int | None,
     bos: bool | None,
+    base: str | None,
     output: str,
     profile: str,
     threads: int | None,
@@ -73,8 +80,11 @@ def command(
         pieces = chunks(tokens or [], context, first, most)
         estimate: Any = None
         seen = output == "text" and sys.stdout.isatty()  # the lines themselves show how far it is
-        with counting_bar("chunks", len(pieces), quiet or seen) as progress:
-            for estimate in perplexity(opened, pieces, progress):
+        with (
+            _base(base, pieces, opened.vocab_size) as also,
+            counting_bar("chunks", len(pieces), quiet or seen) as progress,
+        ):
+            for estimate in perplexity(opened, pieces, progress, also):
                 if output == "text":
                     click.echo(f"chunk {estimate.chunks}/{len(pieces)}  perplexity {_shown(estimate.perplexity)}")
         split = tokenizer.choice.pre.name if tokenizer is not None and tokenizer.choice is not None else None
@@ -89,6 +99,19 @@ def command(
                 f"{estimate.tokens:,} tokens scored in {estimate.chunks:,} chunks of {context:,}{beside}{how}, "
                 f"profile {opened.profile.name}"
             )
+
+
+@contextmanager
+def _base(path: str | None, pieces: Any, vocab: int) -> Iterator[Callable[[Any], object] | None]:
+    """What takes the logits of the scored tokens and writes them; the file appears when it is complete."""
+    if path is None:
+        yield None
+        return
+    from i2s_spec.gguf.output import OutputFile
+    from i2s_spec.golden.divergence import BaseWriter
+
+    with OutputFile(path, force=True) as file:
+        yield BaseWriter(file, [piece.tokens for piece in pieces], vocab).add
 
 
 def _shown(perplexity: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,6 +13,7 @@ from i2s_spec.errors import quote
 from i2s_spec.linter.check import Options, validate
 from i2s_spec.linter.config import Config
 from i2s_spec.linter.report import FORMATS
+from i2s_spec.schema.magic import MAGIC
 
 
 def words(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
@@ -48,8 +50,18 @@ def files_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[st
         if form not in FORMATS or not path:
             wanted = f"{parameter.metavar}, with one of {', '.join(sorted(FORMATS))}"
             raise click.BadParameter(f"{quote(value)} is not of the form {wanted}", ctx, parameter)
+        spared(ctx, parameter, path)
         files[path] = form
     return files
+
+
+def spared(ctx: click.Context, parameter: click.Parameter, place: str | None) -> str | None:
+    """The file that a report goes to, which is never a model: that would be lost."""
+    if place is not None and os.path.isfile(place):
+        with open(place, "rb") as file:
+            if file.read(len(MAGIC)) == MAGIC:
+                raise click.BadParameter(f"{quote(place)} is a GGUF file; no report replaces it", ctx, parameter)
+    return place
 
 
 class Settings:

@@ -11,6 +11,7 @@ class Walk:
     first_odd_pair: int
     numbered: int
     first_numbered: int
+    is_utf8: bool
     byte_forms: list[int]
     needles: list[int]
     def __init__(

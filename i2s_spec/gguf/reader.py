@@ -16,10 +16,11 @@ name; values, strings and tensor bytes are read and decoded on access, each boun
 from __future__ import annotations
 
 import struct
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,12 @@ class File:
     def close(self) -> None:
         self.source.close()
 
+    def forget(self) -> None:
+        """Let go of the keys and tensors, which cannot be asked for any more: they and the file hold each other, and what
+        was indexed would stay until the collector comes by."""
+        vars(self.metadata).clear()
+        vars(self.tensors).clear()
+
     def __enter__(self) -> File:
         return self
 
@@ -93,21 +100,25 @@ class File:
         return f"<File {self.name!r}: {len(self.metadata)} keys, {len(self.tensors)} tensors>"
 
 
-@dataclass(frozen=True, slots=True)
 class Entry:
     """One key-value as it stands in the file."""
 
-    index: int
-    name: bytes
-    type: int
-    #: Element type of an array, else -1.
-    element: int
-    #: Elements of an array, bytes of a string, 1 otherwise.
-    count: int
-    #: The whole record.
-    span: Span
-    #: The value; of strings and arrays without their lengths and types.
-    value_span: Span
+    __slots__ = ("count", "element", "index", "name", "span", "type", "value_span")
+
+    def __init__(
+        self, index: int, name: bytes, type: int, element: int, count: int, span: Span, value_span: Span
+    ) -> None:
+        self.index = index
+        self.name = name
+        self.type = type
+        #: Element type of an array, else -1.
+        self.element = element
+        #: Elements of an array, bytes of a string, 1 otherwise.
+        self.count = count
+        #: The whole record.
+        self.span = span
+        #: The value; of strings and arrays without their lengths and types.
+        self.value_span = value_span
 
     @property
     def key(self) -> str:
@@ -238,16 +249,21 @@ class Tensors(Mapping[str, "Tensor"]):
         return places
 
     @cached_property
-    def _starts(self) -> list[int]:
+    def _starts(self) -> array[int]:
         """Where tensors begin, sorted, and where the data section ends: what tells the room that a tensor has."""
         index = self._file.index
         end = self._file.size - (self._file.data_start or 0)
-        return sorted({*(index.tensor(i)[4] for i in range(index.tensors)), max(end, 0)})
+        starts = sorted([max(end, 0), *(index.tensor(i)[4] for i in range(index.tensors))])
+        return array("Q", (start for start, _ in groupby(starts)))
 
     def room(self, offset: int) -> int | None:
         """Bytes from `offset` in the data section to where the next tensor begins, or to the end of the file."""
-        after = bisect_right(self._starts, offset)
+        after = self.place(offset)
         return self._starts[after] - offset if after < len(self._starts) else None
+
+    def place(self, offset: int) -> int:
+        """A number for an offset: tensors that begin at the same byte have the same, others others, up to their number."""
+        return bisect_right(self._starts, offset)
 
     def row(self, i: int) -> Tensor:
         """Tensor info `i` of the file, whether or not its name occurs twice."""

@@ -38,7 +38,8 @@ class Strings(NamedTuple):
     `same` are the first string, not an empty one, that occurs a second time and where it does, as far as they were
     compared. `odd_pairs` counts those that are not two texts joined by one space; `numbered` those that only fill up a
     vocabulary, as `[PAD7]` and `<dummy7>`; `byte_forms` are the first ones that begin like a byte token, `<0x`, and are
-    none. `found` has a place for each text that was looked for.
+    none. `found` has a place for each text that was looked for. `is_utf8` says that every string is valid UTF-8; it is
+    False as well where there are strings that were not looked at.
     """
 
     total: int
@@ -53,6 +54,7 @@ class Strings(NamedTuple):
     first_numbered: int
     byte_forms: tuple[int, ...]
     found: tuple[int, ...]
+    is_utf8: bool
 
 
 def look(
@@ -98,6 +100,7 @@ def look(
     return Strings(
         count, walk.empty, walk.first_empty, max(walk.longest, 0), walk.longest_at, same, walk.odd_pairs,
         walk.first_odd_pair, walk.numbered, walk.first_numbered, tuple(walk.byte_forms), tuple(walk.needles),
+        walk.is_utf8,
     )  # fmt: skip
 
 
@@ -124,12 +127,21 @@ def definition(strings: Sequence[bytes], texts: Sequence[bytes] = (), compared: 
     return Strings(
         len(strings), empty, first_empty, longest, lengths.index(longest) if lengths else -1, same, odd_pairs,
         first_odd_pair, numbered, first_numbered, tuple(forms[:KEPT]), found,
+        all(string is not None and _is_utf8(string) for string in short),
     )  # fmt: skip
 
 
 def _is_pair(string: bytes) -> bool:
     left, space, right = string.partition(b" ")
     return bool(left and space and right) and b" " not in right
+
+
+def _is_utf8(string: bytes) -> bool:
+    try:
+        string.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_numbered(string: bytes) -> bool:

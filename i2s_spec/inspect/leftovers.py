@@ -36,13 +36,15 @@ class Leftovers(NamedTuple):
 
 def leftovers(file: File, survey: Survey, places: Iterable[int] | None = None) -> Leftovers:
     """Look behind the scales of the tensors of a survey, or of those at some places of it; 28 bytes are read for each."""
-    wanted = None if places is None else set(places)
+    wanted = bytearray(b"\x01" if places is None else b"\x00") * len(survey)
+    for one in places or ():
+        wanted[one] = 1
     found = Leftovers(array("q"), array("q"), array("q"), array("q"))
     larger: list[tuple[int, int, int]] = []  # size, row, start: each earlier tensor of which the buffer holds an end
     for row, start, size, place in survey.extents():
         while larger and larger[-1][0] <= size:
             larger.pop()
-        tail = survey.tail(place) if place is not None and (wanted is None or place in wanted) else b""
+        tail = survey.tail(place) if place is not None and wanted[place] else b""
         if place is not None and any(tail[SCALE_BYTES:]):
             if tail == tail[:SCALE_BYTES] * (TAIL_BYTES // SCALE_BYTES):
                 found.replicated.append(place)

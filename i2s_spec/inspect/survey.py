@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from i2s_spec.codec._survey import Parts
     from i2s_spec.gguf.reader import File
 
+
 class Run(NamedTuple):
     """Bytes of one value in a row: where in the payload they begin, how many they are, and which value."""
 
@@ -177,9 +178,13 @@ class Survey(Sequence[TensorSurvey]):
 
     def digest(self, place: int) -> tuple[int | None, int]:
         """The fingerprint of one payload, None where it was not read whole, and its size: with less ado than the rest."""
-        _, number, size = (column[place] for column in self._of.i2s)
-        found = self._of.parts.found(number)
+        size = self._of.i2s[2][place]
+        found = self._of.parts.found(self._of.i2s[1][place])
         return found[8] if found[0] == size else None, size
+
+    def size(self, place: int) -> int:
+        """Bytes of the payload of the tensor at a place."""
+        return self._of.i2s[2][place]
 
     def row(self, place: int) -> int:
         """The row in the tensor table of the tensor at a place."""
@@ -206,6 +211,18 @@ class Survey(Sequence[TensorSurvey]):
             (row, where(number)[0], size, None) for row, number, size in zip(*self._of.others, strict=True)
         )
         return merge(ours, theirs, key=itemgetter(0))
+
+    def telling(self, codes: int, run: int) -> Iterator[int]:
+        """Places of the tensors that hold so many codes, a code 3, or a run of so many bytes or of all their bytes.
+
+        Of the others, which are small and as they should be, there is nothing to tell.
+        """
+        found = self._of.parts.found
+        for place, number in enumerate(self._of.i2s[1]):
+            read, counts, unused, _, longest, _, last, last_value, _, _, _ = found(number)
+            ends = last_value >= 0 and (last == 0 or self._of.i2s[2][place] - last >= run)
+            if 4 * read >= codes or unused >= 0 or counts[3] or longest >= run or ends:
+                yield place
 
     def odd_others(self, run: int) -> Iterator[int]:
         """Places of the others that have a value that is not finite, or a run of so many bytes."""

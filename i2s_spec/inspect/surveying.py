@@ -167,19 +167,18 @@ class Surveying:
         self._planned = True
         if self._reading.mode == "none" or self._file.data_start is None:
             return
-        tensors = list(self._tensors())
-        whole = sum(size for _, _, size, _, _ in tensors)
-        step = max(PART, -(-whole // PARTS // BLOCK) * BLOCK)
         base = self._file.data_start
-        big = self._file.byte_order == "big"
-        for row, offset, size, tail, name in tensors:
+        step = max(PART, -(-max(0, self._file.size - base) // PARTS // BLOCK) * BLOCK)
+        big, sample = self._file.byte_order == "big", self._reading.mode == "sample"
+        for row, offset, size, tail, name in self._tensors():
             width, mask = EXPONENTS.get(name, (1, 0)) if not tail else (0, 0)
             if big and mask:
                 mask = int.from_bytes(mask.to_bytes(width, "little"), "big")
-            columns = self._surveyed.i2s if tail else self._surveyed.others
-            for column, value in zip(columns, (row, len(self._parts), size), strict=True):
-                column.append(value)
-            pieces = _windows(size) if self._reading.mode == "sample" else _pieces(size, step)
+            rows, numbers, sizes = self._surveyed.i2s if tail else self._surveyed.others
+            rows.append(row)
+            numbers.append(len(self._parts))
+            sizes.append(size)
+            pieces = _windows(size) if sample else _pieces(size, step)
             count = 0
             for start, stop in pieces:
                 behind = tail if stop == size else 0
@@ -201,12 +200,13 @@ class Surveying:
         """
         file, index = self._file, self._file.index
         alignment = file.alignment or limits.DEFAULT_ALIGNMENT
-        taken: set[int] = set()
+        taken = bytearray(index.tensors + 2)
         end = file.size - (file.data_start or 0)  # where a truncated file ends, whatever lies behind
         for row in range(index.tensors):
             _, _, ne, number, offset, _ = index.tensor(row)
             room = file.tensors.room(offset)
-            if room is None or offset in taken or not 0 < len(ne) <= limits.MAX_DIMENSIONS or min(ne) < 1:
+            place = file.tensors.place(offset)
+            if room is None or taken[place] or not 0 < len(ne) <= limits.MAX_DIMENSIONS or min(ne) < 1:
                 continue
             if prod(ne) >= 1 << 63:
                 continue
@@ -216,7 +216,7 @@ class Surveying:
             size = kind.nbytes(ne)
             if not 0 < size <= min(room, end - offset):
                 continue
-            taken.add(offset)
+            taken[place] = 1
             if kind is I2_S:
                 yield row, offset, size - TAIL_BYTES, TAIL_BYTES, kind.name
             else:

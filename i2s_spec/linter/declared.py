@@ -210,10 +210,9 @@ class Declared:
         if self.model is None or self.h is None or self.in_parts or not self.is_bitnet:
             return []
         wanted = []
-        for name, _, spec in self.model.tensors(self.h):
-            layer = int(name.split(".", 2)[1]) if spec.per_layer else None
+        for spec, layer in self.model.specs(self.h):
             if spec.need != keys.OPTIONAL and (layer is None or layer in self.layers):
-                wanted.append((name, spec))
+                wanted.append((spec.name if layer is None else spec.name.replace("{i}", str(layer)), spec))
         return wanted
 
     @cached_property
@@ -280,6 +279,12 @@ class Declared:
     def merges(self) -> Strings | None:
         """What is in the array of merges; None where there is none."""
         return self._look("tokenizer.ggml.merges", (), 0)
+
+    @property
+    def sound_arrays(self) -> set[int]:
+        """Key-values whose strings were all looked at, and are valid UTF-8."""
+        arrays = (("tokenizer.ggml.tokens", self.vocabulary), ("tokenizer.ggml.merges", self.merges))
+        return {self.places[name] for name, seen in arrays if seen is not None and seen.is_utf8}
 
     def _look(self, name: str, texts: tuple[bytes, ...], compared: int) -> Strings | None:
         if not self.has(name) or self.file.fault is not None:

@@ -133,6 +133,8 @@ class _Judge:
         finally:
             subject.end()
         self._findings = [finding._replace(excerpt=excerpt_of(source, finding.span)) for finding in self._findings]
+        if self._make_details is None:  # nobody else has seen the file
+            file.forget()
 
     def _begin(self, subject: Subject) -> bool:
         """Have the payloads read while the rules on the header run; False where the file went away."""

@@ -41,8 +41,10 @@ def _twins(subject: Subject, survey: Survey, verdict: Weighed) -> list[Twins]:
     skipped = {*verdict.constant, *verdict.floats}
     groups: dict[tuple[int, int], list[int]] = {}
     for place in verdict.placed:
+        if survey.size(place) < COMPARED or place in skipped:
+            continue
         digest, size = survey.digest(place)
-        if digest is not None and size >= COMPARED and place not in skipped:
+        if digest is not None:
             groups.setdefault((digest, size), []).append(place)
     pairs: list[Twins] = []
     budget = CONFIRMED

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from math import isfinite, isinf, isnan
 from typing import TYPE_CHECKING, Final
 
@@ -32,27 +33,32 @@ SIBLINGS: Final = 3
 LAYER = re.compile(rb"(?:blk\.)(\d{1,6})\.(.+)")
 
 
-def scales(subject: Subject) -> list[tuple[int, float]]:
+#: Places in the survey and their scales: a file may have a hundred thousand, so that they are kept as numbers.
+Scales = tuple["array[int]", "array[float]"]
+
+
+def scales(subject: Subject) -> Iterator[tuple[int, float]]:
     """Place in the survey and scale of every tensor whose scale is where it should be and in the order of the file.
 
     Where most scales make sense only in the other byte order, there is another rule for all of them.
     """
     verdict, survey = weighed(subject), subject.survey
     if verdict is None or survey is None:
-        return []
-    kept: list[tuple[int, float]] | None = subject.kept.get("scales")
+        return iter(())
+    kept: Scales | None = subject.kept.get("scales")
     if kept is None:
-        kept, swapped = [], 0
+        kept, swapped = (array("q"), array("d")), 0
         mark = ">f" if subject.file.byte_order == "little" else "<f"
         for place in verdict.placed:
             tail = survey.tail(place)
             scale = survey.scale(place)
-            kept.append((place, scale))
+            kept[0].append(place)
+            kept[1].append(scale)
             swapped += not usual(scale) and usual(struct.unpack_from(mark, tail)[0])
-        if 2 * swapped > len(kept):
-            kept = []
+        if 2 * swapped > len(kept[0]):
+            kept = (array("q"), array("d"))
         subject.kept["scales"] = kept
-    return kept
+    return zip(*kept, strict=True)
 
 
 def usual(scale: float) -> bool:
@@ -106,28 +112,32 @@ def halves(head: bytes) -> tuple[float, float]:
     return struct.unpack_from("<e", head)[0], struct.unpack_from(">e", head)[0]
 
 
-def groups(subject: Subject) -> dict[bytes, list[tuple[int, float]]]:
+def groups(subject: Subject) -> dict[bytes, Scales]:
     """Places and scales of tensors by what their names say without the number of the layer."""
     survey = subject.survey
     assert survey is not None
-    groups: dict[bytes, list[tuple[int, float]]] = {}
+    groups: dict[bytes, Scales] = {}
     for place, scale in scales(subject):
-        name = subject.name(survey.row(place))
-        match = LAYER.fullmatch(name)
-        groups.setdefault(match[2] if match else b"", []).append((place, scale))
+        match = LAYER.fullmatch(subject.name(survey.row(place)))
+        name = match[2] if match else b""
+        group = groups.get(name)
+        if group is None:
+            group = groups[name] = array("q"), array("d")
+        group[0].append(place)
+        group[1].append(scale)
     return groups
 
 
-def _reciprocals(subject: Subject, groups: dict[bytes, list[tuple[int, float]]], kinds: dict[str, list[int]]) -> None:
+def _reciprocals(subject: Subject, groups: dict[bytes, Scales], kinds: dict[str, list[int]]) -> None:
     """Scales that would be at home among their siblings as their reciprocals; such a one is nothing else besides."""
-    everybody = median([scale for group in groups.values() for _, scale in group])
+    everybody = median(scale for group in groups.values() for scale in group[1])
     found: dict[int, float] = {}
     for name, group in groups.items():
-        middle = median([scale for _, scale in group]) if name else None
+        middle = median(group[1]) if name else None
         middle = middle if middle is not None else everybody
         if middle is None:
             continue
-        for place, scale in group:
+        for place, scale in zip(*group, strict=True):
             if not (isfinite(scale) and scale > 0):
                 continue
             away, back = _factor(scale, middle), _factor(1 / scale, middle) if 1 / scale < 3e38 else FAR
@@ -140,10 +150,10 @@ def _reciprocals(subject: Subject, groups: dict[bytes, list[tuple[int, float]]],
             kinds[kind] = [place for place in kinds.get(kind, ()) if place not in found]
 
 
-def median(scales: list[float]) -> float | None:
+def median(scales: Iterable[float]) -> float | None:
     """The median of those that are positive and finite, if they are more than `SIBLINGS`."""
-    sound = [scale for scale in scales if isfinite(scale) and scale > 0]
-    return sorted(sound)[len(sound) // 2] if len(sound) > SIBLINGS else None
+    sound = sorted(scale for scale in scales if isfinite(scale) and scale > 0)
+    return sound[len(sound) // 2] if len(sound) > SIBLINGS else None
 
 
 def _factor(one: float, other: float) -> float:

@@ -82,12 +82,9 @@ class Subject:
         self.file = file
         self.path = path
         self.reading = reading
-        #: Which wrong idea of its size explains an odd room of an I2_S tensor, by row; rules share what one found out.
-        #: The first holds 0 where nobody asked yet, else 1 and more for what was found; the second the room it was for.
-        self.ideas = bytearray(file.index.tensors), array("q", bytes(8 * file.index.tensors))
         #: What rules worked out and share, by a name of their own.
         self.kept: dict[str, Any] = {}
-        self._surveying: "Surveying | None" = None
+        self._surveying: Surveying | None = None
 
     def begin(self) -> None:
         """Let all threads but this one start to read the payloads; `end` must follow. Without it they start when a rule
@@ -159,6 +156,11 @@ class Subject:
                 yield i, row[2]
 
     @cached_property
+    def odd_i2s(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Those that are no matrix of whole blocks in every row: the only ones that rules on I2_S shapes look at."""
+        return [(i, ne) for i, ne in self.i2s() if len(ne) != 2 or ne[0] % 128]
+
+    @cached_property
     def has_i2s(self) -> bool:
         """Whether there is an I2_S tensor of a sound shape."""
         return any(True for _ in self.i2s())
@@ -202,7 +204,7 @@ class Subject:
         }
         return Span(*spans[field], f"tensor_infos[{i}].{field}")
 
-    @property
+    @cached_property
     def data_size(self) -> int:
         """Bytes between the start of the data section and the end of the file."""
         return max(0, self.file.size - (self.file.data_start or 0))
@@ -220,12 +222,15 @@ class Subject:
         if self.file.data_start is None or index.tensors != index.tensor_count:
             return []
         alignment = self.file.alignment or limits.DEFAULT_ALIGNMENT
-        offsets = sorted((index.tensor(i)[4], i) for i in range(index.tensors))
+        offsets = array("Q", (index.tensor(i)[4] for i in range(index.tensors)))
+        rows = sorted(range(index.tensors), key=offsets.__getitem__)
         placements = []
-        for at, (offset, i) in enumerate(offsets):
-            _, _, ne, number, _, _ = index.tensor(i)
-            room = (offsets[at + 1][0] if at + 1 < len(offsets) else self.data_size) - offset
-            placements.append(Placement(offset, i, number, _size(ne, number, room, alignment)))
+        sizes: dict[int | None, int | None] = {}  # many tensors have one size, and need one number for it
+        for at, i in enumerate(rows, 1):
+            _, _, ne, number, offset, _ = index.tensor(i)
+            room = (offsets[rows[at]] if at < len(rows) else self.data_size) - offset
+            size = _size(ne, number, room, alignment)
+            placements.append(Placement(offset, i, number, sizes.setdefault(size, size)))
         return placements
 
     @cached_property
@@ -246,7 +251,7 @@ class Subject:
             return False
         return self._running(limits.DEFAULT_ALIGNMENT)
 
-    @property
+    @cached_property
     def step(self) -> int:
         """The alignment that the offsets were really counted with."""
         return limits.DEFAULT_ALIGNMENT if self.ignores_alignment else self.file.alignment or limits.DEFAULT_ALIGNMENT
@@ -264,14 +269,18 @@ class Subject:
             expected += padded(placement.size, alignment)
         return True
 
-    @cached_property
-    def rooms(self) -> list[Room]:
-        """The room of every tensor, in the order of the offsets."""
-        following: list[Placement | None] = [*self.placements[1:], None]
-        return [
-            Room(placement, (after.offset if after is not None else self.data_size) - placement.offset, after)
-            for placement, after in zip(self.placements, following, strict=False)
-        ]
+    @property
+    def rooms(self) -> Iterator[Room]:
+        """The room of every tensor, in the order of the offsets; made anew each time, see `linter.rooms`."""
+        return map(self.room, range(len(self.placements)))
+
+    def room(self, place: int) -> Room:
+        """The room of the tensor at a place in the order of the offsets."""
+        placement = self.placements[place]
+        if place + 1 == len(self.placements):
+            return Room(placement, self.data_size - placement.offset, None)
+        after = self.placements[place + 1]
+        return Room(placement, after.offset - placement.offset, after)
 
     def is_legacy(self, placement: Placement) -> bool:
         """Whether a tensor of type 30 or 31 has exactly the room of an I2_S tensor: a file from before the number 36."""
@@ -296,6 +305,14 @@ def _size(ne: tuple[int, ...], number: int, room: int, alignment: int) -> int | 
         return types.I2_S.nbytes(ne)
     kind = types.reading(number, ne, room, alignment)
     return kind.nbytes(ne) if kind is not None and ne[0] % kind.block == 0 else None
+
+
+def all_differ(names: Iterator[tuple[int, bytes]]) -> bool:
+    """Whether no name occurs twice, as far as numbers tell that take less room than names: True is certain."""
+    hashes = array("q", (hash(name) for _, name in names))
+    if len(hashes) < 1 << 14:
+        return len(set(hashes)) == len(hashes)
+    return sum(len({one for one in hashes if one & 3 == part}) for part in range(4)) == len(hashes)
 
 
 def sound_shape(ne: tuple[int, ...]) -> bool:

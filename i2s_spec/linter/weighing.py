@@ -11,6 +11,7 @@ from collections.abc import Callable
 from math import isfinite
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from i2s_spec.linter.rooms import judged
 from i2s_spec.linter.subject import Subject
 
 if TYPE_CHECKING:
@@ -89,13 +90,13 @@ def weighed(subject: Subject) -> Weighed | None:
 
 def _weigh(subject: Subject, survey: "Survey") -> Weighed:
     found = Weighed()
-    odd = _misplaced(subject)
-    for place, tensor in enumerate(survey):
-        if tensor.row in odd:
-            continue
-        found.placed.append(place)
-        if tensor.read:
-            _one(subject, found, place, tensor)
+    odd = judged(subject).rows  # of another room than their size explains; the rules on extents say so
+    found.placed.extend(place for place in range(len(survey)) if survey.row(place) not in odd)
+    for place in survey.telling(SHARES_FROM, min(REGION, END)):
+        if survey.row(place) not in odd:
+            tensor = survey[place]
+            if tensor.read:
+                _one(subject, found, place, tensor)
     for place in survey.odd_others(OTHER_REGION):
         other = survey.others[place]
         if other.row in odd:
@@ -108,13 +109,6 @@ def _weigh(subject: Subject, survey: "Survey") -> Weighed:
             if not _in_hole(subject, region.start, run.length):
                 found.zero_regions.append(region)
     return found
-
-
-def _misplaced(subject: Subject) -> set[int]:
-    """Rows of tensors that have another room than their size explains; the rules on extents say so."""
-    from i2s_spec.linter.rules.extent import misjudged_room
-
-    return {p.row for p, room, _ in subject.rooms if misjudged_room(subject, p, room) is not None}
 
 
 def _one(subject: Subject, found: Weighed, place: int, tensor: "TensorSurvey") -> None:

@@ -14,6 +14,7 @@ def product(
     scales: NDArray[np.float32] | None = ...,
     sums: NDArray[np.int32] | None = ...,
     weight_scale: float = ...,
+    repeats: int = ...,
 ) -> None: ...
 def quantize(
     row: int,

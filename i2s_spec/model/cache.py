@@ -39,9 +39,10 @@ class Cache:
         self.tokens: list[int] = []
         self._shapes = {"keys": tuple(keys), "values": tuple(values)}
         self._kept: dict[tuple[str, int], NDArray[Any]] = {}
-        self._widths = tuple(tuple(heads * dim for heads, dim in self._shapes[part]) for part in PARTS)
+        #: Numbers of a token's keys in each layer, and of its values.
+        self.widths = tuple(tuple(heads * dim for heads, dim in self._shapes[part]) for part in PARTS)
         self._room = 0
-        self._addresses: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
+        self._addresses: NDArray[np.uintp] = np.zeros(0, dtype=np.uintp)
 
     @property
     def used(self) -> int:
@@ -77,13 +78,13 @@ class Cache:
             self._room = 0
         return kept
 
-    def reserve(self, count: int, widths: tuple[tuple[int, ...], tuple[int, ...]]) -> NDArray[np.uint64]:
-        """Make room for so many more tokens in every layer: where keys and values of each layer lie, uint64 [2 * layers].
+    def reserve(self, count: int, widths: tuple[tuple[int, ...], ...]) -> NDArray[np.uintp]:
+        """Make room for so many more tokens in every layer: where keys and values of each layer lie, uintp [2 * layers].
 
         :param widths: of a token's keys in each layer, and of its values
         :raises ValueError: for other widths than the cache was made for
         """
-        if widths != self._widths:
+        if widths != self.widths:
             raise ValueError("the cache was made for other keys and values")
         stop = self.used + count
         if stop > self._room:

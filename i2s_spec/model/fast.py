@@ -2,8 +2,8 @@
 
 Where values are to be looked at, the graph is walked as everywhere, and each operation is a kernel. Where only the result is
 wanted, the graph has become a program (`program`), which is run in one call: no Python stands between its steps. Kernels of
-integers give the definition's integers; floats are float32, added in whatever order is fastest on this processor. Results
-depend on neither the number of threads nor on what is computed together.
+integers give the definition's integers; floats are float32, added in whatever order is fastest on this processor. Results do
+not depend on the number of threads; in their last bits they do on how many tokens are computed together.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from i2s_spec.codec.isa import KernelSet, chosen
 from i2s_spec.model import _fast, execution, matmul, numerics, program, residence, rope
 from i2s_spec.model.operations import Operations
+from i2s_spec.model.plan import NotTranslated, address
 from i2s_spec.model.profile import Quantiser
 from i2s_spec.model.quantiser import Quantised
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
     from i2s_spec.model.execution import Run
     from i2s_spec.model.graph import Graph, Node
+    from i2s_spec.model.plan import Plan
     from i2s_spec.model.profile import Profile
-    from i2s_spec.model.program import Plan
     from i2s_spec.model.weights import Ternary, Weights
 
     Floats = NDArray[np.float32]
@@ -100,7 +101,7 @@ class FastOperations(Operations):
             return product
         out = np.empty((len(x), len(w)), dtype=np.float32)
         kind = _fast.TYPES[w.dtype.name]
-        _fast.dots(self._sets[0], kind, program.address(w), len(w), w.strides[0], np.ascontiguousarray(x), out)
+        _fast.dots(self._sets[0], kind, address(w), len(w), w.strides[0], np.ascontiguousarray(x), out)
         return out
 
     # Whole passes
@@ -108,21 +109,21 @@ class FastOperations(Operations):
     def prepare(self, graph: Graph, weights: Weights, progress: Callable[[int, int], object] | None = None) -> None:
         """Read all weights, and make the program of the graph."""
         residence.settle(weights, graph, self.threads, progress)
-        self._plan(graph, weights, {})
+        self.plan(graph, weights, {})
 
     def whole(self, graph: Graph, given: Mapping[str, Any], run: Run) -> dict[str, Any] | None:
         """The results of a graph by its program; None if there is none."""
         with self._lock:
-            plan = self._plan(graph, run.weights, run.tables)
+            plan = self.plan(graph, run.weights, run.tables)
             if plan is None or any(each.cache.dtype != np.float16 for each in run.sequences):
                 return None
             return self._passed(plan, graph, given, run)
 
-    def _plan(self, graph: Graph, weights: Weights, tables: dict[str, Any]) -> Plan | None:
+    def plan(self, graph: Graph, weights: Weights, tables: dict[str, Any]) -> Plan | None:
         if id(graph) not in self._programs:
             try:
                 plan = program.translate(graph, weights, tables) if self._original else None
-            except program.NotTranslated:
+            except NotTranslated:
                 plan = None
             self._programs[id(graph)] = graph, plan
         return self._programs[id(graph)][1]
@@ -143,8 +144,10 @@ class FastOperations(Operations):
         rows = np.arange(tokens) if run.rows is None else run.rows
         result = np.empty((len(rows) if plan.result else 0, plan.result), dtype=np.float32)
         layers = len(plan.cache_widths[0])
-        parts = memory.values, result, memory.room, memory.partial, memory.codes, memory.arranged, memory.scales, memory.sums
-        plan.program.run(*self._sets, self.threads, layers, sequences, rows, run.positions, caches, *parts)
+        plan.program.run(
+            *self._sets, self.threads, layers, sequences, rows, run.positions, caches, memory.values, result, memory.room,
+            memory.partial, memory.codes, memory.arranged, memory.scales, memory.sums,
+        )  # fmt: skip
         if plan.end is None:
             return {graph.results[0]: result}
         return self._rest(plan, graph, run, tokens, len(rows))
@@ -169,7 +172,7 @@ class FastOperations(Operations):
             if key not in made:
                 factors = None if each.factors is None else weights.vector(each.factors)
                 made[key] = rope.cos_sin(self.profile.angles, np.arange(count), *key[:3], factors)
-            plan.program.tables(each.step, *(program.address(table) for table in made[key]))
+            plan.program.tables(each.step, *(address(table) for table in made[key]))
         plan.angles, plan.positions = list(made.values()), count
 
 
@@ -196,5 +199,5 @@ def _at_least(array: NDArray[Any], count: int) -> NDArray[Any]:
     if array.size >= count:
         return array
     raw = np.empty(count * array.itemsize + 64, dtype=np.uint8)
-    skip = -program.address(raw) % 64
+    skip = -address(raw) % 64
     return raw[skip : skip + count * array.itemsize].view(array.dtype)

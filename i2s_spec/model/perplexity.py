@@ -162,11 +162,15 @@ def scored_logits(model: Scores, chunk: Chunk) -> Iterator[NDArray[np.float32]]:
 
 
 def perplexity(
-    model: Scores, pieces: Sequence[Chunk], progress: Callable[[int, int], object] | None = None
+    model: Scores,
+    pieces: Sequence[Chunk],
+    progress: Callable[[int, int], object] | None = None,
+    also: Callable[[NDArray[np.float32]], object] | None = None,
 ) -> Iterator[Estimate]:
     """The perplexity of a text, chunk by chunk: each estimate is of all chunks so far, the last one of all.
 
     :param progress: called with (chunks done, chunks)
+    :param also: called with the logits of the scored tokens, some rows at a time, in order
     :raises SettingError: for chunks longer than the model's context, or tokens that it does not have
     :raises FormatError: M901 where the model computes logits that are not finite
     """
@@ -184,6 +188,8 @@ def perplexity(
         at = 0
         for logits in scored_logits(model, piece):
             found.append(log_likelihoods(logits, piece.targets[at : at + len(logits)]))
+            if also is not None:
+                also(logits)
             at += len(logits)
         yield running.add(np.concatenate(found))
         if progress is not None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,96 +18,11 @@ import numpy as np
 from i2s_spec.model import _fast, matmul
 from i2s_spec.model.embedding import Table
 from i2s_spec.model.graph import Graph, Node
+from i2s_spec.model.plan import LINE, NotTranslated, Plan, Room, Rotation, Slot, address
 from i2s_spec.model.weights import DENSE, Ternary, Weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-#: Floats that slots begin at multiples of: with one token, every value begins a cache line.
-LINE: Final = 16
-
-
-class NotTranslated(Exception):  # noqa: N818
-    """A graph has something that no step does."""
-
-
-def address(array: NDArray[Any]) -> int:
-    """Where an array lies in memory."""
-    return int(array.__array_interface__["data"][0])
-
-
-@dataclass
-class Room:
-    """Where values lie, one after the other: `at` floats before it for every token, `width` floats, how many names it has."""
-
-    at: int
-    width: int
-    users: int = 1
-
-
-@dataclass(frozen=True)
-class Slot:
-    """A value: where it lies, and the width of what is normed or rotated on its own: a head, or all of it."""
-
-    room: Room
-    inner: int
-
-    @property
-    def at(self) -> int:
-        return self.room.at
-
-    @property
-    def width(self) -> int:
-        return self.room.width
-
-
-@dataclass(frozen=True)
-class Rotation:
-    """What the angles of rotations depend on, and the step (by number) that wants them."""
-
-    step: int
-    base: float
-    dims: int
-    scale: float
-    factors: str | None
-
-
-@dataclass
-class Plan:
-    """A program and what it needs.
-
-    :param width: floats of all slots, for every token
-    :param columns: most columns of a ternary matrix, whole blocks
-    :param start: slot of the embedding
-    :param done: how many nodes of the graph the program does
-    :param result: rows of the head if that is part of it, else 0
-    :param end: the slot that the rest of the graph goes on from, if there is a rest
-    :param kept: arrays whose addresses are in the program
-    """
-
-    program: Any
-    width: int
-    columns: int
-    start: Slot
-    done: int = 0
-    result: int = 0
-    end: Slot | None = None
-    rotations: list[Rotation] = field(default_factory=list)
-    kept: list[Any] = field(default_factory=list)
-    #: Cosines and sines by position, and of how many positions.
-    angles: list[Any] = field(default_factory=list)
-    positions: int = 0
-    #: Floats of a token's keys and values by layer, keys first.
-    widths: dict[tuple[int, int], int] = field(default_factory=dict)
-    #: The most floats that a piece of the keys of one token leaves, over all layers.
-    partial: int = 1
-
-    @property
-    def cache_widths(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Floats of a token's keys in every layer, and of its values."""
-        layers = len(self.widths) // 2
-        keys, values = (tuple(self.widths.get((i, kind), 0) for i in range(layers)) for kind in (0, 1))
-        return keys, values
 
 
 def translate(graph: Graph, weights: Weights, tables: dict[str, Table]) -> Plan:
@@ -133,7 +47,7 @@ class _Translation:
         first = graph.nodes[0]
         if first.op != "embed" or len(graph.results) != 1:
             raise NotTranslated(first.op)
-        self.plan = Plan(None, 0, 0, self._new(first.name, weights.tensor(first.weight).shape[1]), done=1)
+        self.plan = Plan(_fast.Program(), 0, 0, self._new(first.name, weights.tensor(first.weight).shape[1]), done=1)
         for at, node in enumerate(graph.nodes[1:], 1):
             if node.op == "pool" or (node.op == "head" and weights.tensor_type(node.weight) not in DENSE):
                 self.plan.end = self.slots[node.inputs[0]]
@@ -162,7 +76,9 @@ class _Translation:
         plan, rest = self.plan, self.graph.nodes[self.plan.done :]
         if (plan.end is None) == (plan.result == 0) or len(rest) > 1:
             raise NotTranslated("the end of the graph")
-        plan.program, plan.width, plan.columns = _fast.Program(), self.width, self.columns
+        plan.width, plan.columns = self.width, self.columns
+        layers = range(len(plan.widths) // 2)
+        plan.cache_widths = tuple(tuple(plan.widths.get((i, kind), 0) for i in layers) for kind in (0, 1))
         for weight, rows, out, scale in self.matrices:
             plan.program.matrix(weight, rows, out, scale)
         for step in self.steps:
@@ -237,7 +153,8 @@ class _Translation:
             raise NotTranslated(node.name)
         self.plan.kept.append(payload)
         self.columns = max(self.columns, columns)
-        last, fresh = self.steps[-1] if self.steps else {"op": ""}, self.quantised != node.inputs[0]
+        last: dict[str, Any] = self.steps[-1] if self.steps else {"op": ""}
+        fresh = self.quantised != node.inputs[0]
         out = self._new(node.name, matrix.rows)
         self.matrices.append((address(payload), matrix.rows, out.at, float(matrix.scale)))
         if not fresh and last["op"] == "ternary" and last["count"] < _fast.MOST_MATRICES:

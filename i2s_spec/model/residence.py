@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -75,12 +76,11 @@ def settle(weights: Weights, graph: Graph, threads: int = 1, progress: Progress 
 
 def pages(size: int) -> NDArray[np.uint8]:
     """Memory that begins at a huge page and consists of such, where the system has them."""
-    raw = mmap.mmap(-1, size + HUGE_PAGE)
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    raw = mmap.mmap(-1, size + HUGE_PAGE, **private)  # shared memory, which is the default, has pages of its own kind
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
+        with suppress(OSError):  # a kernel without huge pages
             raw.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:
-            pass  # a kernel without huge pages
     whole = np.frombuffer(raw, dtype=np.uint8)
     skip = -int(whole.__array_interface__["data"][0]) % HUGE_PAGE
     return whole[skip : skip + size]

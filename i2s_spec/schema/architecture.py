@@ -93,19 +93,26 @@ class Architecture:
 
         Layers come in the order of their numbers as text (0, 1, 10, 11, 2), as converters write them.
         """
+        sizes, of_layer = h, None
+        for spec, layer in self.specs(h):
+            if layer != of_layer:
+                sizes, of_layer = h if layer is None else h.at(layer), layer
+            yield placed(spec, sizes, layer)
+
+    def specs(self, h: "Hyperparameters") -> Iterator[tuple[TensorSpec, int | None]]:
+        """The declarations of these tensors in the same order, with the layers that they are for."""
         absent = "experts" if h.experts == 0 else "dense"
         specs = [spec for spec in self.inventory if spec.when != absent]
         in_layers = [spec for spec in specs if spec.per_layer]
         first = specs.index(in_layers[0])
         for spec in specs[:first]:
-            yield placed(spec, h)
+            yield spec, None
         for layer in sorted(range(h.layers), key=str):
-            sizes = h.at(layer)
             for spec in in_layers:
-                yield placed(spec, sizes, layer)
+                yield spec, layer
         for spec in specs[first:]:
             if not spec.per_layer:
-                yield placed(spec, h)
+                yield spec, None
 
     def match(self, name: str) -> tuple[TensorSpec, int | None] | None:
         """The declaration that a tensor's name fits, and its layer; None for a name that the architecture does not know."""

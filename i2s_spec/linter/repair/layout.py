@@ -13,8 +13,8 @@ from i2s_spec.convert.edits import Edit, zeros
 from i2s_spec.errors import FormatError, Span, quote
 from i2s_spec.linter.repair.bench import Bench
 from i2s_spec.linter.repair.declaration import Action, Declined, Outcome, repair
+from i2s_spec.linter.rooms import misjudged_room
 from i2s_spec.linter.rule import Fix
-from i2s_spec.linter.rules.extent import misjudged_room
 from i2s_spec.schema import types
 from i2s_spec.schema.types import padded
 

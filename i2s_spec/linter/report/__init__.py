@@ -41,8 +41,11 @@ class Format:
         return ""
 
     def file(self, report: Report | Judged) -> str:
-        """One report."""
-        return self._file(report.as_dict() if isinstance(report, Report) else report)
+        """One report; what another format of the run wanted to know of the file is not for this one."""
+        judged = report.as_dict() if isinstance(report, Report) else report
+        if type(self).details is None and "details" in judged:
+            judged = {name: value for name, value in judged.items() if name != "details"}
+        return self._file(judged)
 
     def _file(self, judged: Judged) -> str:
         raise NotImplementedError

@@ -5,63 +5,13 @@ from collections.abc import Iterator
 from math import isfinite, prod
 
 from i2s_spec.errors import Words
+from i2s_spec.linter.rooms import BLOCK, chunks, misjudged
 from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, rule
 from i2s_spec.linter.subject import Placement, Subject
-from i2s_spec.schema.types import I2_S, TAIL_BYTES, padded
+from i2s_spec.schema.types import I2_S, TAIL_BYTES
 
-#: Elements of one block of the canonical layout, `interleave-128`.
-BLOCK = 128
-
-
-#: What can explain the distance to the next tensor.
-_IDEAS = (None, "no-tail", "unpacked", "whole-blocks", "chunks")
-_FAR = (1 << 63) - 1
-
-
-def misjudged_room(subject: Subject, placement: Placement, room: int) -> str | None:
-    """Which wrong idea of an I2_S tensor's size explains the distance to the next tensor, if one does.
-
-    `no-tail`: the writer left out (a part of) the 32 bytes; `unpacked`: one byte for each weight; `whole-blocks`:
-    payload padded to blocks of 128; `chunks`: every chunk of a threaded quantiser wrote a tail of its own.
-    """
-    if placement.number != I2_S.number or placement.size is None or room <= 0:
-        return None
-    if room == padded(placement.size, subject.step):
-        return None
-    found, rooms = subject.ideas
-    if not found[placement.row] or rooms[placement.row] != room:
-        found[placement.row] = 1 + _IDEAS.index(_idea(subject, placement, room, placement.size))
-        rooms[placement.row] = min(room, _FAR)
-    return _IDEAS[found[placement.row] - 1]
-
-
-def _idea(subject: Subject, placement: Placement, room: int, size: int) -> str | None:
-    payload, step = size - TAIL_BYTES, subject.step
-    if payload <= room < size:
-        return "no-tail"
-    n = prod(subject.file.index.tensor(placement.row)[2])
-    if room == padded(n, step):
-        return "unpacked"
-    if room == padded(-(-n // BLOCK) * TAIL_BYTES + TAIL_BYTES, step):
-        return "whole-blocks"
-    return "chunks" if _chunks(subject, placement, room) else None
-
-
-def _chunks(subject: Subject, placement: Placement, room: int) -> int:
-    """How many chunks with a tail each explain the room of an I2_S tensor; 0 where they do not.
-
-    A threaded quantiser splits a tensor by rows, so there are no more chunks than rows, and what lies behind the proper
-    end is the rest of the weights, not zeros.
-    """
-    ne = subject.file.index.tensor(placement.row)[2]
-    extra = room - prod(ne) // 4
-    count = extra // TAIL_BYTES
-    if extra % TAIL_BYTES or not 2 <= count <= prod(ne[1:]) or room <= padded(prod(ne) // 4 + TAIL_BYTES, subject.step):
-        return 0
-    start = (subject.file.data_start or 0) + placement.offset + prod(ne) // 4 + TAIL_BYTES
-    stop = min(start + extra - TAIL_BYTES, subject.file.size)
-    behind = subject.file.source.read(start, max(0, min(stop - start, 4096)))
-    return count if any(behind) else 0
+#: What is read at once of scales that lie close together.
+WINDOW = 4096
 
 
 def tail_cut(subject: Subject) -> Placement | None:
@@ -87,7 +37,7 @@ def elements_not_in_fours(subject: Subject) -> Iterator[Finding]:
 
     Fix: keep the tensor in another type.
     """
-    for i, ne in subject.i2s():
+    for i, ne in subject.odd_i2s:
         if prod(ne) % 4:
             yield elements_not_in_fours.at(
                 subject.info_span(i, "ne"), got=prod(ne), want=4, name=subject.name(i), shape=ne
@@ -106,7 +56,7 @@ def partial_block(subject: Subject) -> Iterator[Finding]:
 
     Fix: keep the tensor in another type, or pad its rows.
     """
-    for i, ne in subject.i2s():
+    for i, ne in subject.odd_i2s:
         n = prod(ne)
         if n % BLOCK and n % 4 == 0 and len(ne) > 1:
             span = subject.info_span(i, "ne")
@@ -126,7 +76,7 @@ def row_not_whole_blocks_of_128(subject: Subject) -> Iterator[Finding]:
 
     Fix: keep the tensor in another type, or pad its rows.
     """
-    for i, ne in subject.i2s():
+    for i, ne in subject.odd_i2s:
         if prod(ne) % BLOCK == 0 and ne[0] % BLOCK and len(ne) > 1:
             span = subject.info_span(i, "ne")
             yield row_not_whole_blocks_of_128.at(span, got=ne[0], want=BLOCK, name=subject.name(i))
@@ -163,8 +113,8 @@ def tail_overlapped(subject: Subject) -> Iterator[Finding]:
 
     Fix: lay the tensors out again, each I2_S tensor with its 32 bytes of tail.
     """
-    for placement, room, after in subject.rooms if subject.has_i2s else ():
-        if after is not None and misjudged_room(subject, placement, room) == "no-tail":
+    for placement, room, after in misjudged(subject, "no-tail"):
+        if after is not None:
             assert placement.size is not None
             span = subject.info_span(after.row, "offset")
             yield tail_overlapped.at(
@@ -203,11 +153,9 @@ def whole_block_size(subject: Subject) -> Iterator[Finding]:
 
 
 def _rooms(subject: Subject, idea: str, made: Rule) -> Iterator[Finding]:
-    for placement, room, _ in subject.rooms if subject.has_i2s else ():
-        if misjudged_room(subject, placement, room) == idea:
-            span = subject.absolute(placement.offset, placement.offset + room, f"data[{placement.row}]")
-            name = subject.name(placement.row)
-            yield made.at(span, got=room, want=placement.size, name=name)
+    for placement, room, _ in misjudged(subject, idea):
+        span = subject.absolute(placement.offset, placement.offset + room, f"data[{placement.row}]")
+        yield made.at(span, got=room, want=placement.size, name=subject.name(placement.row))
 
 
 @rule("I108", "chunked-payload", "I2_S tensor {name} has {got} bytes where {want} are expected, as if {chunks} chunks had "
@@ -223,12 +171,10 @@ def chunked_payload(subject: Subject) -> Iterator[Finding]:
 
     Fix: quantise again with one thread.
     """
-    for placement, room, _ in subject.rooms if subject.has_i2s else ():
-        if misjudged_room(subject, placement, room) == "chunks":
-            span = subject.absolute(placement.offset, placement.offset + room, f"data[{placement.row}]")
-            chunks = _chunks(subject, placement, room)
-            name = subject.name(placement.row)
-            yield chunked_payload.at(span, got=room, want=placement.size, name=name, chunks=chunks)
+    for placement, room, _ in misjudged(subject, "chunks"):
+        span = subject.absolute(placement.offset, placement.offset + room, f"data[{placement.row}]")
+        count, name = chunks(subject, placement, room), subject.name(placement.row)
+        yield chunked_payload.at(span, got=room, want=placement.size, name=name, chunks=count)
 
 
 @rule("I109", "one-dimensional", "tensor {name} has type I2_S and one dimension; only matrices can be ternary",
@@ -243,7 +189,7 @@ def one_dimensional(subject: Subject) -> Iterator[Finding]:
 
     Fix: write the tensor as F32.
     """
-    for i, ne in subject.i2s():
+    for i, ne in subject.odd_i2s:
         if len(ne) == 1:
             yield one_dimensional.at(subject.info_span(i, "n_dims"), got=1, want=2, name=subject.name(i))
 
@@ -260,7 +206,7 @@ def three_dimensional(subject: Subject) -> Iterator[Finding]:
 
     Fix: store each expert as a matrix of its own.
     """
-    for i, ne in subject.i2s():
+    for i, ne in subject.odd_i2s:
         if prod(ne[2:]) > 1:
             yield three_dimensional.at(subject.info_span(i, "ne"), got=len(ne), want=2, name=subject.name(i), shape=ne)
 
@@ -311,18 +257,19 @@ def scale_byte_order(subject: Subject) -> Iterator[Finding]:
 
 def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
     """The I2_S tensors whose scale makes sense only in the other byte order, and of how many."""
-    source = subject.file.source
-    order = subject.file.byte_order
-    mark, swapped = ("<f", ">f") if order == "little" else (">f", "<f")
+    source, size, base = subject.file.source, subject.data_size, subject.file.data_start or 0
+    mark, swapped = ("<f", ">f") if subject.file.byte_order == "little" else (">f", "<f")
     wrong: list[Placement] = []
-    seen = 0
+    seen, window, at = 0, b"", 0
     for placement in subject.placements:
-        if placement.number != I2_S.number or not placement.size or placement.end > subject.data_size:
+        if placement.number != I2_S.number or not placement.size or placement.end > size:
             continue
-        at = (subject.file.data_start or 0) + placement.end - TAIL_BYTES
-        raw = source.read(at, 4)
+        start = placement.end - TAIL_BYTES
+        if not at <= start <= at + len(window) - 4:  # one read serves many tensors where they are small
+            at, window = start, source.read(base + start, min(WINDOW if placement.size < WINDOW else 4, size - start))
         seen += 1
-        if not _plausible(struct.unpack(mark, raw)[0]) and _plausible(struct.unpack(swapped, raw)[0]):
+        scale, other = (struct.unpack_from(each, window, start - at)[0] for each in (mark, swapped))
+        if not _plausible(scale) and _plausible(other):
             wrong.append(placement)
     return wrong, seen
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from math import prod
 
 from i2s_spec.linter.rule import WARNING, Finding, Fix, raised, rule
-from i2s_spec.linter.subject import INT64_END, Subject, sound_shape
+from i2s_spec.linter.subject import INT64_END, Subject, all_differ, sound_shape
 from i2s_spec.schema import faults, limits, types
 
 raised(
@@ -71,6 +71,8 @@ def duplicate_name(subject: Subject) -> Iterator[Finding]:
 
     Fix: keep the one that is meant.
     """
+    if all_differ(subject.tensor_names()):
+        return
     counts: dict[bytes, int] = {}
     for _, name in subject.tensor_names():
         counts[name] = counts.get(name, 0) + 1

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 from i2s_spec.errors import Span, Words
 from i2s_spec.gguf import _scanner
+from i2s_spec.linter.declared import declared
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, raised, rule
-from i2s_spec.linter.subject import Subject
+from i2s_spec.linter.subject import Subject, all_differ
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.types import ValueType
 
@@ -107,6 +108,8 @@ def duplicate_key(subject: Subject) -> Iterator[Finding]:
 
     Fix: keep the one that is meant.
     """
+    if all_differ(subject.key_names()):
+        return
     counts: dict[bytes, int] = {}
     for _, name in subject.key_names():
         counts[name] = counts.get(name, 0) + 1
@@ -221,11 +224,12 @@ def string_not_utf8(subject: Subject) -> Iterator[Finding]:
     """
     file = subject.file
     singles: list[tuple[int, int, int]] = []
+    sound = declared(subject).sound_arrays
     for i in range(file.index.keys):
         _, name, kind, element, count, start, stop = file.index.key(i)
         if kind == _STRING:
             singles.append((i, start, stop - start))
-        elif kind == _ARRAY and element == _STRING:
+        elif kind == _ARRAY and element == _STRING and i not in sound:
             bad, first = _scanner.invalid_utf8_in_array(file.source, start, stop, count, file.byte_order == "big")
             if first is not None:
                 span = Span(first[1], first[2], f"key_values[{i}].value.items[{first[0]}]")

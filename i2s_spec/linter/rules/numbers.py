@@ -23,8 +23,8 @@ def _commonest(known: Declared) -> tuple[str, int, int] | None:
     counts = Counter(row.type for row in known.projections() if row.type)
     if not counts:
         return None
-    name, count = counts.most_common(1)[0]
-    return name, count, counts.total()
+    name = max(counts, key=counts.__getitem__)  # the first of equals, as Counter.most_common has it
+    return name, counts[name], counts.total()
 
 
 def _said(known: Declared) -> tuple[int, Span] | None:
@@ -110,9 +110,10 @@ def retired_type_size(subject: Subject) -> Iterator[Finding]:
     block, size = numbers.RETIRED_BLOCK
     if not any(number in numbers.RETIRED for number in _numbers(subject)):
         return
+    least = 4096 // block * size - subject.step
     for room in subject.rooms:
         number = room.placement.number
-        if number not in numbers.RETIRED:
+        if room.size < least or number not in numbers.RETIRED:
             continue
         ne = subject.file.index.tensor(room.placement.row)[2]
         wanted = READINGS[number][0].nbytes(ne)

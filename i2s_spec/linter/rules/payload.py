@@ -179,8 +179,7 @@ def rows_repeat_rule(subject: Subject) -> Iterator[Finding]:
     if verdict is None or survey is None:
         return
     for place in verdict.placed:
-        digest, size = survey.digest(place)
-        if digest is None or size < COMPARED:
+        if survey.size(place) < COMPARED or survey.digest(place)[0] is None:
             continue
         tensor = survey[place]
         if tensor.constant is None and rows_repeat(subject, tensor):

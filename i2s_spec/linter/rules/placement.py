@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from i2s_spec.linter.rooms import misjudged_room, wide
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
-from i2s_spec.linter.rules.extent import misjudged_room, tail_cut
+from i2s_spec.linter.rules.extent import tail_cut
 from i2s_spec.linter.subject import INT64_END, Placement, Subject
-from i2s_spec.schema import faults
+from i2s_spec.schema import faults, limits
 from i2s_spec.schema.types import padded
 
 
@@ -75,8 +76,9 @@ def offset_misaligned(subject: Subject) -> Iterator[Finding]:
     if subject.ignores_alignment:
         return
     before: Placement | None = None
+    step = subject.step
     for placement in subject.placements:
-        if placement.offset % subject.step and not (
+        if placement.offset % step and not (
             before is not None and misjudged_room(subject, before, placement.offset - before.offset) == "no-tail"
         ):
             span = subject.info_span(placement.row, "offset")
@@ -169,15 +171,19 @@ def gap_between_tensors(subject: Subject) -> Iterator[Finding]:
     """
     if subject.ignores_alignment:
         return
-    for placement, room, after in subject.rooms:
-        if after is None or not placement.size or _astray(subject, after) or after.offset % subject.step:
+    step, size, listed, last = subject.step, subject.data_size, limits.FINDINGS_PER_RULE, None
+    for placement, room, after in wide(subject):
+        if after is None or after.offset % step or (after.offset > size and _astray(subject, after)):
             continue
-        gap = room - padded(placement.size, subject.step)
-        if gap > 0 and misjudged_room(subject, placement, room) is None:
-            start = placement.offset + padded(placement.size, subject.step)
-            span = subject.absolute(start, start + gap, f"gap[{placement.row}]")
-            if span.start < span.stop:
-                yield gap_between_tensors.at(span, got=gap, want=0, name=subject.name(placement.row))
+        whole = padded(placement.size or 0, step)
+        if last is not None and listed <= 0 and placement.offset + whole < size:
+            yield last  # beyond what a report lists they are only counted
+            continue
+        span = subject.absolute(placement.offset + whole, placement.offset + room, f"gap[{placement.row}]")
+        if span.start < span.stop:
+            listed -= 1
+            last = gap_between_tensors.at(span, got=room - whole, want=0, name=subject.name(placement.row))
+            yield last
 
 
 @rule("P102", "tensors-out-of-order", "tensor {name} lies before a tensor that precedes it in the table, {other}; "

@@ -247,7 +247,7 @@ def scales_identical(subject: Subject) -> Iterator[Finding]:
     survey = subject.survey
     if survey is None:
         return
-    places = [place for place, _ in scales(subject) if survey.digest(place)[1] >= COMPARED]
+    places = [place for place, _ in scales(subject) if survey.size(place) >= COMPARED]
     if len(places) > SIBLINGS and len({survey.tail(place)[:4] for place in places}) == 1:
         first = survey[places[0]]
         if usual(first.scale):

@@ -24,7 +24,6 @@ MODELS: Final = "models of a declared architecture"
 TERNARY: Final = "models of a declared architecture that are ternary, or say so"
 
 
-
 def _words(value: Any) -> Any:
     """A value as a message shows it: numbers as they are read, text quoted later."""
     return Words(f"{value:g}") if isinstance(value, float) else value

@@ -6,8 +6,8 @@ from itertools import chain
 from i2s_spec.errors import Span, Words
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.source import Source
+from i2s_spec.linter.rooms import judged, padding, wide
 from i2s_spec.linter.rule import WARNING, Finding, Fix, rule
-from i2s_spec.linter.rules.extent import misjudged_room
 from i2s_spec.linter.subject import Subject
 from i2s_spec.linter.weighing import holes, weighed
 from i2s_spec.schema.magic import EMBEDDABLE
@@ -29,19 +29,19 @@ FOLLOWED = 16 << 20
 _ZEROS = bytes(LOOKED_AT)
 
 
-def _padding(subject: Subject) -> Iterator[tuple[int, int, str]]:
-    """The stretches of padding of a file: before the data section and behind tensors, where a tensor follows."""
+def _padding(subject: Subject, least: int = 1) -> Iterator[tuple[int, int, str]]:
+    """The stretches of padding of a file that have some bytes at least: before the data section and behind tensors."""
     file = subject.file
     if file.infos_end is None or file.data_start is None:
         return
     yield file.infos_end, min(file.data_start, file.size), "padding"
-    for placement, room, _ in subject.rooms:
-        if not placement.size or misjudged_room(subject, placement, room) is not None:
-            continue  # what lies behind a tensor of a misjudged size is not padding
-        stop = min(padded(placement.size, subject.step), room)
-        if stop > placement.size:
-            base = file.data_start + placement.offset
-            yield base + placement.size, min(base + stop, file.size), f"padding[{placement.row}]"
+    step = subject.step
+    for placement, room, _ in padding(subject):  # what lies behind a tensor of a misjudged size is none
+        size = placement.size or 0
+        if min(padded(size, step), room) - size < least:
+            continue
+        base = file.data_start + placement.offset
+        yield base + size, min(base + min(padded(size, step), room), file.size), f"padding[{placement.row}]"
 
 
 @rule("G406", "padding-not-zero", "byte {at} is padding and is 0x{got_hex}, not zero", severity=WARNING, clause="2.7",
@@ -79,11 +79,9 @@ def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
         return None
     if any(placement.size is None for placement in subject.placements):
         return None
-    ends = [padded(placement.end, subject.step) for placement in subject.placements]
-    for placement, room, after in subject.rooms:
-        if after is None and misjudged_room(subject, placement, room) is not None:
-            return None
-    start = file.data_start + max(ends, default=0)
+    if subject.placements and subject.placements[-1].row in judged(subject).rows:
+        return None
+    start = file.data_start + padded(max((placement.end for placement in subject.placements), default=0), subject.step)
     return (start, file.size) if start < file.size else None
 
 
@@ -133,19 +131,19 @@ def hidden_file(subject: Subject) -> Iterator[Finding]:
 
 
 def _gaps(subject: Subject) -> Iterator[tuple[int, int, str]]:
-    """Everything between the header and the last tensor that is in no tensor."""
-    yield from _padding(subject)
+    """Everything between the header and the last tensor that is in no tensor, and worth hiding in."""
+    yield from _padding(subject, WORTH_HIDING_IN)
     base = subject.file.data_start
     if base is None:
         return
     if subject.placements and 0 < subject.placements[0].offset <= subject.data_size:
         yield base, base + subject.placements[0].offset, "gap"
-    for placement, room, after in subject.rooms:
-        if placement.size and after is not None and room > padded(placement.size, subject.step):
-            start = placement.offset + padded(placement.size, subject.step)
-            span = subject.absolute(start, placement.offset + room, f"gap[{placement.row}]")
-            if misjudged_room(subject, placement, room) is None and span.start < span.stop:
-                yield span.start, span.stop, span.path
+    size, step = subject.file.size, subject.step
+    for placement, room, after in wide(subject):
+        start = base + placement.offset + padded(placement.size or 0, step)
+        stop = min(base + placement.offset + room, size)
+        if after is not None and stop - start >= WORTH_HIDING_IN:
+            yield start, stop, f"gap[{placement.row}]"
 
 
 def _looked_at(subject: Subject, start: int, stop: int) -> Iterator[tuple[int, bytes]]:

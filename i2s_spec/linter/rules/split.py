@@ -55,8 +55,15 @@ def split_incomplete(subject: Subject) -> Iterator[Finding]:
         yield split_incomplete.at(_span(subject, b"split.count"), got=number + 1, want=count, reason=Words(reason))
 
 
-@rule("G232", "split-type", "{key} is of type {got}; loaders ask for {want}", clause="2.8", sources="C32", cwe=843,
-      fix=Fix.UNSAFE)
+@rule(
+    "G232",
+    "split-type",
+    "{key} is of type {got}; loaders ask for {want}",
+    clause="2.8",
+    sources="C32",
+    cwe=843,
+    fix=Fix.UNSAFE,
+)
 def split_type(subject: Subject) -> Iterator[Finding]:
     """A key about splitting has another type than loaders ask for.
 

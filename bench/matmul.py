@@ -1,0 +1,329 @@
+"""This module measures the integer core of BitLinear: products with packed weights, against what memory and processor give.
+
+Two probes stand beside every measurement, in the same round: reading every byte of the weights, where they lie; and the
+widest multiplications of a kernel set, over and over on registers; both in the threads that do the products. A byte of
+weights takes four multiplications, so a quarter of the latter is the roofline of matrix-vector products, in bytes: what no
+kernel can pass whose weights are in cache. Where the caches themselves are slower, the reading probe says so.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+from functools import partial
+from importlib import util
+from resource import RUSAGE_SELF, getrusage
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from bench.measure import Claim, Contender, Result, Row, interleaved, ratios
+from bench.parts import Benchmark, Setting
+from i2s_spec.codec.isa import KernelSet
+from i2s_spec.model import _matmul, bitlinear, matmul
+
+#: The ternary matrices of a layer of BitNet-b1.58-2B-4T, rows and columns, and how many layers there are.
+LAYER = [(2560, 2560), (640, 2560), (640, 2560), (2560, 2560), (6912, 2560), (6912, 2560), (2560, 6912)]
+LAYERS = 30
+
+SHAPES = [(640, 2560), (2560, 2560), (6912, 2560), (2560, 6912)]
+TOKENS = [8, 32, 128, 256, 512]
+
+#: Where weights lie: what the start is a multiple of, and whether the pages are huge.
+PLACES = {"at 32 bytes, as in a file": (32, False), "at 64 bytes, huge pages": (64, True)}
+
+READ, PEAK, TORCH = "read probe", "multiplication probe", "torch._int_mm"
+HUGE = 2 << 20
+
+#: How often a measurement is taken again because somebody else had the processor meanwhile.
+TRIES = 12
+
+
+def benchmarks() -> list[Benchmark]:
+    """What is measured, in this order."""
+    return [
+        *(Benchmark(f"vector-memory-{threads}", partial(_memory, threads=threads)) for threads in (1, 2)),
+        *(Benchmark(f"vector-cache-{threads}", partial(_cache, threads=threads)) for threads in (1, 2)),
+        *(Benchmark(f"matrix-{threads}", partial(_matrix, threads=threads)) for threads in (1, 2)),
+        Benchmark("activations", _activations),
+        Benchmark("definition", _definition),
+    ]
+
+
+def _sets() -> list[KernelSet]:
+    """The compiled sets that this processor runs, but plain C and the one that only some processors would choose."""
+    return [each for each in matmul.kernel_sets() if each.available and each.name not in ("portable", "avx512vl")]
+
+
+def _memory_at(nbytes: int, start: int, huge: bool) -> Any:
+    """Bytes that begin at a multiple of `start` and of nothing larger, in pages of the kind."""
+    raw = mmap.mmap(-1, nbytes + 2 * HUGE)
+    if huge and hasattr(mmap, "MADV_HUGEPAGE"):
+        raw.madvise(mmap.MADV_HUGEPAGE)
+    whole = np.frombuffer(raw, dtype=np.uint8)
+    skip = -_matmul.address(whole) % HUGE + start
+    return whole[skip : skip + nbytes]
+
+
+def _weights(shapes: list[tuple[int, int]], start: int, huge: bool) -> tuple[Any, list[Any]]:
+    """Payloads one behind the other, as in a file: 32 bytes of tail, then the next multiple of `start`."""
+    sizes = [rows * columns // 4 for rows, columns in shapes]
+    steps = [-(-(size + 32) // start) * start for size in sizes]
+    whole = _memory_at(sum(steps), start, huge)
+    noise = np.frombuffer(np.random.Generator(np.random.PCG64(1)).bytes(1 << 20), dtype=np.uint8)
+    for at in range(0, whole.size, noise.size):
+        part = whole[at : at + noise.size]
+        part[:] = noise[: part.size]
+    starts = np.cumsum([0, *steps[:-1]])
+    return whole, [whole[at : at + size] for at, size in zip(starts, sizes, strict=True)]
+
+
+def _codes(tokens: int, columns: int) -> Any:
+    return np.random.Generator(np.random.PCG64(2)).integers(-127, 128, (tokens, columns)).astype(np.int8)
+
+
+def _undisturbed(run: Callable[[], float]) -> Callable[[], float]:
+    """What a run says once nobody took the processor from it, which the system counts; the least of several otherwise."""
+
+    def again() -> float:
+        seen = []
+        for _ in range(TRIES):
+            before = getrusage(RUSAGE_SELF).ru_nivcsw
+            seen.append(run())
+            if getrusage(RUSAGE_SELF).ru_nivcsw == before:
+                return seen[-1]
+        return min(seen)
+
+    return again
+
+
+def _interleaved(contenders: list[Contender], setting: Setting, least: int) -> dict[str, tuple[float, ...]]:
+    """Rounds as everywhere, and many of them: each takes milliseconds, and machines are shared."""
+    calm = [contender._replace(run=_undisturbed(contender.run)) for contender in contenders]
+    return interleaved(calm, 1 if setting.quick else max(setting.rounds, least), setting.say)
+
+
+def _seconds(job: Callable[[], object], least: float = 0.0) -> float:
+    """How long a job takes: of several in turn, for at least so long, after a first that is not counted."""
+    if least:
+        job()
+    start, count = perf_counter(), 0
+    while True:
+        job()
+        count += 1
+        if (now := perf_counter()) - start >= least:
+            return (now - start) / count
+
+
+def _peak(each: KernelSet, products: int, threads: int, least: float) -> Callable[[], float]:
+    """How long so many products take at the set's most."""
+    rounds = max(1, round(least * 2e9))  # of twelve multiplications, one or two of which are done in a cycle
+
+    def run() -> float:
+        _matmul.probe_multiplications(each.row, rounds // 100, threads)
+        start = perf_counter()
+        done = _matmul.probe_multiplications(each.row, rounds, threads)
+        return products / done * (perf_counter() - start)
+
+    return run
+
+
+def _sixteenth(run: Callable[[], float]) -> Callable[[], float]:
+    return lambda: run() / 16
+
+
+def _read(payload: Any, threads: int, least: float = 0.0) -> Callable[[], float]:
+    """How long it takes to read all bytes; again and again for about so long, where they stay in cache."""
+    repeats = max(1, round(least * 50e9 / payload.size))
+
+    def run() -> float:
+        start = perf_counter()
+        _matmul.probe_reading(payload, repeats, threads)
+        return (perf_counter() - start) / repeats
+
+    return run
+
+
+# --- one token -------------------------------------------------------------------------------------------------------
+
+
+def _memory(setting: Setting, threads: int) -> Result:
+    """All matrices of a model, once, from memory: what a decoder reads for each token."""
+    shapes = LAYER * (1 if setting.quick else LAYERS)
+    codes = {columns: _codes(1, columns) for _, columns in shapes}
+    outs = {rows: np.empty((1, rows), dtype=np.int32) for rows, _ in shapes}
+    judged = not setting.quick
+    contenders: list[Contender] = []
+    placed = {place: _weights(shapes, start, huge) for place, (start, huge) in PLACES.items()}
+    size = sum(rows * columns // 4 for rows, columns in shapes)
+
+    def multiply(payloads: list[Any], row: int) -> None:
+        for payload, (rows, columns) in zip(payloads, shapes, strict=True):
+            _matmul.product(row, payload, rows, codes[columns], outs[rows], threads)
+
+    def call(payloads: list[Any]) -> None:
+        for payload, (rows, columns) in zip(payloads, shapes, strict=True):
+            matmul.dot(payload, rows, columns, codes[columns], out=outs[rows], threads=threads)
+
+    for place, (whole, payloads) in placed.items():
+        contenders.append(Contender(f"{READ}, {place}", _read(whole[:size], threads)))
+        for each in _sets():
+            job = partial(multiply, payloads, each.row)
+            contenders.append(Contender(f"{each.name}, {place}", partial(_seconds, job)))
+        contenders.append(Contender(f"matmul.dot, {place}", partial(_seconds, partial(call, payloads))))
+    for contender in contenders:
+        contender.run()
+    times = _interleaved(contenders, setting, 11)
+
+    best, least = _sets()[-1].name, (0.9, 0.85)[threads - 1]
+    goals = {best: least, "matmul.dot": None, "avx2": (0.8, 0.75)[threads - 1]}
+    claims = []
+    for place in PLACES:
+        for name in [*(each.name for each in _sets()), "matmul.dot"]:
+            values = ratios(times[f"{READ}, {place}"], times[f"{name}, {place}"])
+            goal = goals.get(name) if judged else None
+            claims.append(Claim(f"{name}, {place}: speed of reading", values, "x", least=goal))
+    rows_ = tuple(Row(name, tuple(size / t / 1e9 for t in values), "GB/s") for name, values in times.items())
+    title = f"one token by {len(shapes)} matrices in memory, {size / 1e6:.0f} MB of weights, {_said(threads)}"
+    return Result(title, rows_, tuple(claims))
+
+
+def _cache(setting: Setting, threads: int) -> Result:
+    """One matrix again and again: the caches' speed and the processor's."""
+    least = 0.0002 if setting.quick else 0.01
+    claims: list[Claim] = []
+    rows_: list[Row] = []
+    for rows, columns in SHAPES:
+        _, (payload,) = _weights([(rows, columns)], 64, True)
+        codes, out = _codes(1, columns), np.empty((1, rows), dtype=np.int32)
+        contenders = [Contender(READ, _read(payload, threads, least))]
+        for each in _sets():
+            contenders.append(Contender(f"{PEAK}, {each.name}", _peak(each, rows * columns, threads, least)))
+            # Sixteen in one call: what a call from Python takes beside the kernel is in `matmul.dot`, and told apart.
+            job = partial(_matmul.product, each.row, payload, rows, codes, out, threads, repeats=16)
+            contenders.append(Contender(each.name, _sixteenth(partial(_seconds, job, least))))
+        call = partial(matmul.dot, payload, rows, columns, codes, out=out, threads=threads)
+        contenders.append(Contender("matmul.dot", partial(_seconds, call, least)))
+        times = _interleaved(contenders, setting, 21)
+        shape = f"{rows:,} x {columns:,}"
+        for each in _sets():
+            done = tuple(payload.size / t / 1e9 for t in times[each.name])
+            rows_.append(Row(f"{each.name}, {shape}", done, "GB/s"))
+            goal = 0.75 if not setting.quick and each == _sets()[-1] else None
+            share = ratios(times[f"{PEAK}, {each.name}"], times[each.name])
+            claims.append(Claim(f"{each.name}, {shape}: share of its roofline", share, "x", least=goal))
+        rows_.append(Row(f"matmul.dot, {shape}", tuple(payload.size / t / 1e9 for t in times["matmul.dot"]), "GB/s"))
+        rows_.append(Row(f"{READ}, {shape}", tuple(payload.size / t / 1e9 for t in times[READ]), "GB/s"))
+        best = _sets()[-1].name
+        roof = tuple(payload.size / t / 1e9 for t in times[f"{PEAK}, {best}"])
+        rows_.append(Row(f"roofline of {best}, {shape}", roof, "GB/s"))
+        claims.append(Claim(f"{best}, {shape}: speed of reading", ratios(times[READ], times[best]), "x"))
+    return Result(f"one token by a matrix in cache, {_said(threads)}", tuple(rows_), tuple(claims))
+
+
+# --- more tokens -----------------------------------------------------------------------------------------------------
+
+
+def _matrix(setting: Setting, threads: int) -> Result:
+    """Several tokens by a matrix: multiplications a second against the most there can be, and against torch."""
+    least = 0.0002 if setting.quick else 0.01
+    judged, torch = not setting.quick, _torch(threads)
+    rows_: list[Row] = []
+    claims: list[Claim] = []
+    for rows, columns in SHAPES[1:2] if setting.quick else SHAPES[1:]:
+        _, (payload,) = _weights([(rows, columns)], 32, False)
+        for tokens in TOKENS[:1] if setting.quick else TOKENS:
+            codes, out = _codes(tokens, columns), np.empty((tokens, rows), dtype=np.int32)
+            products = rows * columns * tokens
+            contenders = []
+            for each in _sets():
+                contenders.append(Contender(f"{PEAK}, {each.name}", _peak(each, products, threads, least)))
+                job = partial(_matmul.product, each.row, payload, rows, codes, out, threads)
+                contenders.append(Contender(each.name, partial(_seconds, job, least)))
+            if torch is not None:
+                contenders.append(Contender(TORCH, _torch_job(torch, codes, rows, least)))
+            times = _interleaved(contenders, setting, 9)
+            shape = f"{rows:,} x {columns:,} by {tokens}"
+            for name in times:
+                if not name.startswith(PEAK):
+                    rows_.append(Row(f"{name}, {shape}", tuple(products / t / 1e9 for t in times[name]), "GMAC/s"))
+            for each in _sets():
+                share = ratios(times[f"{PEAK}, {each.name}"], times[each.name])
+                goal = {_sets()[-1].name: 0.8, "avx2": 0.6}.get(each.name) if judged else None
+                claims.append(Claim(f"{each.name}, {shape}: share of its peak", share, "x", least=goal))
+            best = _sets()[-1].name
+            peak = tuple(products / t / 1e9 for t in times[f"{PEAK}, {best}"])
+            rows_.append(Row(f"{PEAK} of {best}, {shape}", peak, "GMAC/s"))
+            if torch is not None:
+                goal = (0.95 if tokens > 256 else 1.0) if judged else None
+                claims.append(Claim(f"{shape}: speed of torch", ratios(times[TORCH], times[best]), "x", least=goal))
+    notes = () if torch is not None else ("torch: not installed: pip install torch",)
+    return Result(f"several tokens by a matrix, {_said(threads)}", tuple(rows_), tuple(claims), notes)
+
+
+def _torch(threads: int) -> Any:
+    if util.find_spec("torch") is None:
+        return None
+    import torch
+
+    torch.set_num_threads(threads)
+    return torch
+
+
+def _torch_job(torch: Any, codes: Any, rows: int, least: float) -> Callable[[], float]:
+    """torch's product of int8 matrices, with weights that were unpacked before, in the faster of two orders."""
+    weights = torch.randint(-1, 2, (rows, codes.shape[1]), dtype=torch.int8)
+    activations = torch.from_numpy(codes)
+    orders = [weights.t(), weights.t().contiguous()]
+    jobs = [partial(torch._int_mm, activations, each) for each in orders]
+    first = [min(_seconds(job, least) for _ in range(3)) for job in jobs]
+    return partial(_seconds, jobs[first.index(min(first))], least)
+
+
+# --- what is around --------------------------------------------------------------------------------------------------
+
+
+def _activations(setting: Setting) -> Result:
+    """Floats to codes, and sums to floats: beside the products these should not be seen."""
+    rows_: list[Row] = []
+    columns = 2560
+    for tokens in (1, 128):
+        x = np.random.Generator(np.random.PCG64(3)).standard_normal((tokens, columns)).astype(np.float32)
+        contenders = []
+        for each in [each for each in matmul.kernel_sets() if each.available]:
+
+            def job(row: int = each.row, x: Any = x) -> None:
+                made = (np.empty(x.shape, np.int8), np.empty(len(x), np.float32), np.empty(len(x), np.int32))
+                _matmul.quantize(row, x, *made, 1)
+
+            contenders.append(Contender(each.name, partial(_seconds, job, 0.002)))
+        contenders.append(Contender("definition", partial(_seconds, partial(bitlinear.quantize_activations, x), 0.002)))
+        times = _interleaved(contenders, setting, 9)
+        rows_ += [
+            Row(f"{name}, {tokens} x {columns:,}", tuple(x.size / t / 1e9 for t in values), "G/s")
+            for name, values in times.items()
+        ]
+    return Result("activations to codes, one thread", tuple(rows_), ())
+
+
+def _definition(setting: Setting) -> Result:
+    """The definition and plain C against the fastest kernels; for information."""
+    rows, columns = (64, 2560) if setting.quick else (2560, 2560)
+    _, (payload,) = _weights([(rows, columns)], 32, False)
+    contenders = []
+    for tokens in (1, 8):
+        codes = _codes(tokens, columns)
+        define = partial(bitlinear.dot, payload, rows, columns, codes)
+        contenders.append(Contender(f"definition, {tokens}", partial(_seconds, define)))
+        for each in [each for each in matmul.kernel_sets() if each.available]:
+            out = np.empty((tokens, rows), dtype=np.int32)
+            job = partial(_matmul.product, each.row, payload, rows, codes, out, 1)
+            contenders.append(Contender(f"{each.name}, {tokens}", partial(_seconds, job, 0.002)))
+    times = interleaved(contenders, setting.rounds, setting.say)
+    rows_ = tuple(Row(f"{name} tokens", values, "s") for name, values in times.items())
+    return Result(f"{rows:,} x {columns:,} weights, one thread", rows_, ())
+
+
+def _said(threads: int) -> str:
+    return f"{threads} thread{'s' if threads > 1 else ''}"

@@ -1,0 +1,104 @@
+"""Round trips: built again a file is the same, recoded there and back a tensor is, and a repaired file has no more to repair."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from harness import broken, changed, inputs, search
+
+from i2s_spec.codec import native
+from i2s_spec.convert.rewrite import convert_endian
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import BufferSource
+from i2s_spec.linter.repair.fix import fix
+from i2s_spec.schema import gguf
+from i2s_spec.schema.dialect import LAYOUTS
+from i2s_spec.schema.types import I2_S
+
+
+def one_input(data: bytes) -> None:
+    """What must hold for any bytes; whatever is raised here is a find."""
+    try:
+        parsed = gguf.parse(data)
+    except FormatError:
+        parsed = None
+    if parsed is not None:
+        assert gguf.build(parsed) == data
+        _tensors(data)
+        _turned(data)
+    _fixed(data)
+
+
+def _tensors(data: bytes) -> None:
+    """Every whole I2_S tensor through every layout that can hold it, and back."""
+    file = File(BufferSource(data))
+    for tensor in list(file.tensors.rows)[:6]:
+        start = (file.data_start or 0) + tensor.offset
+        if tensor.number != I2_S.number or len(tensor.ne) != 2 or min(tensor.ne) < 1 or start >= file.size:
+            continue
+        if tensor.nbytes > min(1 << 16, file.size - start):
+            continue
+        there = data[start : start + tensor.nbytes]
+        for layout in LAYOUTS:
+            try:
+                other = native.transcode(there, tensor.shape, "canonical", layout, byte_order=file.byte_order)
+            except ValueError:
+                continue  # a shape that it cannot hold
+            back = native.transcode(other, tensor.shape, layout, "canonical", byte_order=file.byte_order)
+            codes = tensor.nbytes - 32
+            assert bytes(back)[: codes + 4] == there[: codes + 4]
+
+
+def _turned(data: bytes) -> None:
+    """In the other byte order and back, what a file says stays the same."""
+    file = File(BufferSource(data))
+    other = "big" if file.byte_order == "little" else "little"
+    once, twice = io.BytesIO(), io.BytesIO()
+    try:
+        convert_endian(file, once, other)
+        convert_endian(File(BufferSource(once.getvalue())), twice, file.byte_order)
+    except (FormatError, ValueError):
+        return  # a file that nothing is written from
+    again = File(BufferSource(twice.getvalue()))
+    assert again.fault is None
+    assert [(t.name, t.ne, t.number) for t in again.tensors.rows] == [(t.name, t.ne, t.number) for t in file.tensors.rows]
+    for before, after in zip(file.metadata.rows, again.metadata.rows, strict=True):
+        if before.type not in (6, 9, 12):  # NaN is not equal to itself
+            assert file.metadata.decode(before) == again.metadata.decode(after)
+
+
+def _fixed(data: bytes) -> None:
+    """Repairing what was repaired changes nothing."""
+    for unsafe in (False, True):
+        once, twice = io.BytesIO(), io.BytesIO()
+        try:
+            first = fix(data, once, unsafe=unsafe)
+        except FormatError:
+            return
+        if not first.written:
+            continue
+        second = fix(once.getvalue(), twice, unsafe=unsafe)
+        assert second.actions == ()
+        assert twice.getvalue() == once.getvalue()
+
+
+@pytest.mark.parametrize("path", [*inputs("container"), *inputs("round_trips")], ids=lambda path: path.name)
+def test_corpus(path: Path) -> None:
+    one_input(path.read_bytes())
+
+
+def test_malformed_files() -> None:
+    for data in broken(2_000, every=3):
+        one_input(data)
+
+
+def test_changed_files() -> None:
+    for data in changed(60, seed=2):
+        one_input(data)
+
+
+if __name__ == "__main__":
+    search(one_input)

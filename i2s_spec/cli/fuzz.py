@@ -1,0 +1,212 @@
+"""`i2s fuzz -- COMMAND`: fuzz a decoder in any language from outside."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from i2s_spec.cli import EXIT_FINDINGS
+from i2s_spec.errors import quote
+from i2s_spec.linter.profile import PROFILES
+
+if TYPE_CHECKING:
+    from i2s_spec.fuzzing.campaign import Campaign
+
+#: Files of a campaign that nobody bounded.
+_RUNS = 1000
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def size(value: str) -> int:
+    """Bytes, written as `512M` or `1G`."""
+    found = re.fullmatch(r"(\d{1,12})([kmg]?)(?:i?b)?", value.strip().lower())
+    if found is None or not int(found[1]):
+        raise click.BadParameter(f"{quote(value)} is no size; write 512M or 1G")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def statuses(value: str) -> frozenset[int]:
+    """Exit statuses, written as `0` or `1,2,64-78`."""
+    found: set[int] = set()
+    for part in value.split(","):
+        ends = re.fullmatch(r"\s*(\d{1,3})(?:-(\d{1,3}))?\s*", part)
+        if ends is None or int(ends[2] or ends[1]) > 255:
+            raise click.BadParameter(f"{quote(value)} are no exit statuses; write 1 or 1,2,64-78")
+        found.update(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
+    return frozenset(found)
+
+
+@click.command(
+    short_help="Fuzz a decoder in any language from outside.",
+    epilog="Example:  i2s fuzz --runs 200 -- i2s lint -q",
+)
+@click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...")
+@click.option("--stdin", is_flag=True, help="Give the file through the standard input.")
+@click.option("--runs", type=click.IntRange(1), metavar="N", help=f"Files to try. [default: {_RUNS}, unless --seconds]")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Stop after this time.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of what is left to chance."
+)
+@click.option("--jobs", type=click.IntRange(1, 256), default=1, show_default=True, metavar="N", help="Runs at a time.")
+@click.option("--corpus", type=click.Path(), metavar="DIR",
+              help="Keep finds and progress in DIR, and go on from there the next time.")  # fmt: skip
+@click.option("--seeds", multiple=True, type=click.Path(exists=True), metavar="PATH",
+              help="More files, or folders of files, to begin with.")  # fmt: skip
+@click.option("--replay", multiple=True, type=click.Path(exists=True), metavar="PATH",
+              help="Try only these files, or those in these folders.")  # fmt: skip
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, metavar="S",
+              help="Longest time for one file.")  # fmt: skip
+@click.option(
+    "--memory", type=size, metavar="SIZE", default="512M", show_default=True, help="Most memory for one file, resident."
+)
+@click.option("--max-size", type=size, metavar="SIZE", default="256K", show_default=True, help="Largest file to try.")
+@click.option(
+    "--accept", type=statuses, metavar="LIST", default="0", show_default=True, help="Exit statuses that mean yes."
+)
+@click.option(
+    "--reject", type=statuses, metavar="LIST", help="Those that mean no; others are then crashes. [default: all others]"
+)
+@click.option("--reads", type=click.Choice(["header", "tensors", "model"]), default="tensors", show_default=True,
+              help="How far the decoder reads: metadata and table, the tensors' bytes too, or a whole model.")  # fmt: skip
+@click.option("--supports", default="i2s,alignment", show_default=True, metavar="LIST",
+              help="What it claims, of: i2s, alignment, version-2, big-endian, every-type, empty; or none.")  # fmt: skip
+@click.option("--must-reject", multiple=True, metavar="CODE", help="A rule whose breach it must refuse besides.")
+@click.option("--may-accept", multiple=True, metavar="CODE", help="A rule whose breach it need not refuse.")
+@click.option("--profile", type=click.Choice(list(PROFILES)), default="default", show_default=True,
+              help="Of the linter, for what must be accepted.")  # fmt: skip
+@click.option("--effort", type=click.IntRange(0), default=300, show_default=True, metavar="N",
+              help="Runs that making one find small may take.")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(["text", "json", "junit"]), default="text", show_default=True)
+@click.option("--list-duties", is_flag=True, is_eager=True, expose_value=False, callback=lambda c, p, on: _duties(c, on),
+              help="Say which rules oblige a decoder to reject, and why.")  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
+def command(
+    words: tuple[str, ...],
+    stdin: bool,
+    runs: int | None,
+    seconds: float | None,
+    corpus: str | None,
+    seeds: tuple[str, ...],
+    replay: tuple[str, ...],
+    form: str,
+    quiet: bool,
+    **options: Any,
+) -> int:
+    """Give files to COMMAND, one at a time, and see how it ends.
+
+    The file's name stands for {} in COMMAND, or comes last. COMMAND says yes by exit status 0 and no by another one. It is
+    given sound files, the malformed catalogue, every number at its edges, and changes by chance. Reported are crashes
+    (signals), hangs, memory beyond its bound, sound files that it rejects, and files that it accepts although no reader
+    can reach their bytes; each is made small and named with the rule and its clause. The same seed gives the same files.
+
+    Exit status: 0 nothing found, 1 findings, 2 usage.
+    """
+    from i2s_spec.fuzzing.campaign import Campaign
+    from i2s_spec.fuzzing.child import Command
+    from i2s_spec.fuzzing.inputs import files_under
+    from i2s_spec.fuzzing.report import json_report, junit_report, text_report
+
+    if replay and (runs is not None or seconds is not None or corpus is not None):
+        raise click.UsageError(
+            "--replay tries the files that are named, once; it goes with no --runs, --seconds, --corpus"
+        )
+    try:
+        given = [data for _, data in files_under(seeds)]
+        files = list(files_under(replay))
+        campaign = Campaign(Command(words, stdin), _settings(**options), corpus, given)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    with campaign:
+        total: int | None
+        if replay:
+            total, steps = len(files), campaign.replay(files)
+        else:
+            total = _RUNS if runs is None and seconds is None else runs
+            steps = campaign.run(total, seconds)
+        with _bar(campaign, total, quiet) as advance:
+            for done in steps:
+                advance(done)
+    if form == "text":
+        click.echo(text_report(campaign, corpus), nl=False)
+    else:
+        click.echo(json_report(campaign) if form == "json" else junit_report(campaign), nl=False)
+    return EXIT_FINDINGS if campaign.findings else 0
+
+
+def _settings(
+    *,
+    seed: int,
+    jobs: int,
+    timeout: float,
+    memory: int,
+    max_size: int,
+    accept: frozenset[int],
+    reject: frozenset[int] | None,
+    reads: str,
+    supports: str,
+    must_reject: tuple[str, ...],
+    may_accept: tuple[str, ...],
+    profile: str,
+    effort: int,
+) -> Any:
+    """What the options say.
+
+    :raises ValueError: for what does not go together
+    """
+    from i2s_spec.fuzzing.campaign import Settings
+    from i2s_spec.fuzzing.child import Bounds
+    from i2s_spec.fuzzing.oracle import Policy, Reads
+    from i2s_spec.fuzzing.verdict import Statuses as Meanings
+
+    named = frozenset(name.strip() for name in supports.split(",") if name.strip() not in ("", "none"))
+    policy = Policy(
+        Reads(reads),
+        named,
+        profile,
+        frozenset(code.upper() for code in must_reject),
+        frozenset(code.upper() for code in may_accept),
+    )
+    return Settings(seed, Bounds(timeout, memory), Meanings(accept, reject), policy, max_size, jobs, effort)
+
+
+@contextmanager
+def _bar(campaign: Campaign, total: int | None, quiet: bool) -> Iterator[Any]:
+    """A bar on stderr while it is a terminal; drawn by this thread alone, since processes are started meanwhile."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("fuzzing"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[found]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
+        task = bar.add_task("", total=total, found="")
+
+        def advance(done: int) -> None:
+            bar.update(task, completed=done, found=f"{len(campaign.findings)} found", refresh=True)
+
+        yield advance
+
+
+def _duties(ctx: click.Context, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from i2s_spec.fuzzing.oracle import OF_HEADER, OF_TENSORS
+    from i2s_spec.linter.rules import REGISTRY
+
+    for title, owed in (("every decoder", OF_HEADER), ("a decoder that reads tensors", OF_TENSORS)):
+        click.echo(f"{title} must reject:")
+        for code, obligation in owed.items():
+            click.echo(f"  {code}  {REGISTRY[code].slug:<24}  {obligation.reason}")
+    ctx.exit()

@@ -1,0 +1,183 @@
+"""`i2s golden record | compare`: what a correct runtime computes, recorded; and what another one computed beside it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from i2s_spec.cli.model_input import TokenIds, counting_bar, encode, read_text, remark, tokenizer_of
+from i2s_spec.errors import FormatError, SettingError, quote
+
+if TYPE_CHECKING:
+    from i2s_spec.golden.result import Comparison
+
+EXIT_WRONG = 1
+
+
+@click.group(short_help="Record what a model computes, and compare another runtime with it.")
+def command() -> None:
+    """Golden outputs: record every value on the way of a forward pass, and find the first one that another runtime has
+    wrong, and why."""
+
+
+@command.command(
+    epilog="Example:  i2s new tiny.gguf && i2s golden record tiny.gguf --tokens 1,2,3 -o golden",
+    short_help="Record what a model computes.",
+)
+@click.argument("model", type=click.Path())
+@click.option("--tokens", type=TokenIds(), help="The token ids, such as 1,2,3.")
+@click.option("--text", metavar="TEXT", help="A text; its token ids are recorded.")
+@click.option("--text-file", type=click.Path(), help="A text from a file; - is stdin.")
+@click.option("-o", "--output", "folder", type=click.Path(), required=True, help="The folder of the record.")
+@click.option("--light", is_flag=True, help="For big models: no soft-max rows, no codes, of sums the digests.")
+@click.option("--npz", is_flag=True, help="Taps as .npz, not .safetensors.")
+@click.option(
+    "--callback-text", type=click.Choice(["all", "shown"]),
+    help="Write eval-callback.txt too, as llama.cpp prints it; its sums add up all elements, or the shown ones.",
+)  # fmt: skip
+@click.option("--kl-divergence-base", "kl_base", is_flag=True, help="Write logits.kld too, for llama-perplexity.")
+@click.option(
+    "--profile", default="bitnet-golden-1", show_default=True, metavar="NAME", help="How numbers are computed."
+)
+@click.option("--dialect", default="canonical", show_default=True, help="That I2_S tensors are read in.")
+@click.option("--activation", type=click.Choice(["relu2", "silu", "gelu"]), help="Whatever the file says.")
+@click.option("--pre", metavar="NAME", help="Split text as this pre-tokenizer or runtime does.")
+@click.option("--no-bos", is_flag=True, help="No first token before the text, whatever the file says.")
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads. [default: one per processor]")
+@click.option("--force", is_flag=True, help="Replace a record; try a model that the linter calls broken.")
+@click.option("-q", "--quiet", is_flag=True, help="Neither progress bars nor remarks.")
+def record(
+    model: str, tokens: list[int] | None, text: str | None, text_file: str | None, folder: str, light: bool, npz: bool,
+    callback_text: Any, kl_base: bool, profile: str, dialect: str, activation: str | None, pre: str | None, no_bos: bool,
+    threads: int | None, force: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Record every value that the model in the GGUF file MODEL computes for some tokens.
+
+    The record is a folder: golden.json says what was computed (profile, identity of the weights, architecture, activation,
+    token ids, of each tap digest and statistics), taps.safetensors holds the taps under llama.cpp's names, with the integer
+    stage of every projection beside them. It appears when it is complete.
+    """
+    if sum(each is not None for each in (tokens, text, text_file)) != 1:
+        raise click.UsageError("one of --tokens, --text and --text-file is needed")
+    from i2s_spec.golden import record as make
+    from i2s_spec.golden.recording import described
+    from i2s_spec.model.load import load_model
+
+    _refuse_taken(folder, force)
+    with open(model, "rb"):  # what is not there, or no file, is said with its name
+        pass
+    try:
+        with counting_bar("loading", None, quiet):
+            opened = load_model(
+                model, profile=profile, threads=threads, dialect=dialect, activation=activation, force=force
+            )
+    except FormatError:
+        if not force and not quiet:
+            remark("this model is refused; --force tries it all the same")
+        raise
+    except ValueError as error:
+        raise SettingError(str(error)) from None
+    with opened:
+        source = read_text(text_file) if text_file is not None else text
+        if source is not None:
+            tokens = encode(tokenizer_of(opened, pre, quiet), source, bos=False if no_bos else None)
+        with counting_bar("layers", opened.graph.layers, quiet) as progress:
+            header = make(
+                opened, tokens or [], folder, light=light, form="npz" if npz else "safetensors", text=callback_text,
+                kl_base=kl_base, source=source, force=force, progress=progress,
+            )  # fmt: skip
+    click.echo(f"{quote(folder, bare=True)}: {described(header)}")
+    if not quiet:
+        remark(
+            "now dump the same values of your runtime, and: "
+            f"i2s golden compare {_shell(folder)} DUMP --model {_shell(model)}"
+        )
+
+
+def _refuse_taken(folder: str, force: bool) -> None:
+    """Say early what would be said at the end: the name is taken."""
+    from i2s_spec.golden.store import refuse_taken
+
+    refuse_taken(folder, force)
+
+
+@command.command(
+    epilog="Example:  i2s new tiny.gguf && i2s golden record tiny.gguf --tokens 1,2,3 -o golden && i2s golden record "
+    "tiny.gguf --tokens 1,2,3 --profile bitnetcpp-2025 -o theirs && i2s golden compare golden theirs --model tiny.gguf",
+    short_help="Compare what a runtime computed with a record.",
+)
+@click.argument("golden", type=click.Path())
+@click.argument("candidate", type=click.Path())
+@click.option("--model", type=click.Path(), help="The GGUF file of the record: with it operations are replayed.")
+@click.option(
+    "--mode", type=click.Choice(["op-replay", "layer-forced", "free-running"]),
+    help="[default: op-replay with a model, else free-running]",
+)  # fmt: skip
+@click.option("--profile", metavar="NAME", help="Replay with these numerics. [default: the record's]")
+@click.option(
+    "--prefix", default="", metavar="TEXT", help="Of the candidate's names, such as s0/: only those, without it."
+)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True
+)
+@click.option("-o", "--output", type=click.Path(), help="Write the report to a file.")
+@click.option("--no-diagnosis", is_flag=True, help="Do not look for the mistake that explains what is wrong.")
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads. [default: one per processor]")
+@click.option("-q", "--quiet", is_flag=True, help="No progress bars.")
+def compare(
+    golden: str, candidate: str, model: str | None, mode: Any, profile: str | None, prefix: str, form: str,
+    output: str | None, no_diagnosis: bool, threads: int | None, quiet: bool,
+) -> int:  # fmt: skip
+    """Find the first value that a runtime computes wrong, and the known mistake that explains it.
+
+    GOLDEN is a record. CANDIDATE is what another runtime computed for the same tokens: a record, a .npz or .safetensors
+    file or a folder of .npy or .bin files with llama.cpp's names, a .npy of logits, or the text that llama.cpp's
+    eval-callback prints.
+
+    Exit code: 0 nothing is wrong, 1 something is, 2 usage, 3 a file cannot be read.
+    """
+    from i2s_spec.golden import compare as run
+
+    try:
+        with counting_bar("taps", None, quiet) as progress:
+            result = run(
+                golden, candidate, model=model, mode=mode, profile=profile, prefix=prefix, threads=threads,
+                diagnose=not no_diagnosis, progress=progress,
+            )  # fmt: skip
+    except ValueError as error:
+        if isinstance(error, FormatError | SettingError):
+            raise
+        raise SettingError(str(error)) from None
+    _write(result, form, output)
+    return 0 if result.ok else EXIT_WRONG
+
+
+def _write(result: Comparison, form: str, output: str | None) -> None:
+    from i2s_spec.golden.report import report
+
+    if output is not None:
+        from i2s_spec.gguf.output import OutputFile
+
+        with OutputFile(output, force=True) as file:
+            for line in report(result, form):
+                file.write(line.encode("utf-8", "backslashreplace"))
+        return
+    if form == "text":
+        from i2s_spec.draw.terminal import columns, write
+        from i2s_spec.golden.report.text import styled
+
+        write(styled(result, columns(sys.stdout)), sys.stdout)
+        return
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    for line in report(result, form):
+        sys.stdout.write(line.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _shell(path: str) -> str:
+    """A path as a shell takes it, and a terminal too."""
+    import shlex
+
+    return shlex.quote(quote(os.fspath(path), limit=400, bare=True))

@@ -1,0 +1,179 @@
+"""This module writes the malformed files as a folder for other people's test suites, with a manifest.
+
+One file for each fault, named after its rule; `manifest.json` (described by `malformed.schema.json`) says of each the
+code, the clause, the field, by when a reader has to have rejected it, and where the fault is known from. Sound files come
+with them, so that a reader that rejects everything does not pass. The same version writes the same bytes each time.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from i2s_spec.conformance.catalogue import WITHOUT_FILE, rows
+from i2s_spec.conformance.phases import MEANING, phase_of
+from i2s_spec.fuzzing.inputs import sound
+from i2s_spec.linter.engine import lint, tool
+from i2s_spec.linter.rules import REGISTRY
+from i2s_spec.testing.malformed import Case, malformed
+
+SCHEMA_VERSION: Final = 1
+MANIFEST: Final = "manifest.json"
+MALFORMED: Final = "malformed"
+SOUND: Final = "sound"
+
+#: Larger files are described and not written, unless almost all of them is zeros: then they are written with holes.
+LARGE: Final = 4 << 20
+_BLOCK: Final = 4096
+
+#: Called with the files done and all files.
+Progress = Callable[[int, int], object]
+
+
+class Exported(NamedTuple):
+    """What was written: malformed files, those only described, sound files, bytes in all as they seem."""
+
+    written: int
+    described: int
+    sound: int
+    size: int
+
+
+def export(
+    target: str | os.PathLike[str], *, huge: bool = False, force: bool = False, progress: Progress | None = None
+) -> Exported:
+    """Write the corpus to a folder: all of it, or nothing.
+
+    :param target: a folder that does not exist or is empty
+    :param huge: write also what is larger than 4 MiB and not zeros
+    :param force: replace files of the same names in a folder that is not empty; others in it stay
+    :param progress: called with the files done and all files
+    :raises FileExistsError: where the folder has something in it and `force` is not given
+    :raises OSError: where it cannot be written
+    """
+    target = Path(target)
+    if target.exists() and not target.is_dir():
+        raise FileExistsError(errno.EEXIST, "this is a file; a folder is to be written", str(target))
+    if not force and target.is_dir() and any(target.iterdir()):
+        raise FileExistsError(errno.EEXIST, "the folder is not empty; force replaces files in it", str(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.parent / f".{target.name}.{os.getpid()}.part"
+    part.mkdir()
+    try:
+        done = _fill(part, huge, progress)
+        _publish(part, target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return done
+
+
+def _fill(folder: Path, huge: bool, progress: Progress | None) -> Exported:
+    cases = sorted(malformed(), key=lambda case: (case.code, case.name))
+    (folder / MALFORMED).mkdir()
+    (folder / SOUND).mkdir()
+    entries, size = [], 0
+    for number, case in enumerate(cases):
+        how = "whole" if len(case.data) <= LARGE or huge else "sparse" if _is_hollow(case.data) else "described"
+        entry = described(case, how)
+        if how == "whole":
+            (folder / entry["file"]).write_bytes(case.data)
+        elif how == "sparse":
+            _write_sparse(folder / entry["file"], case.data)
+        size += len(case.data) if how != "described" else 0
+        entries.append(entry)
+        if progress is not None:
+            progress(number + 1, len(cases))
+    sounds = []
+    for made in sound():
+        name = f"{SOUND}/{made.what.replace(',', '').replace(' ', '-')}.gguf"
+        (folder / name).write_bytes(made.data)
+        digest = sha256(made.data).hexdigest()
+        sounds.append({"file": name, "what": made.what, "size": len(made.data), "sha256": digest})
+        size += len(made.data)
+    text = json.dumps(manifest(entries, sounds), indent=2, ensure_ascii=True) + "\n"
+    (folder / MANIFEST).write_text(text, encoding="ascii")
+    written = sum(entry["file"] is not None for entry in entries)
+    return Exported(written, len(entries) - written, len(sounds), size)
+
+
+def described(case: Case, how: str) -> dict[str, Any]:
+    """What the manifest says of a case; `how` it is written: `whole`, `sparse`, or only `described`."""
+    rule = REGISTRY[case.code]
+    file = f"{MALFORMED}/{case.code}-{case.name}.gguf"
+    span = next(f.span for f in lint(case.data).findings if f.code == case.code and f.span.path == case.path)
+    return {
+        "name": case.name,
+        "file": file if how != "described" else None,
+        "written": how,
+        "size": len(case.data),
+        "sha256": sha256(case.data).hexdigest(),
+        "code": case.code,
+        "slug": rule.slug,
+        "severity": rule.severity.value,
+        "clause": rule.clause,
+        "title": rule.title,
+        "span": {"start": span.start, "stop": span.stop, "path": span.path},
+        "also": sorted(case.also),
+        "phase": phase_of(rule, case.path).value,
+        "rows": list(rule.sources),
+        "provenance": list(rule.provenance),
+        "cwe": rule.cwe,
+    }
+
+
+def manifest(entries: list[dict[str, Any]], sounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """The manifest of these files, in the shape that `malformed.schema.json` describes."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": tool(),
+        "phases": {phase.value: meaning for phase, meaning in MEANING.items()},
+        "malformed": entries,
+        "sound": sounds,
+        "rows": dict(covered(entries)),
+        "rows_without_file": dict(sorted(WITHOUT_FILE.items())),
+    }
+
+
+def covered(entries: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+    """Each row of the catalogues with the names of the files that show it."""
+    for row in rows():
+        names = [entry["name"] for entry in entries if row in entry["rows"]]
+        if names:
+            yield row, names
+
+
+def _is_hollow(data: bytes) -> bool:
+    """Whether a file is zeros but for a few blocks."""
+    filled = sum(any(data[at : at + _BLOCK]) for at in range(0, len(data), _BLOCK))
+    return filled <= 16
+
+
+def _write_sparse(path: Path, data: bytes) -> None:
+    """Write a file with holes where its blocks are zeros."""
+    with path.open("wb") as file:
+        for at in range(0, len(data), _BLOCK):
+            block = data[at : at + _BLOCK]
+            if any(block):
+                file.seek(at)
+                file.write(block)
+        file.truncate(len(data))
+
+
+def _publish(part: Path, target: Path) -> None:
+    """Give the files their place: the whole folder at once, or one by one into a folder that has others in it."""
+    if not target.exists() or not any(target.iterdir()):
+        if target.is_dir():
+            target.rmdir()
+        part.rename(target)
+        return
+    for folder in (MALFORMED, SOUND):
+        (target / folder).mkdir(exist_ok=True)
+        for file in sorted((part / folder).iterdir()):
+            os.replace(file, target / folder / file.name)
+    os.replace(part / MANIFEST, target / MANIFEST)

@@ -1,0 +1,70 @@
+"""This module says how far into a file a reader gets before its fault can be known.
+
+A fault is rejected *at the latest* when that part has been read; a reader that only reads so far cannot know. Faults
+that are no errors need never be rejected.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from i2s_spec.linter.rule import Rule, Severity
+
+
+class Phase(StrEnum):
+    """The parts of a file in the order in which they are read; `never` for what is no error."""
+
+    HEADER = "header"
+    METADATA = "metadata"
+    TABLE = "table"
+    DATA = "data"
+    PAYLOAD = "payload"
+    NEVER = "never"
+
+
+#: What each phase is, in words.
+MEANING: Final = {
+    Phase.HEADER: "the first 24 bytes and the size of the file",
+    Phase.METADATA: "the key-values",
+    Phase.TABLE: "the tensor infos",
+    Phase.DATA: "where the tensors' bytes lie: the data section against the size of the file",
+    Phase.PAYLOAD: "the tensors' bytes themselves: codes, scales and tails",
+    Phase.NEVER: "no reader has to reject the file",
+}
+
+#: By the part of the schema that a finding points to.
+_BY_SECTION: Final = {
+    "header": Phase.HEADER,
+    "key_values": Phase.METADATA,
+    "tensor_infos": Phase.TABLE,
+    "padding": Phase.DATA,
+    "gap": Phase.DATA,
+    "trailing": Phase.DATA,
+    "data": Phase.DATA,
+}
+
+_ORDER: Final = tuple(Phase)
+
+
+def phase_of(rule: Rule, path: str) -> Phase:
+    """How far a reader gets in a file that breaks a rule.
+
+    :param path: of the field that the finding points to
+    """
+    if rule.severity is not Severity.ERROR:
+        return Phase.NEVER
+    if rule.payload or ".tail" in path:
+        return Phase.PAYLOAD
+    section = path.partition("[")[0].partition(".")[0]
+    pointed = _BY_SECTION[section]
+    return max(pointed, _least(rule), key=_ORDER.index)
+
+
+def _least(rule: Rule) -> Phase:
+    """What a rule compares a field with may lie further behind than the field."""
+    if rule.clause.startswith("4."):  # inventories: keys against the table
+        return Phase.TABLE
+    if rule.slug == "alignment-not-honoured":  # a key against the offsets
+        return Phase.TABLE
+    return Phase.HEADER

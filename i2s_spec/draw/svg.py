@@ -1,0 +1,76 @@
+"""This module writes SVG as text: elements with escaped attributes, and drawings that say what they show.
+
+A drawing has a title and a description for who cannot see it, and takes its colours from classes, so that one style sheet
+serves light and dark. Nothing in it refers to anything outside, and no text becomes markup.
+
+    >>> print(drawing(10, 4, "two <halves>", "", rect(0, 0, 5, 4, "a", "left")))
+    <svg viewBox="0 0 10 4" role="img"><title>two &lt;halves&gt;</title><path class="a" d="M0 0h5v4h-5z"><title>left</title></path></svg>
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from html import escape
+
+#: Decimals of a coordinate: a hundredth of a pixel.
+DECIMALS = 2
+
+
+def number(value: float) -> str:
+    """A coordinate in as few characters as it takes.
+
+    >>> number(3.0), number(0.5), number(-0.001)
+    ('3', '.5', '0')
+    """
+    shown = f"{value:.{DECIMALS}f}".rstrip("0").rstrip(".")
+    if shown in ("-0", ""):
+        return "0"
+    return shown.replace("0.", ".", 1) if shown.startswith(("0.", "-0.")) else shown
+
+
+def element(name: str, attributes: dict[str, str | float | None], *children: str) -> str:
+    """One element; attributes that are None are left out, and `children` are markup already."""
+    shown = "".join(
+        f' {key.replace("_", "-")}="{_value(value)}"' for key, value in attributes.items() if value is not None
+    )
+    inside = "".join(children)
+    return f"<{name}{shown}>{inside}</{name}>" if inside else f"<{name}{shown}/>"
+
+
+def _value(value: str | float) -> str:
+    return escape(value) if isinstance(value, str) else number(value)
+
+
+def title(text: str) -> str:
+    """What a browser shows over an element, and a screen reader says; nothing for no text."""
+    return f"<title>{escape(text)}</title>" if text else ""
+
+
+def rect(x: float, y: float, width: float, height: float, style: str, says: str = "") -> str:
+    """A rectangle of a class, with what is said of it."""
+    return outline([(x, y, width, height)], style, says)
+
+
+def outline(boxes: list[tuple[float, float, float, float]], style: str, says: str = "", data: int | None = None) -> str:
+    """Rectangles (x, y, width, height) that are one thing.
+
+    :param data: a number that a script finds the element by
+    """
+    path = "".join(f"M{number(x)} {number(y)}h{number(w)}v{number(h)}h{number(-w)}z" for x, y, w, h in boxes)
+    return element("path", {"class": style, "d": path, "data-i": None if data is None else str(data)}, title(says))
+
+
+def text(x: float, y: float, words: str, style: str = "", anchor: str = "start") -> str:
+    """A line of text whose base begins (or, by `anchor`, has its `middle` or `end`) at a point."""
+    at = {"x": x, "y": y, "class": style or None, "text-anchor": None if anchor == "start" else anchor}
+    return element("text", at, escape(words))
+
+
+def drawing(width: float, height: float, says: str, more: str, *children: str, style: str | None = None) -> str:
+    """A whole drawing.
+
+    :param says: its title, in a few words
+    :param more: what can be seen in it, in a sentence or two; or nothing
+    """
+    about = title(says) + (f"<desc>{escape(more)}</desc>" if more else "")
+    box = f"0 0 {number(width)} {number(height)}"
+    return element("svg", {"viewBox": box, "class": style, "role": "img"}, about, *children)

@@ -1,0 +1,281 @@
+"""This module runs a campaign: file after file to the decoder, each answer held against what is owed, finds made small.
+
+campaign = Campaign(Command(["./my-reader"]), seed=1)
+for event in campaign.run(runs=500):
+    ...
+campaign.findings
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from i2s_spec.fuzzing.child import Bounds, Child, Command, Outcome
+from i2s_spec.fuzzing.folder import Folder
+from i2s_spec.fuzzing.inputs import MOST_BYTES, Input, Inputs
+from i2s_spec.fuzzing.minimise import minimised
+from i2s_spec.fuzzing.oracle import Duty, Judgement, Policy, judge
+from i2s_spec.fuzzing.verdict import Kind, Statuses, answer, signature, verdict
+
+#: How often the state is written, in seconds.
+_SAVE: Final = 5.0
+#: Files that had a new answer are kept up to this many.
+_MOST_LEARNED: Final = 2000
+
+
+@dataclass
+class Found:
+    """A find: what happened, on which file, and how often since. Times and memory are those of the first run.
+
+    `confirmed` says whether it happened again when the same file was tried again.
+    """
+
+    kind: str
+    signature: str
+    code: str | None
+    slug: str | None
+    clause: str | None
+    reason: str
+    outcome: str
+    said: str
+    seconds: float
+    memory: int
+    stage: str
+    index: int
+    what: str
+    file: str
+    size: int
+    sha256: str
+    original_size: int
+    confirmed: bool
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a campaign is run.
+
+    :param seed: of everything that is left to chance
+    :param bounds: for one file
+    :param statuses: what exit statuses mean
+    :param policy: what the decoder is held to
+    :param most_bytes: largest file that it is given
+    :param jobs: runs at a time
+    :param effort: runs that making one find small may take; 0 leaves it as it is
+    """
+
+    seed: int = 0
+    bounds: Bounds = field(default_factory=Bounds)
+    statuses: Statuses = field(default_factory=Statuses)
+    policy: Policy = field(default_factory=Policy)
+    most_bytes: int = MOST_BYTES
+    jobs: int = 1
+    effort: int = 300
+
+
+class Campaign:
+    """A decoder and what was found out about it.
+
+    As a context manager it saves its state at the end, also where it is interrupted.
+
+    :param command: the decoder
+    :param folder: where the corpus is; None for one that is gone afterwards
+    :param seeds: more files to begin with
+    :raises ValueError: where the folder holds something else
+    """
+
+    def __init__(
+        self,
+        command: Command,
+        settings: Settings | None = None,
+        folder: str | Path | None = None,
+        seeds: Sequence[bytes] = (),
+    ) -> None:
+        self.settings = settings or Settings()
+        self.command = command
+        self._folder = Folder(folder, self._identity(seeds)) if folder is not None else None
+        state = self._folder.state if self._folder is not None else {}
+        self.index: int = state.get("index", 0)
+        try:
+            self.findings = [Found(**found) for found in state.get("findings", ())]
+        except TypeError as error:
+            raise ValueError("the state of the campaign is damaged; name another folder") from error
+        self.totals: Counter[str] = Counter(state.get("totals", {}))
+        self._answers: set[str] = set(state.get("answers", ()))
+        self._learned: list[str] = list(state.get("learned", ()))
+        self._inputs = Inputs(self.settings.seed, self.settings.most_bytes, seeds)
+        self._inputs.learned = self._folder.learned() if self._folder is not None else []
+        self._saved = time.monotonic()
+        self._temporary = tempfile.TemporaryDirectory(prefix="i2s-fuzz-")
+        self._place = Path(self._temporary.name)
+
+    def _identity(self, seeds: Sequence[bytes]) -> dict[str, Any]:
+        settings = self.settings
+        return {
+            "command": [*self.command.words],
+            "stdin": self.command.stdin,
+            "seed": settings.seed,
+            "reads": settings.policy.reads.value,
+            "supports": sorted(settings.policy.supports),
+            "profile": settings.policy.profile,
+            "must_reject": sorted(settings.policy.obligations),
+            "accept": sorted(settings.statuses.accept),
+            "reject": sorted(settings.statuses.reject) if settings.statuses.reject is not None else None,
+            "bounds": asdict(settings.bounds),
+            "jobs": settings.jobs,
+            "most_bytes": settings.most_bytes,
+            "seeds": [sha256(data).hexdigest() for data in seeds],
+        }
+
+    def __enter__(self) -> Campaign:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.save()
+        self._temporary.cleanup()
+
+    def run(self, runs: int | None = None, seconds: float | None = None) -> Iterator[int]:
+        """Give the decoder the next files; after each batch, how many they were in all.
+
+        :param runs: how many, from where the campaign stands
+        :param seconds: stop after this time; a batch that has begun is brought to its end
+        """
+        began, done = time.monotonic(), 0
+        while (runs is None or done < runs) and (seconds is None or time.monotonic() - began < seconds):
+            count = self.settings.jobs if runs is None else min(self.settings.jobs, runs - done)
+            batch = [self._inputs.at(self.index + i) for i in range(count)]
+            self._try(batch)
+            done += count
+            if time.monotonic() - self._saved > _SAVE:
+                self.save()
+            yield done
+
+    def replay(self, files: Sequence[tuple[str, bytes]]) -> Iterator[int]:
+        """Give the decoder these files and no others, and nothing is made small."""
+        for done, (name, data) in enumerate(files, 1):
+            self._try([Input("replay", name, data)], small=False)
+            yield done
+
+    def save(self) -> None:
+        """Write the state, where the campaign has a folder."""
+        self._saved = time.monotonic()
+        if self._folder is not None:
+            self._folder.save(
+                {
+                    "index": self.index,
+                    "totals": dict(sorted(self.totals.items())),
+                    "findings": [asdict(found) for found in self.findings],
+                    "answers": sorted(self._answers),
+                    "learned": self._learned,
+                }
+            )
+
+    def _try(self, batch: Sequence[Input], small: bool = True) -> None:
+        children: list[Child] = []
+        try:
+            for number, made in enumerate(batch):
+                children.append(self._child(made.data, f"input-{number}.gguf"))
+            judgements = [judge(made.data, self.settings.policy) for made in batch]
+            outcomes = [child.outcome() for child in children]
+        except BaseException:
+            for child in children:
+                child.end()
+            raise
+        for made, judgement, outcome in zip(batch, judgements, outcomes, strict=True):
+            self._weigh(made, judgement, outcome, small)
+            self.index += 1
+
+    def _weigh(self, made: Input, judgement: Judgement, outcome: Outcome, small: bool) -> None:
+        """Hold an answer against what is owed; keep what is new."""
+        statuses = self.settings.statuses
+        accepted = statuses.accepted(outcome)
+        self.totals["runs"] += 1
+        if accepted is not None:
+            self.totals["accepted" if accepted else "rejected"] += 1
+        self.totals[f"must {judgement.duty}" if judgement.duty is not Duty.EITHER else "may do either"] += 1
+        kind = verdict(outcome, judgement, statuses)
+        if kind is not None:
+            self.totals[kind] += 1
+            self._note(kind, made, judgement, outcome, small)
+        new = answer(outcome)
+        if new not in self._answers and len(self._answers) < _MOST_LEARNED:
+            self._answers.add(new)
+            self._inputs.learned.append(made.data)
+            if self._folder is not None:
+                self._learned.append(self._folder.learn(made.data))
+
+    def _note(self, kind: Kind, made: Input, judgement: Judgement, outcome: Outcome, small: bool) -> None:
+        known = signature(kind, outcome, judgement)
+        for found in self.findings:
+            if found.signature == known:
+                found.times += 1
+                return
+        again = self._look(made.data)
+        confirmed = again[0] is kind
+        data = made.data
+        if confirmed and small and self.settings.effort:
+            data = self._small(made.data, kind, known)
+            if data != made.data:
+                judgement = judge(data, self.settings.policy)
+        digest = sha256(data).hexdigest()
+        rule = f"-{judgement.code}" if judgement.code else ""
+        found = Found(
+            kind=kind.value,
+            signature=known,
+            code=judgement.code,
+            slug=judgement.slug,
+            clause=judgement.clause,
+            reason=judgement.reason,
+            outcome=outcome.name,
+            said=outcome.said.strip()[-600:],
+            seconds=round(outcome.seconds, 3),
+            memory=outcome.memory,
+            stage=made.stage,
+            index=self.index,
+            what=made.what,
+            file=f"{kind}{rule}-{digest[:12]}.gguf",
+            size=len(data),
+            sha256=digest,
+            original_size=len(made.data),
+            confirmed=confirmed,
+        )
+        self.findings.append(found)
+        if self._folder is not None:
+            self._folder.find(found.file, data, asdict(found))
+            self.save()
+
+    def _small(self, data: bytes, kind: Kind, known: str) -> bytes:
+        """A smaller file on which the same is found; what takes long to show gets fewer tries."""
+        patience = max(30.0, 12 * self.settings.bounds.seconds)
+
+        def happens(smaller: bytes) -> bool:
+            if kind in (Kind.ACCEPTS, Kind.REJECTS):  # most of what is tried owes something else: no run is needed
+                duty = Duty.REJECT if kind is Kind.ACCEPTS else Duty.ACCEPT
+                owed = judge(smaller, self.settings.policy)
+                if owed.duty is not duty or f"{kind} {owed.code or 'sound'}" != known:
+                    return False
+            return self._look(smaller)[1] == known if kind is not Kind.HANG else self._look(smaller)[0] is kind
+
+        return minimised(data, happens, runs=self.settings.effort, seconds=patience)
+
+    def _look(self, data: bytes) -> tuple[Kind | None, str]:
+        """What is found on a file, and by what it is known."""
+        outcome = self._child(data, "again.gguf").outcome()
+        judgement = judge(data, self.settings.policy)
+        kind = verdict(outcome, judgement, self.settings.statuses)
+        return kind, signature(kind, outcome, judgement) if kind is not None else ""
+
+    def _child(self, data: bytes, name: str) -> Child:
+        path = self._place / name
+        path.write_bytes(data)
+        return Child(self.command, path, self.settings.bounds)

@@ -1,0 +1,227 @@
+"""This module runs a command on one file under bounds of time, memory and output, and says how it ended.
+
+The command runs in a session of its own. Whatever happens, its whole process group is killed by its id before the
+process itself is waited for, so that the id cannot belong to anyone else; nothing that it started stays behind.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, NamedTuple
+
+from i2s_spec.errors import quote
+
+#: How often the memory of a running command is looked at, in seconds.
+_LOOK: Final = 0.02
+#: As much of what a command says last is kept, in bytes.
+_SAID: Final = 4096
+#: Most that a command may write to one file, its own output among them.
+_WRITTEN: Final = 64 << 20
+
+#: As much more than its bound may be asked for, in bytes.
+_ASKED: Final = 4 << 30
+
+#: What stands for the file's name in a command.
+PLACE: Final = "{}"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a command may use for one file.
+
+    :param seconds: of wall time; of processor time, one more
+    :param memory: resident bytes. The system refuses only what is far beyond: what is asked for and never touched costs
+        nothing, and a decoder that copes with a refusal has not blown up
+    """
+
+    seconds: float = 10.0
+    memory: int = 512 << 20
+
+
+class Outcome(NamedTuple):
+    """How a run ended: an exit status or a signal, and which bound was broken, if one was.
+
+    `memory` is the largest resident set in bytes, as far as the system counts it; `said` the end of what the command
+    wrote to its error output.
+    """
+
+    status: int | None
+    signal: int | None
+    hung: bool
+    swollen: bool
+    seconds: float
+    memory: int
+    said: str
+
+    @property
+    def name(self) -> str:
+        """The signal's name, or the status in words."""
+        if self.signal is not None:
+            try:
+                return signal.Signals(self.signal).name
+            except ValueError:
+                return f"signal {self.signal}"
+        return f"status {self.status}"
+
+
+class Command:
+    """A decoder: a program with arguments, and how it gets its file.
+
+    :param words: the program and its arguments; `{}` stands for the file's name, which comes last where it is nowhere
+    :param stdin: the file comes through the standard input instead
+    :raises ValueError: where there is no such program
+    """
+
+    def __init__(self, words: Sequence[str], stdin: bool = False) -> None:
+        if not words:
+            raise ValueError("there is no command; it stands behind `--`")
+        if shutil.which(words[0]) is None:
+            raise ValueError(f"there is no program {quote(words[0])} that can be run")
+        self.words = tuple(words)
+        self.stdin = stdin
+
+    def on(self, path: str) -> list[str]:
+        """The words of a run on one file."""
+        if self.stdin:
+            return list(self.words)
+        if not any(PLACE in word for word in self.words):
+            return [*self.words, path]
+        return [word.replace(PLACE, path) for word in self.words]
+
+
+class Child:
+    """A run that has begun; `outcome` waits for its end and is to be asked once.
+
+    :param path: the file, which stays where it is until the run has ended
+    """
+
+    def __init__(self, command: Command, path: Path, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # it lives as long as the run
+        given = path.open("rb") if command.stdin else None
+        self._began = time.monotonic()
+        try:
+            self._process = subprocess.Popen(
+                command.on(str(path)),
+                stdin=given if given is not None else subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._said,
+                start_new_session=True,  # the group's id is the process's
+            )
+        except BaseException:
+            self._said.close()
+            raise
+        finally:
+            if given is not None:
+                given.close()
+        self._limit()
+
+    def _limit(self) -> None:
+        """Set the system's own limits on the process: they hold as well where we look too late."""
+        seconds = int(self._bounds.seconds) + 2
+        limits = {
+            resource.RLIMIT_CPU: (seconds, seconds + 1),
+            resource.RLIMIT_CORE: (0, 0),
+            resource.RLIMIT_FSIZE: (_WRITTEN, _WRITTEN),
+            # private writable memory only: runtimes reserve far more addresses than they ever use
+            resource.RLIMIT_DATA: (self._bounds.memory + _ASKED, self._bounds.memory + _ASKED),
+        }
+        for limit, (soft, hard) in limits.items():
+            with suppress(OSError, ValueError):  # it has ended already, or has a stricter limit
+                resource.prlimit(self._process.pid, limit, (soft, hard))
+
+    def outcome(self) -> Outcome:
+        """Wait for the end, or bring it about."""
+        hung = swollen = False
+        largest = 0
+        deadline = self._began + self._bounds.seconds
+        try:
+            while not self._ended(min(_LOOK, max(0.0, deadline - time.monotonic()))):
+                largest = max(largest, _resident(self._process.pid))
+                swollen = largest > self._bounds.memory
+                hung = time.monotonic() >= deadline
+                if hung or swollen:
+                    break
+        except BaseException:
+            self.end()
+            raise
+        raw, usage = self._reap()
+        seconds = time.monotonic() - self._began
+        code = os.waitstatus_to_exitcode(raw)
+        counted = usage.ru_maxrss * 1024
+        if counted > _peak_of_ours():  # a process that is forked off begins with what its parent has
+            largest = max(largest, counted)
+        swollen = swollen or largest > self._bounds.memory
+        ours = hung or (swollen and code == -signal.SIGKILL)
+        return Outcome(
+            status=code if code >= 0 else None,
+            signal=-code if code < 0 and not ours else None,
+            hung=(hung and not swollen) or (code == -signal.SIGXCPU),
+            swollen=swollen,
+            seconds=seconds,
+            memory=largest,
+            said=self._last_words(),
+        )
+
+    def _ended(self, patience: float) -> bool:
+        """Whether the process has ended, after waiting for it for a moment; it is not reaped."""
+        try:
+            handle = os.pidfd_open(self._process.pid)
+        except (AttributeError, OSError):
+            time.sleep(min(patience, 0.005))
+        else:
+            try:
+                select.select([handle], [], [], patience)
+            finally:
+                os.close(handle)
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def end(self) -> None:
+        """Bring the run to its end at once, and say nothing of it."""
+        if self._process.returncode is None:
+            self._reap()
+        self._said.close()
+
+    def _reap(self) -> tuple[int, resource.struct_rusage]:
+        """Kill the whole group, then wait for the process: its status in the system's form, and what it used."""
+        with suppress(ProcessLookupError, PermissionError):  # a group whose last process has ended
+            os.killpg(self._process.pid, signal.SIGKILL)
+        _, raw, usage = os.wait4(self._process.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(raw)
+        return raw, usage
+
+    def _last_words(self) -> str:
+        with self._said as said:
+            size = said.seek(0, os.SEEK_END)
+            said.seek(max(0, size - _SAID))
+            return said.read().decode("utf-8", "surrogateescape")
+
+
+def run(command: Command, path: Path, bounds: Bounds) -> Outcome:
+    """One run from beginning to end."""
+    return Child(command, path, bounds).outcome()
+
+
+def _resident(pid: int) -> int:
+    """The resident set of a process now, in bytes; 0 where the system does not say."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _peak_of_ours() -> int:
+    """The largest resident set of this process so far, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

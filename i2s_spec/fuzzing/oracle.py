@@ -1,0 +1,226 @@
+"""This module knows what a decoder owes: which files it must accept, which it must reject, and which it may do either with.
+
+The linter's verdict is not the answer by itself. Readers are lax in different ways, and many errors of the linter are
+matters of agreement (a duplicate key, a gap). A decoder *must reject* a file only where the bytes that it would have to
+read cannot be there or cannot be found: a length that passes the end, a type whose size nobody knows, an alignment that
+says nothing. It *must accept* a file in which the linter finds no error and no warning, and which needs nothing that the
+decoder does not claim to support. Everything else is its own business, as long as it ends.
+
+    >>> from i2s_spec.testing.sample import Draft
+    >>> judge(Draft().data, Policy()).duty.value
+    'accept'
+    >>> judge(Draft().data[:-40], Policy()).code
+    'G401'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from i2s_spec.errors import quote
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import BufferSource
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.rule import REGISTRY, Finding, Severity
+from i2s_spec.linter.rules import all_rules
+from i2s_spec.schema import limits
+from i2s_spec.schema.architecture import ARCHITECTURES
+from i2s_spec.schema.types import I2_S, READINGS
+
+
+class Duty(StrEnum):
+    """What a decoder owes to a file."""
+
+    ACCEPT = "accept"
+    REJECT = "reject"
+    EITHER = "either"
+
+
+class Reads(StrEnum):
+    """How far a decoder reads: metadata and tensor table; the tensors too; or a whole model, which it builds."""
+
+    HEADER = "header"
+    TENSORS = "tensors"
+    MODEL = "model"
+
+
+#: What a decoder may claim to support; files that need something else are its own business.
+SUPPORTS: Final = {
+    "i2s": "tensors of type 36",
+    "alignment": "alignments other than 32",
+    "version-2": "files of version 2",
+    "big-endian": "files in big-endian order",
+    "every-type": "types other than F32, F16, Q8_0 and I2_S",
+    "empty": "files without tensors or without data",
+}
+USUAL_SUPPORT: Final = frozenset({"i2s", "alignment"})
+
+_USUAL_TYPES: Final = frozenset({"F32", "F16", "Q8_0", "I2_S"})
+
+Condition = Callable[[Finding, File, "Policy"], bool]
+
+
+class Obligation(NamedTuple):
+    """Why a file with a finding cannot be read: in words, and when that is so."""
+
+    reason: str
+    holds: Condition
+
+
+def _always(finding: Finding, file: File, policy: Policy) -> bool:
+    return True
+
+
+def _of_known_size(finding: Finding, file: File, policy: Policy) -> bool:
+    """Whether the finding is on a tensor whose size every reader computes alike."""
+    row = re.search(r"\[(\d+)\]", finding.span.path)
+    if row is None or int(row[1]) >= file.index.tensors:
+        return False
+    number = file.tensors.row(int(row[1])).number
+    if number == I2_S.number:
+        return "i2s" in policy.supports
+    readings = READINGS.get(number, ())
+    return len(readings) == 1 and readings[0].family == "ggml"
+
+
+def _dimensions_past_end(finding: Finding, file: File, policy: Policy) -> bool:
+    return isinstance(finding.got, int) and 8 * finding.got > file.size - finding.span.stop
+
+
+def _no_type_ever(finding: Finding, file: File, policy: Policy) -> bool:
+    return isinstance(finding.got, int) and not 0 <= finding.got < 1 << 16
+
+
+_GONE = "the bytes that it speaks of are not in the file"
+_LOST = "where what follows begins cannot be known"
+_NOT_GGUF = "it is not a GGUF file"
+
+#: Codes after which no reader can read on, however it is written: every reference loader refuses these.
+OF_HEADER: Final[dict[str, Obligation]] = {
+    **{
+        code: Obligation(_NOT_GGUF, _always)
+        for code in ("G001", "G002", "G003", "G004", "G005", "G006", "G007", "G008")
+    },
+    "G101": Obligation("the header is not whole", _always),
+    "G108": Obligation(_GONE, _always),
+    "G109": Obligation(_GONE, _always),
+    "G201": Obligation(_GONE, _always),
+    "G209": Obligation(_GONE, _always),
+    "G213": Obligation(_GONE, _always),
+    "G210": Obligation(_LOST, _always),
+    "G214": Obligation(_LOST, _always),
+    "G301": Obligation(_GONE, _always),
+    "G308": Obligation(_GONE, _dimensions_past_end),
+}
+
+#: Codes after which the bytes of a tensor cannot be reached: owed by a decoder that reads tensors.
+OF_TENSORS: Final[dict[str, Obligation]] = {
+    "G217": Obligation("where the data section begins is not defined", _always),
+    "G218": Obligation("where the data section begins is not defined", _always),
+    "G311": Obligation(_GONE, _always),
+    "G312": Obligation(_GONE, _always),
+    "G313": Obligation("the size of a tensor of this type cannot be known", _no_type_ever),
+    "G401": Obligation(_GONE, _of_known_size),
+    "G402": Obligation(_GONE, _of_known_size),
+    "I104": Obligation("the scale is not in the file", _of_known_size),
+}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a decoder is held to.
+
+    :param reads: how far it reads
+    :param supports: names of `SUPPORTS`
+    :param profile: of the linter, for what must be accepted
+    :param also: codes that it must reject besides
+    :param spared: codes that it need not reject
+    """
+
+    reads: Reads = Reads.TENSORS
+    supports: frozenset[str] = USUAL_SUPPORT
+    profile: str = "default"
+    also: frozenset[str] = field(default=frozenset())
+    spared: frozenset[str] = field(default=frozenset())
+
+    def __post_init__(self) -> None:
+        for name in self.supports - SUPPORTS.keys():
+            raise ValueError(f"nothing is called {quote(name)} that a decoder could support: {', '.join(SUPPORTS)}")
+        known = {rule.code for rule in all_rules()}
+        for code in (self.also | self.spared) - known:
+            raise ValueError(f"no rule has the code {quote(code)}; `i2s rules` lists them all")
+
+    @property
+    def obligations(self) -> dict[str, Obligation]:
+        """Every code that can oblige to reject, with the reason."""
+        codes = dict(OF_HEADER)
+        if self.reads is not Reads.HEADER:
+            codes.update(OF_TENSORS)
+        codes.update((code, Obligation("it was asked for", _always)) for code in sorted(self.also))
+        return {code: obligation for code, obligation in codes.items() if code not in self.spared}
+
+
+class Judgement(NamedTuple):
+    """What a decoder owes to a file, the rule that says so (the first error where none does), and why."""
+
+    duty: Duty
+    code: str | None
+    reason: str
+
+    @property
+    def slug(self) -> str | None:
+        return REGISTRY[self.code].slug if self.code else None
+
+    @property
+    def clause(self) -> str | None:
+        return REGISTRY[self.code].clause if self.code else None
+
+
+def judge(data: bytes, policy: Policy) -> Judgement:
+    """What a decoder owes to these bytes."""
+    report = lint(data, profile=policy.profile)
+    errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
+    obligations = policy.obligations
+    file = File(BufferSource(data))
+    for finding in report.findings:
+        obligation = obligations.get(finding.code)
+        if obligation is not None and obligation.holds(finding, file, policy):
+            return Judgement(Duty.REJECT, finding.code, f"{obligation.reason}: {finding.message}")
+    if errors:
+        return Judgement(Duty.EITHER, errors[0].code, errors[0].message)
+    warning = next((finding for finding in report.findings if finding.severity is Severity.WARNING), None)
+    if warning is not None or report.bugs:
+        return Judgement(Duty.EITHER, warning.code if warning else None, warning.message if warning else "")
+    lacking = sorted(needs(file) - policy.supports)
+    if lacking:
+        return Judgement(Duty.EITHER, None, f"it needs what the decoder does not claim: {', '.join(lacking)}")
+    if policy.reads is Reads.MODEL and not _is_model(file):
+        return Judgement(Duty.EITHER, None, "it is no model")
+    return Judgement(Duty.ACCEPT, None, "nothing is wrong with it")
+
+
+def needs(file: File) -> set[str]:
+    """What a decoder must support to read a file that can be indexed."""
+    found = set()
+    if file.byte_order == "big":
+        found.add("big-endian")
+    if file.version == 2:
+        found.add("version-2")
+    if file.alignment != limits.DEFAULT_ALIGNMENT:
+        found.add("alignment")
+    kinds = {tensor.type.name for tensor in file.tensors.rows if tensor.type is not None}
+    if "I2_S" in kinds:
+        found.add("i2s")
+    if kinds - _USUAL_TYPES:
+        found.add("every-type")
+    if not file.index.tensors or not file.index.keys:
+        found.add("empty")
+    return found
+
+
+def _is_model(file: File) -> bool:
+    return file.metadata.get("general.architecture") in ARCHITECTURES and file.index.tensors > 0

@@ -1,0 +1,178 @@
+"""This module finds out which known mistake explains a wrong value: by computing it with each of them in place (10.5).
+
+What is computed is the reach of the value in op-replay, its layer where layers are forced, the whole model up to it where
+nothing but the tokens is given. A mistake explains a value *exactly* if the value is within its limit then, *nearly* if
+most of what was off is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from i2s_spec.errors import SettingError
+from i2s_spec.golden.candidate import only_known
+from i2s_spec.golden.measures import beyond, relative
+from i2s_spec.golden.mistakes import MISTAKES, Mistake
+from i2s_spec.golden.patterns import WEAK, nrc_applies, nrc_diagnosis, recognised
+from i2s_spec.golden.replay import Replay, Replayer
+from i2s_spec.golden.result import Diagnosis
+from i2s_spec.golden.tolerance import FAIL
+from i2s_spec.model.taps import INTEGER_TAPS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.model.forward import Model
+
+#: What is left with a mistake that explains a value nearly, as a share of what is off without it.
+NEARLY: Final = 0.1
+
+#: What is left, relative, of a value that a whole model with a mistake gives exactly.
+SAME: Final = 1e-4
+
+#: Most diagnoses of one value.
+SHOWN: Final = 6
+
+
+class Diagnoser:
+    """Holds wrong values against every mistake that makes a difference to a model; changed models are kept.
+
+    :param model: the reference
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._changed: dict[str, Model | None] = {}
+
+    def changed(self, mistake: Mistake) -> Model | None:
+        """The model with a mistake in it; None where it makes no difference."""
+        if mistake.name not in self._changed:
+            try:
+                self._changed[mistake.name] = mistake.apply(self.model)
+            except (SettingError, ValueError):
+                self._changed[mistake.name] = None
+        return self._changed[mistake.name]
+
+    def candidates(self, ops: Iterable[str], only: Iterable[str] | None = None) -> Iterable[tuple[Mistake, Model]]:
+        """Mistakes that change one of some operations."""
+        reached = set(ops)
+        if reached & set(INTEGER_TAPS):
+            reached.add("linear")
+        for mistake in MISTAKES:
+            if not mistake.ops & reached or (only is not None and mistake.name not in only):
+                continue
+            model = self.changed(mistake)
+            if model is not None:
+                yield mistake, model
+
+    def of_replay(
+        self, replayer: Replayer, replay: Replay, got: NDArray[Any], rows: int | None, only: Iterable[str] | None = None
+    ) -> list[Diagnosis]:
+        """What explains a value that differs from its replay.
+
+        :param only: names of mistakes that are tried; patterns are not looked for then
+        """
+        graph = self.model.graph
+        ops = {graph[name].op if name in graph.by_name else name.rpartition(".")[2] for name in replay.reach}
+        known, want = only_known(got, rows), only_known(replay.value, rows)
+        before = relative(known, want)
+
+        def attempt(model: Model) -> tuple[float, bool] | None:
+            other = Replayer(model, replayer.tokens, replayer.values, replayer.brain)
+            found = other.replay(replay.name, got)
+            if found is None or found.value.shape != got.shape:
+                return None
+            value, limit = only_known(found.value, rows), only_known(found.limit, rows)
+            wrong = beyond(known, value, limit).any() if found.span != "model" else True
+            left = relative(known, value)
+            return left, not wrong or (found.span == "model" and left < SAME)
+
+        found = self._ranked(self.candidates(ops, only), attempt, before)
+        if only is not None:
+            return found
+        node = graph.by_name.get(replay.name)
+        inputs = tuple(
+            np.asarray(replayer.values[name])
+            for name in (node.inputs if node is not None else ())
+            if name in replayer.values
+        )
+        patterns = (
+            recognised(known, want, only_known(replay.limit, rows), inputs, len(replayer.tokens))
+            if rows is None
+            else []
+        )
+        linear = replay.span != "op" or replay.op == "linear"
+        return _joined(found, patterns, len(replayer.tokens) if linear else 0)
+
+    def of_run(
+        self, run: Callable[[Model], NDArray[Any] | None], got: NDArray[Any], want: NDArray[Any], limit: Any = 0.0,
+        tokens: int = 0, ops: Iterable[str] | None = None,
+    ) -> list[Diagnosis]:  # fmt: skip
+        """What explains a value that a whole run, or a whole layer, does not give.
+
+        :param run: takes a changed model; gives the value, or None where it has none
+        """
+        before = relative(got, want)
+
+        def attempt(model: Model) -> tuple[float, bool] | None:
+            value = run(model)
+            if value is None or value.shape != got.shape:
+                return None
+            left = relative(got, value)
+            return left, left < SAME
+
+        every = frozenset(op for mistake in MISTAKES for op in mistake.ops) if ops is None else ops
+        found = self._ranked(self.candidates(every), attempt, before, far=FAIL.relative)
+        return _joined(found, recognised(got, want, limit, (), tokens), tokens)
+
+    def _ranked(
+        self,
+        candidates: Iterable[tuple[Mistake, Model]],
+        attempt: Callable[[Model], tuple[float, bool] | None],
+        before: float,
+        far: float | None = None,
+    ) -> list[Diagnosis]:
+        """The mistakes that explain a value, those that do it exactly first.
+
+        :param far: what may be left, relative, where values drift; otherwise a share of what is off is
+        """
+        exact, near = [], []
+        for mistake, model in candidates:
+            try:
+                result = attempt(model)
+            except (ValueError, IndexError, KeyError, FloatingPointError):
+                continue  # a graph that cannot be computed from these values explains nothing
+            if result is None or not np.isfinite(result[0]):
+                if result is not None and result[1]:
+                    exact.append(_diagnosis(mistake, "exactly", None))
+                continue
+            left, fits = result
+            if fits and (left < before or not np.isfinite(before)):
+                exact.append(_diagnosis(mistake, "exactly", left))
+            elif left < NEARLY * before or (far is not None and left <= far and 2 * left < before):
+                near.append(_diagnosis(mistake, "nearly", left))
+        near.sort(key=lambda each: each.remaining or 0.0)
+        if near:
+            near = [each for each in near if (each.remaining or 0.0) <= 2 * (near[0].remaining or 0.0) + 1e-6]
+        return exact + ([] if exact else near)
+
+
+def _diagnosis(mistake: Mistake, fits: Any, left: float | None) -> Diagnosis:
+    return Diagnosis(mistake.name, mistake.says, fits, left, mistake.seen)
+
+
+def _joined(known: list[Diagnosis], patterns: list[Diagnosis], tokens: int = 0) -> list[Diagnosis]:
+    """Mistakes that fit exactly, patterns that say how, mistakes that fit nearly, patterns that say where.
+
+    Where nothing at all is found, the number of tokens may still be one that a known mistake needs.
+    """
+    exact = [each for each in known if each.fits == "exactly"]
+    near = [each for each in known if each.fits != "exactly"]
+    strong = [each for each in patterns if each.name not in WEAK]
+    found = [*exact, *strong, *near, *(each for each in patterns if each.name in WEAK)]
+    if not exact and not strong and not near and nrc_applies(tokens):
+        found.insert(0, nrc_diagnosis(tokens))
+    return found[:SHOWN]

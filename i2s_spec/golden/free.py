@@ -1,0 +1,265 @@
+"""This module compares free-running: the record's values with the candidate's as they stand, which drift apart (10.4).
+
+What lies before the first quantiser must agree; the first layer, but for what a flipped code may do; later ones and the
+logits, within what correct runtimes were measured to be apart. What is found here is plausible or not, seldom proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from i2s_spec.golden.candidate import WHOLE, Candidate, Golden, only_known
+from i2s_spec.golden.diagnosis import Diagnoser
+from i2s_spec.golden.measures import logit_measures, measure, relative
+from i2s_spec.golden.patterns import recognised
+from i2s_spec.golden.result import Comparison, Diagnosis, TapResult, Whole
+from i2s_spec.golden.tap import Tap, corner_indices
+from i2s_spec.golden.tolerance import EMBEDDING_COSINE, FAIL, FORCED, PLAUSIBLE, forced_start
+from i2s_spec.model.taps import INTEGER_TAPS, base
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.model.forward import Model
+
+    Array = NDArray[Any]
+
+#: Tokens that are enough to tell mistakes apart.
+FEW_TOKENS: Final = 16
+
+#: Names behind which activations have been quantised.
+_PROJECTIONS: Final = ("linear",)
+
+
+class _Pair(NamedTuple):
+    """What is compared: the two values, how far a shown number may be off, and how to cut a value like them."""
+
+    got: Array
+    want: Array
+    resolution: float
+    cut: Callable[[Array], Array]
+
+
+def run(
+    result: Comparison, model: Model | None, record: Golden, theirs: Candidate, diagnose: bool,
+    progress: Callable[[int, int], object] | None,
+) -> None:  # fmt: skip
+    """Compare every stored tap; the first that is wrong is explained, with a model by running it with each mistake."""
+    quantised: int | None = None
+    for done, name in enumerate(record.shapes):
+        if progress is not None:
+            progress(done + 1, len(record.shapes))
+        if quantised is None and record.op(name) in _PROJECTIONS:
+            quantised = record.layer(name)
+        if name in theirs:
+            tap = TapResult(name, "skipped", record.layer(name), record.op(name))
+            pair = _pair(record, theirs, name)
+            if pair is None:
+                tap.notes = (
+                    "the record has its digest only" if record.value(name) is None else "nothing of it is shown",
+                )
+            else:
+                _judge(tap, pair, quantised, theirs)
+                if tap.status == "wrong" and result.first is not None:
+                    tap.status = "behind"
+                elif tap.status == "wrong":
+                    result.first = tap
+                    if diagnose:
+                        tap.diagnoses = tuple(_explained(record, theirs, model, tap, pair))
+            result.taps.append(tap)
+
+
+def _pair(record: Golden, theirs: Candidate, name: str) -> _Pair | None:
+    """The two values of a tap in the same shape, or the same corner of both."""
+    want = record.value(name)
+    if want is None:
+        return None
+    shown = theirs.corner(name)
+    if shown is None:
+        got = theirs.get(name)
+        if got is None or got.shape != want.shape:
+            return None
+        rows = theirs.rows.get(name)
+        return _Pair(only_known(got, rows), only_known(want, rows), 0.0, lambda value: only_known(value, rows))
+    if np.isnan(shown.value).all():
+        return None
+    cut = _cut_like(shown)
+    return _Pair(_shown(shown, want.shape), cut(want), shown.resolution, cut)
+
+
+def _cut_like(shown: Tap) -> Callable[[Array], Array]:
+    """What takes the same corner from a whole value: the last rows where fewer are there, no padded columns."""
+
+    def cut(value: Array) -> Array:
+        shape = (1,) * (value.ndim - len(shown.shape)) + shown.shape
+        indices = []
+        for axis, (size, theirs) in enumerate(zip(value.shape, shape, strict=True)):
+            at = corner_indices(theirs)
+            if theirs < size and axis == 0:
+                at = at + size - theirs
+            indices.append(at[at < size])
+        return value[np.ix_(*indices)]
+
+    return cut
+
+
+def _shown(shown: Tap, want: tuple[int, ...]) -> Array:
+    """The corner of a text without the columns that only pad."""
+    shape = (1,) * (len(want) - len(shown.shape)) + shown.shape
+    value = shown.value.reshape(tuple(min(side, 6) for side in shape))
+    keep = []
+    for axis, (size, theirs) in enumerate(zip(want, shape, strict=True)):
+        at = corner_indices(theirs)
+        keep.append(np.flatnonzero((at < size) | ((axis == 0) & (theirs < size))))
+    return value[np.ix_(*keep)]
+
+
+def _judge(tap: TapResult, pair: _Pair, quantised: int | None, theirs: Candidate) -> None:
+    """Hold a value against the record's, with the room that its place in the model needs."""
+    word = base(tap.name)
+    finite = np.abs(pair.want[np.isfinite(pair.want)])
+    largest = float(finite.max()) if finite.size else 0.0
+    if word in INTEGER_TAPS and word != "act_scale":
+        tap.measures, tap.limit, tap.status = measure(pair.got, pair.want, np.inf), "follows the codes", "ok"
+        tap.status = "wrong" if tap.measures.relative > FAIL.relative else "ok"
+        return
+    if quantised is None:
+        share, tap.limit = forced_start(word, theirs.brain)
+        limit: float | None = share * largest
+    elif tap.layer == quantised:
+        limit, tap.limit = FORCED.share(theirs.brain) * largest, FORCED.words
+    else:
+        limit, tap.limit = None, f"relative L2 {FAIL.relative:g}"
+    tap.measures = measure(pair.got, pair.want, pair.resolution + (largest if limit is None else limit))
+    tap.drift = tap.measures.relative
+    if limit is not None:
+        wrong = tap.measures.over > 0
+    else:  # many small numbers say nothing against the resolution of a text
+        room = pair.resolution * float(np.sqrt(pair.want.size)) / (float(np.linalg.norm(finite)) or 1.0)
+        wrong = tap.measures.relative > FAIL.relative + room or tap.measures.not_finite > 0
+        if not wrong and tap.measures.relative > PLAUSIBLE.relative + room:
+            tap.notes = (*tap.notes, "doubtful: correct runtimes are seldom so far apart")
+    if pair.resolution:
+        tap.limit = f"{tap.limit}, and {pair.resolution:g} of a printed number"
+        tap.notes = (*tap.notes, *_sum_notes(theirs, tap, pair))
+    tap.status = "wrong" if wrong else "ok"
+
+
+def _sum_notes(theirs: Candidate, tap: TapResult, pair: _Pair) -> list[str]:
+    """Which numbers the sum of a text adds up: the shown ones or all of them."""
+    shown = theirs.corner(tap.name)
+    notes = [f"a corner: {pair.got.size:,} of {int(np.prod(shown.shape)) if shown else 0:,} elements"]
+    if shown is None or shown.total is None:
+        return notes
+    of_shown = float(np.sum(shown.value, dtype=np.float64))
+    room = shown.resolution * shown.value.size + 1e-5 * float(np.abs(shown.value).sum())
+    if abs(shown.total - of_shown) <= room:
+        return [*notes, "the sum is that of the shown numbers"]
+    want = theirs.golden.value(tap.name)
+    if want is None or want.shape[:1] != shown.shape[:1]:
+        return notes
+    total, size = float(np.sum(want, dtype=np.float64)), float(np.linalg.norm(want.astype(np.float64)))
+    near = abs(shown.total - total) <= FAIL.relative * size * float(np.sqrt(want.size)) ** 0.5 + room
+    return [*notes, "the sum is that of all elements" if near else f"the sum {shown.total:.6g} is neither that of the shown"
+            f" numbers ({of_shown:.6g}) nor near that of all ({total:.6g})"]  # fmt: skip
+
+
+def _explained(record: Golden, theirs: Candidate, model: Model | None, tap: TapResult, pair: _Pair) -> list[Diagnosis]:
+    """What explains a value that the record does not give."""
+    tokens = record.tokens
+    if model is None:
+        limit = _limit(pair.want)
+        return recognised(pair.got, pair.want, limit, (), len(tokens)) if not pair.resolution else []
+    few = tap.name not in theirs.rows and not pair.resolution
+    return by_running(Diagnoser(model), tokens, tap.name, pair.got, pair.want, pair.cut, few)
+
+
+def by_running(
+    diagnoser: Diagnoser, tokens: NDArray[np.int64], name: str, got: Array, want: Array, cut: Callable[[Array], Array],
+    few: bool,
+) -> list[Diagnosis]:  # fmt: skip
+    """What explains a value, by running the model from its tokens with each mistake in place.
+
+    :param cut: takes from a whole value what is compared
+    :param few: whether all rows are there, so that the first tokens may do
+    """
+    settings = diagnoser.model.settings
+    few = few and len(tokens) > FEW_TOKENS and settings.causal and got.shape[:1] == (len(tokens),)
+    few = few and base(name) not in ("kq", "kq_soft_max", "kq_soft_max_ext")
+    used = tokens[:FEW_TOKENS] if few else tokens
+    if few:
+        got, want = got[:FEW_TOKENS], want[:FEW_TOKENS]
+
+    def again(changed: Model) -> Array | None:
+        value = value_of(changed, used, name)
+        return value if value is None or few else cut(value)
+
+    return diagnoser.of_run(again, got, want, _limit(want), len(tokens))
+
+
+def _limit(want: Array) -> float:
+    finite = np.abs(want[np.isfinite(want)])
+    return FORCED.f32 * float(finite.max()) if finite.size else 0.0
+
+
+def value_of(model: Model, tokens: NDArray[np.int64], name: str) -> Array | None:
+    """What a model gives for a tap; nothing behind it is computed."""
+    from dataclasses import replace
+
+    if name == "result_output" and name in model.graph.by_name:
+        return model.forward(tokens).logits
+    if name == "embedding" and name in model.graph.by_name:
+        return model.forward(tokens).embedding
+    if name not in model.tap_names():
+        return None
+    nodes = model.graph.nodes
+    prefix = name.rpartition(".")[0]
+    stop = next(
+        at
+        for at, node in enumerate(nodes)
+        if node.name == name or (prefix and node.weights[:1] == (f"{prefix}.weight",))
+    )
+    part = replace(model.graph, nodes=nodes[: stop + 1], results=(nodes[stop].name,))
+    found: dict[str, Any] = {}
+    from i2s_spec.model import execution
+    from i2s_spec.model.graph import TOKENS
+
+    work = model._run([len(tokens)], [model.new_cache(len(tokens))], frozenset({name}), found)
+    execution.execute(part, {TOKENS: tokens}, work, model.operations())
+    value: Array | None = found.get(name)
+    return value[0] if isinstance(value, list) else value
+
+
+def drift(result: Comparison, record: Golden, theirs: Candidate) -> None:
+    """How far apart the layers are, and the logits or the embedding, whatever the mode."""
+    for name in record.shapes:
+        if base(name) == "l_out" and name in theirs:
+            pair = _pair(record, theirs, name)
+            if pair is not None:
+                found = measure(pair.got, pair.want)
+                result.drift.append((record.layer(name) or 0, found.relative, found.cosine))
+    for name in WHOLE:
+        pair = _pair(record, theirs, name) if name in theirs else None
+        if pair is not None:
+            result.whole = _whole(name, pair)
+
+
+def _whole(name: str, pair: _Pair) -> Whole:
+    far, found = relative(pair.got, pair.want), measure(pair.got, pair.want)
+    if name == "embedding":
+        fine = found.cosine > EMBEDDING_COSINE and np.isfinite(far)
+        return Whole(name, "plausible" if fine else "fail", far, found.cosine)
+    if pair.resolution:
+        verdict: Any = "fail" if far > FAIL.relative else "doubtful" if far > PLAUSIBLE.relative else "plausible"
+        return Whole(name, verdict, far, found.cosine)
+    same, divergence = logit_measures(pair.got, pair.want)
+    if not far <= FAIL.relative or divergence > FAIL.divergence:
+        verdict = "fail"
+    elif far < PLAUSIBLE.relative and same > PLAUSIBLE.top and divergence < PLAUSIBLE.divergence:
+        verdict = "plausible"
+    else:
+        verdict = "doubtful"
+    return Whole(name, verdict, far, found.cosine, same, divergence)

@@ -1,0 +1,152 @@
+"""This module declares the known mistakes of runtimes, each as a change of a model: what a wrong value is held against.
+
+A mistake changes how weights are read, the graph, the numbers, or one kind of operation. `apply` gives the model with the
+mistake in it, or None where it makes no difference to that model. A new mistake is one entry of `MISTAKES`.
+
+Sources: the reports that each `seen` names; clause 10.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from i2s_spec.golden import wrong_operations as wrong
+from i2s_spec.golden.deviations import (
+    activation,
+    attention_not_scaled,
+    each_of,
+    embedding_not_scaled,
+    epsilon,
+    heads_in_turn,
+    no_quantiser,
+    numbers,
+    operations,
+    other_pairs,
+    quantiser_of,
+    read_as,
+    relu_alone,
+    up_gated,
+    without_factors,
+    without_gains,
+    without_norms,
+)
+
+if TYPE_CHECKING:
+    from i2s_spec.model.forward import Model
+
+
+class Mistake(NamedTuple):
+    """A way to be wrong.
+
+    :param name: short, stable
+    :param says: one sentence for people
+    :param ops: operations of the graph that it changes
+    :param apply: the model with the mistake, or None
+    :param seen: where it was met
+    """
+
+    name: str
+    says: str
+    ops: frozenset[str]
+    apply: Callable[[Model], Model | None]
+    seen: str = ""
+
+
+def _of(*ops: str) -> frozenset[str]:
+    return frozenset(ops)
+
+
+_LINEAR: Final = _of("linear")
+_READ: Final = _of("linear", "embed", "head")
+_NORMS: Final = _of("norm", "gain", "linear")
+_GATE: Final = _of("multiply", "relu", "square", "silu", "gelu", "norm", "gain")
+
+#: Every mistake, the likelier ones first where several explain the same.
+MISTAKES: Final[tuple[Mistake, ...]] = (
+    Mistake("layout-interleave-64", "the payload was read as interleave-64, the blocks of 64 of ARM builds since"
+            " November 2025; the file has another layout", _READ, read_as("interleave-64"), "microsoft/BitNet#470, #585"),
+    Mistake("layout-interleave-128", "the payload was read as interleave-128; the file has another layout",
+            _READ, read_as("interleave-128"), "microsoft/BitNet#600"),
+    Mistake("layout-rows-1x4", "the payload was read as rows-1x4, four rows to a byte; the file has another layout",
+            _READ, read_as("rows-1x4"), "src/ggml-bitnet-mad.cpp without ACT_PARALLEL"),
+    Mistake("rows-1x4-as-interleave-128", "the weights were packed as rows-1x4 and multiplied as blocks of 128: an x86 build"
+            " without ACT_PARALLEL on files of its own", _LINEAR, operations(wrong.RowsOfFour),
+            "src/ggml-bitnet-mad.cpp without ACT_PARALLEL"),
+    Mistake("layout-sequential-msb", "the payload was read as four neighbours to a byte, the first in the highest bits",
+            _READ, read_as("sequential-msb"), "NanoDex; larql before its PR 156"),
+    Mistake("layout-sequential-lsb", "the payload was read as four neighbours to a byte, the first in the lowest bits",
+            _READ, read_as("sequential-lsb"), "BitNet-rs"),
+    Mistake("codes-zero-first", "codes 0, 1, 2 were read as 0, +1, -1; they mean -1, 0, +1", _LINEAR,
+            operations(wrong.ZeroFirst), "microsoft/BitNet#412"),
+    Mistake("codes-signs-swapped", "codes 0 and 2 were taken for +1 and -1; they mean -1 and +1", _LINEAR,
+            operations(wrong.SignsSwapped)),
+    Mistake("codes-twos-complement", "codes were read as two's complement; they are trits plus 1", _LINEAR,
+            operations(wrong.TwosComplement), "files from before the release"),
+    Mistake("codes-offset-2", "2 was taken off each code; 1 has to be", _LINEAR, operations(wrong.OffsetTwo), "T-MAC; gpu/"),
+    Mistake("offset-not-subtracted", "the sum of the activation codes was not taken off: codes 0, 1, 2 were multiplied"
+            " as they are", _LINEAR, operations(wrong.CodesAsTheyAre)),
+    Mistake("scale-reciprocal", "the weights were divided by the scale; they have to be multiplied", _LINEAR,
+            operations(wrong.ReciprocalScale), "microsoft/BitNet#616"),
+    Mistake("scale-ignored", "the weight scale was left out", _LINEAR, operations(wrong.NoScale), "Project Zero"),
+    Mistake("scale-twice", "the weight scale was applied twice", _LINEAR, operations(wrong.ScaleTwice)),
+    Mistake("activation-scale-ignored", "the sums were not divided by the activation scale", _LINEAR,
+            operations(wrong.NoActivationScale)),
+    Mistake("activation-scale-multiplied", "the sums were multiplied by the activation scale 127 / amax; they have to be"
+            " divided", _LINEAR, operations(wrong.ActivationScaleMultiplied)),
+    Mistake("activation-four-scales", "activations were quantised with four interleaved scales for each token, as"
+            " ik_llama.cpp does; one is right", _LINEAR, quantiser_of("ik-iq2bn"), "ik_llama.cpp"),
+    Mistake("activation-blocks", "activations were quantised in blocks of 256, as Q8_K; one scale for each token is right",
+            _LINEAR, quantiser_of("tq2_0"), "upstream llama.cpp with TQ2_0"),
+    Mistake("activation-not-quantised", "activations were not quantised at all", _LINEAR, no_quantiser),
+    Mistake("activation-2026", "activations were quantised without a floor, ties away from zero: the official runtime"
+            " since May 2026", _LINEAR, quantiser_of("bitnetcpp-2026"), "microsoft/BitNet of 2026"),
+    Mistake("activation-half-up", "ties of activation codes were rounded up; they go to even", _LINEAR,
+            numbers(quantiser={"rounding": "up"}), "0xBitNet's reference in JavaScript"),
+    Mistake("int16-wrap-avx2", "sums wrapped around in 16 bits, as in x86 builds without VNNI", _LINEAR,
+            operations(wrong.Int16WrapAvx2), "src/ggml-bitnet-mad.cpp"),
+    Mistake("int16-wrap-neon", "sums wrapped around in 16 bits, as in ARM builds without dot products", _LINEAR,
+            operations(wrong.Int16WrapNeon), "src/ggml-bitnet-mad.cpp"),
+    Mistake("rope-pairs", "the rotation paired other elements: neighbours instead of halves, or the other way round",
+            _of("rope"), other_pairs, "0xBitNet's rope.wgsl"),
+    Mistake("rope-base-10000", "the rotation used base 10000; the file says another", _of("rope"),
+            each_of("rope", base=10000.0), "rope.freq_base missing"),
+    Mistake("rope-missing", "queries and keys were not rotated", _of("rope"), each_of("rope", scale=0.0)),
+    Mistake("rope-factors-ignored", "rope_freqs.weight was ignored", _of("rope"), without_factors),
+    Mistake("activation-silu", "the gate went through SiLU", _GATE, activation("silu"), "microsoft/BitNet#588, #602"),
+    Mistake("activation-relu2", "the gate went through ReLU squared", _GATE, activation("relu2"), "0xBitNet"),
+    Mistake("activation-gelu", "the gate went through GELU", _GATE, activation("gelu")),
+    Mistake("relu-not-squared", "the gate went through ReLU that was not squared", _GATE, relu_alone),
+    Mistake("up-activated", "the activation was applied to ffn_up; it belongs to ffn_gate", _GATE, up_gated),
+    Mistake("attn-sub-norm-missing", "attn_sub_norm was left out", _NORMS, without_norms("attn_sub_norm")),
+    Mistake("ffn-sub-norm-missing", "ffn_sub_norm was left out", _NORMS, without_norms("ffn_sub_norm")),
+    Mistake("sub-norms-missing", "both sub-norms were left out", _NORMS, without_norms("attn_sub_norm", "ffn_sub_norm")),
+    Mistake("input-norms-missing", "the norms in front of single projections were left out", _NORMS,
+            without_norms("attn_q_norm_in", "attn_k_norm_in", "attn_v_norm_in", "attn_out_norm_in", "ffn_gate_norm_in",
+                           "ffn_up_norm_in", "ffn_down_norm_in"), "loaders for plain qwen3 and gemma3"),
+    Mistake("head-norms-missing", "the norms of query and key heads were left out", _of("norm", "gain", "rope"),
+            without_norms("Qcur_normed", "Kcur_normed")),
+    Mistake("gains-missing", "norms were applied without their gains", _of("gain", "norm", "linear"), without_gains),
+    Mistake("gains-plus-one", "1 was added to the gains, which the file holds with it", _of("gain"),
+            operations(wrong.OneMoreGain), "Gemma models"),
+    Mistake("gains-minus-one", "the gains lack the 1 that belongs to them", _of("gain"), operations(wrong.OneLessGain),
+            "Gemma models"),
+    Mistake("eps-1e-6", "the norms used an epsilon of 1e-6; the file says another", _of("norm", "gain"), epsilon(1e-6)),
+    Mistake("eps-1e-5", "the norms used an epsilon of 1e-5; the file says another", _of("norm", "gain"), epsilon(1e-5)),
+    Mistake("attention-not-scaled", "scores were not divided by the square root of the head's width",
+            _of("soft_max", "mix", "multiply_by", "scores"), attention_not_scaled),
+    Mistake("attention-not-causal", "tokens saw later tokens", _of("soft_max", "mix"), each_of("soft_max", causal=False)),
+    Mistake("heads-in-turn", "query head h met key head h mod G; it is h // (H / G)", _of("scores", "soft_max", "mix"),
+            heads_in_turn),
+    Mistake("embedding-not-scaled", "the embedding was not multiplied by the square root of its width",
+            _of("multiply_by"), embedding_not_scaled, "Gemma models"),
+    Mistake("residual-missing", "a block's input was not added to its output", _of("add"), operations(wrong.NoResidual)),
+)  # fmt: skip
+
+
+def mistakes(model: Model) -> Iterator[tuple[Mistake, Model]]:
+    """Every mistake that makes a difference to a model, with the model that has it."""
+    for mistake in MISTAKES:
+        changed = mistake.apply(model)
+        if changed is not None:
+            yield mistake, changed

@@ -1,0 +1,302 @@
+"""This module replays operations: each value of a candidate is computed again from the candidate's own inputs (clause 10.4).
+
+So nothing drifts: an operation that is right gives what it gives whatever happened before it. Where a candidate lacks an
+input, the operation that makes it is replayed as well, back to the values that the candidate has: what is replayed
+together is the *reach* of a value. A reach with other projections in it is held to wider limits, since a code that flips
+in one of them changes everything behind it.
+
+The integer stage of a projection is checked as integers (`sums`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+
+from i2s_spec.errors import SettingError
+from i2s_spec.golden import sums
+from i2s_spec.golden.measures import beyond
+from i2s_spec.golden.tolerance import FORCED, LIMITS, UNFORCED, brain_limit, dense_limit, ulps
+from i2s_spec.model import integers, quantiser
+from i2s_spec.model.graph import TOKENS
+from i2s_spec.model.taps import INTEGER_TAPS
+from i2s_spec.model.weights import Ternary
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.golden.sums import Flips
+    from i2s_spec.model.forward import Model
+    from i2s_spec.model.graph import Node
+
+#: How a value is judged: by its operation, by what a layer may add up to, or by what a whole model may.
+Span = Literal["op", "layer", "model"]
+
+
+@dataclass
+class Replay:
+    """One value of a candidate beside what its own inputs give.
+
+    :param reach: the operations that were replayed together, the first one first
+    :param value: what they give; tokens whose flipped codes are explained have what the flipped codes give
+    :param limit: how far off each element may be
+    :param words: the same in words
+    :param span: what the limit is one of
+    :param flips: of projections and codes
+    :param rows: how many of the last rows its inputs let one know; None for all
+    """
+
+    name: str
+    op: str
+    reach: tuple[str, ...]
+    value: NDArray[Any]
+    limit: NDArray[np.float64] | float
+    words: str
+    span: Span = "op"
+    flips: Flips | None = None
+    rows: int | None = None
+
+
+@dataclass
+class Replayer:
+    """Replays the values of one candidate.
+
+    :param values: the candidate's values by the names of the graph, in its shapes; rows that are not known are NaN
+    :param brain: whether the candidate's values are bfloat16
+    :param rows: of values of which only the last rows are known, how many
+    """
+
+    model: Model
+    tokens: NDArray[np.int64]
+    values: Mapping[str, NDArray[Any]]
+    brain: bool = False
+    rows: Mapping[str, int] = field(default_factory=dict)
+    #: Values of operations that the candidate does not show, with the share that they may be off by, and their reach.
+    _made: dict[str, tuple[Any, float, tuple[str, ...]]] = field(default_factory=dict)
+    _inner: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for node in self.model.graph:
+            if node.op == "linear":
+                prefix = node.weight.removesuffix(".weight")
+                self._inner.update({f"{prefix}.{tap}": (node.name, tap) for tap in INTEGER_TAPS})
+
+    def forget(self) -> None:
+        """Drop what was made of earlier layers."""
+        self._made.clear()
+
+    def replay(self, name: str, got: NDArray[Any] | None = None) -> Replay | None:
+        """The replay of a value; None where the candidate lacks something that no operation makes.
+
+        :param got: the candidate's own value, unless it is among `values`
+        """
+        graph = self.model.graph
+        got = self.values.get(name) if got is None else got
+        inner = self._inner.get(name)
+        if inner is None and name not in graph.by_name:
+            return None
+        node = graph[inner[0] if inner is not None else name]
+        inputs, share, reach = self._inputs(node)
+        if inputs is None:
+            return None
+        try:
+            found = self.model.evaluate(node, inputs)
+        except (ValueError, IndexError) as error:  # shapes that do not go together: the candidate's inputs are not ours
+            if isinstance(error, SettingError):
+                raise
+            return None
+        if inner is not None:
+            replay = self._integer(name, node, inner[1], inputs, found, share, reach)
+        else:
+            replay = self._float(node, inputs, found, share, reach, got)
+        if replay is not None:
+            self._widen(replay)
+            replay.rows = min(filter(None, (self._known(each) for each in node.inputs)), default=None)
+        return replay
+
+    def _known(self, name: str) -> int | None:
+        """How many of the last rows of a value are known, or can be made; None for all."""
+        if name in self.values or name not in self.model.graph.by_name:
+            return self.rows.get(name)
+        return min(filter(None, (self._known(each) for each in self.model.graph[name].inputs)), default=None)
+
+    def _float(
+        self, node: Node, inputs: list[Any], found: Mapping[str, Any], share: float, reach: tuple[str, ...], got: Any
+    ) -> Replay:
+        value = found[node.name]
+        words, limit = self._limit(node, inputs, value)
+        if share:
+            limit = limit + _spread(share, value)
+            words = f"{words}, and what {', '.join(reach)} add"
+        replay = Replay(node.name, node.op, (*reach, node.name), value, limit, words)
+        matrix = self.model.weights.matrix(node.weight) if node.op == "linear" else None
+        if isinstance(matrix, Ternary) and not self.brain:
+            self._projection(replay, node, inputs[0], found, share, matrix, got)
+        return replay
+
+    def _limit(self, node: Node, inputs: list[Any], value: NDArray[Any]) -> tuple[str, Any]:
+        own = LIMITS[node.op]
+        if node.op == "head":
+            own = dense_limit(self.model.weights.tensor_type(node.weight))
+        elif node.op == "linear" and not self._is_integer(node):
+            own = dense_limit("F16")
+        if self.brain:
+            own = brain_limit(node.op, own)
+        return own.words, own.of(node, inputs, value)
+
+    def _is_integer(self, node: Node) -> bool:
+        """Whether a projection is one of integers."""
+        return self.model.profile.quantiser.groups != "none" and isinstance(
+            self.model.weights.matrix(node.weight), Ternary
+        )
+
+    def _projection(
+        self, replay: Replay, node: Node, x: Any, found: Mapping[str, Any], share: float, matrix: Ternary, got: Any
+    ) -> None:
+        """Hold the output of a projection against its sums: those of the candidate's codes, or the ones it stands for."""
+        rule = self.model.profile.quantiser
+        prefix = node.weight.removesuffix(".weight")
+        if rule.groups != "token" or f"{prefix}.acc_i32" not in found:
+            return
+        scale, acc = found[f"{prefix}.act_scale"], found[f"{prefix}.acc_i32"]
+        codes = found[f"{prefix}.act_q8"]
+        with np.errstate(all="ignore"):
+            step = np.abs(np.float64(matrix.scale) / scale.astype(np.float64))[:, None]
+            replay.limit = np.maximum(replay.limit, np.where(np.isfinite(step), sums.WHOLE * step, 0.0))
+        own = self.values.get(f"{prefix}.acc_i32")
+        theirs = self.values.get(f"{prefix}.act_q8") if own is None else None
+        if theirs is not None and theirs.shape == codes.shape and theirs.dtype.kind in "iu":
+            own = _accumulate(matrix, theirs, rule.offset)
+        if own is not None and own.shape == acc.shape:
+            replay.value = quantiser.epilogue(own.astype(np.int32), scale, matrix.scale, rule)
+            replay.reach = tuple(dict.fromkeys((*replay.reach[:-1], f"{prefix}.acc_i32", node.name)))
+            return
+        if got is None:
+            return
+        off = beyond(got, replay.value, replay.limit)
+        if not off.any():
+            return
+        outputs = sums.Outputs(np.asarray(got), x, scale, codes, acc, matrix)
+        replay.flips, known = sums.explain(outputs, off, share)
+        if known is not None:
+            rows = np.flatnonzero(known.any(axis=1))
+            epilogued = quantiser.epilogue(known[rows].astype(np.int32), scale[rows], matrix.scale, rule)
+            replay.value = replay.value.copy()
+            replay.value[rows] = epilogued
+
+    def _integer(
+        self, name: str, node: Node, tap: str, inputs: list[Any], found: Mapping[str, Any], share: float,
+        reach: tuple[str, ...],
+    ) -> Replay | None:  # fmt: skip
+        """Codes, scales and sums: exact, but for codes at a rounding boundary; sums are those of the candidate's codes."""
+        if name not in found:
+            return None
+        prefix = name.removesuffix(f".{tap}")
+        value = found[name]
+        replay = Replay(name, tap, (*reach, name), value, 0.0, "exact")
+        theirs = self.values.get(f"{prefix}.act_q8")
+        codes = found[f"{prefix}.act_q8"]
+        if tap == "act_scale":
+            replay.limit, replay.words = ulps(value, 1) + share * np.abs(value), "1 ulp"
+        elif tap == "act_q8":
+            got = self.values.get(name)
+            if got is not None and got.shape == value.shape:
+                replay.flips, replay.value = sums.explain_codes(
+                    got, value, inputs[0], found[f"{prefix}.act_scale"], share
+                )
+                replay.words = "exact, or a step where the product lies on a rounding boundary"
+        elif theirs is not None and theirs.shape == codes.shape and theirs.dtype.kind in "iu":
+            matrix = self.model.weights.matrix(node.weight)
+            if tap == "act_sum":
+                replay.value = theirs.sum(axis=1, dtype=np.int32)
+            elif isinstance(matrix, Ternary) and value.ndim == 2:
+                acc = _accumulate(matrix, theirs, self.model.profile.quantiser.offset)
+                replay.value = acc if tap == "acc_i32" else acc + theirs.sum(axis=1, dtype=np.int32)[:, None]
+            replay.reach = (f"{prefix}.act_q8", name)
+        return replay
+
+    def _widen(self, replay: Replay) -> None:
+        """Limits of a reach in which other projections lie."""
+        graph = self.model.graph
+        behind = {
+            graph[each].layer for each in replay.reach[:-1] if each in graph.by_name and graph[each].op == "linear"
+        }
+        if not behind:
+            return
+        replay.span = "layer" if len(behind) == 1 else "model"
+        own = FORCED if replay.span == "layer" else UNFORCED
+        if replay.op in INTEGER_TAPS:
+            replay.limit, replay.words = np.inf, "follows what is before it"
+            return
+        finite = np.abs(replay.value[np.isfinite(replay.value)])
+        largest = float(finite.max()) if finite.size else 0.0
+        replay.limit, replay.words = own.share(self.brain) * largest, f"{own.words}, behind {len(behind)} layer(s)"
+
+    def _inputs(self, node: Node) -> tuple[list[Any] | None, float, tuple[str, ...]]:
+        """The inputs of a node, how far off those may be that had to be made, and what was replayed for them."""
+        values: list[Any] = []
+        share, reach = 0.0, cast(tuple[str, ...], ())
+        for name in node.inputs:
+            if name == TOKENS:
+                values.append(self.tokens)
+                continue
+            value = self.values.get(name)
+            if value is not None:
+                values.append(value)
+                continue
+            made = self._make(name)
+            if made is None:
+                return None, 0.0, ()
+            values.append(made[0])
+            reach = tuple(dict.fromkeys((*reach, *made[2])))
+            share = max(share, made[1])
+        return values, share, reach
+
+    def _make(self, name: str) -> tuple[Any, float, tuple[str, ...]] | None:
+        if name in self._made:
+            return self._made[name]
+        graph = self.model.graph
+        if name not in graph.by_name:
+            return None
+        node = graph[name]
+        inputs, share, reach = self._inputs(node)
+        if inputs is None:
+            return None
+        try:
+            value = self.model.evaluate(node, inputs)[node.name]
+        except (ValueError, IndexError):
+            return None
+        _, limit = self._limit(node, inputs, value)
+        own = 0.0 if node.op == "keep" else _share(limit, value)
+        self._made[name] = value, share + own, (*reach, name)
+        return self._made[name]
+
+
+def _accumulate(matrix: Ternary, codes: NDArray[Any], offset: str) -> NDArray[np.int32]:
+    narrow = np.clip(codes, -128, 127).astype(np.int8)
+    acc = integers.accumulate(matrix.payload, matrix.rows, matrix.columns, narrow)
+    if offset == "kept":
+        acc += narrow.sum(axis=1, dtype=np.int32)[:, None]
+    return acc
+
+
+def _share(limit: Any, value: Any) -> float:
+    """A limit as a share of the root mean square: what an operation behind it inherits."""
+    wide = value.astype(np.float64)
+    finite = np.isfinite(wide)
+    if not finite.any():
+        return 0.0
+    rms = float(np.sqrt(np.mean(np.square(wide[finite]))))
+    limits = np.broadcast_to(np.asarray(limit, dtype=np.float64), value.shape)[finite]
+    return float(np.sqrt(np.mean(np.square(limits[np.isfinite(limits)])))) / rms if rms else 0.0
+
+
+def _spread(share: float, value: NDArray[Any]) -> NDArray[np.float64]:
+    """What a share of an input does to a value behind it: so much of each element and of the root mean square of all."""
+    wide = np.abs(value.astype(np.float64))
+    finite = wide[np.isfinite(wide)]
+    rms = float(np.sqrt(np.mean(finite * finite))) if finite.size else 0.0
+    return 4 * share * (wide + rms) + ulps(value, 1)

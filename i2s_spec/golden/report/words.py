@@ -1,0 +1,153 @@
+"""This module words what all reports of a comparison say, and chooses what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+from typing import Final, NamedTuple
+
+from i2s_spec.draw.text import visible
+from i2s_spec.golden.grouping import group_words
+from i2s_spec.golden.result import Comparison, Diagnosis, TapResult
+from i2s_spec.model.taps import base
+
+#: Taps up to which every compared one has a row of its own; of more, those that are right share one by name.
+MOST_ROWS: Final = 80
+
+#: Names of missing or extra taps that are listed.
+MOST_NAMES: Final = 8
+
+TITLES: Final = ("tap", "result", "rel. L2", "cosine", "max |d|", "at", "ulp", "over", "flips", "limit and notes")
+
+
+class Row(NamedTuple):
+    """A row of the table: cells that are escaped for a terminal, and the status that colours it."""
+
+    cells: tuple[str, ...]
+    status: str
+
+
+def title(result: Comparison) -> str:
+    """The verdict."""
+    return f"{'OK' if result.ok else 'WRONG'}: {result.verdict}"
+
+
+def about(result: Comparison) -> Iterator[tuple[str, str]]:
+    """What was compared with what, and how."""
+    header = result.header
+    tokens = len(header.get("token_ids", ()))
+    kind = visible(str(header.get("architecture")), bare=True)
+    profile = visible(str(header.get("profile")), bare=True)
+    yield "record", f"{visible(result.golden, 120, bare=True)} ({kind}, {_many(tokens, 'token')}, profile {profile})"
+    yield "candidate", f"{visible(result.candidate, 120, bare=True)} ({result.form})"
+    replayed = f", profile {visible(result.profile, bare=True)}" if result.mode != "free-running" else ""
+    yield "mode", f"{result.mode}{replayed}"
+    counts = [(result.counted(status), word) for status, word in _STATUSES]  # type: ignore[arg-type]
+    yield "taps", ", ".join(f"{count:,} {word}" for count, word in counts if count) or "none"
+    for status, word in (("missing", "missing"), ("extra", "extra")):
+        names = [tap.name for tap in result.taps if tap.status == status]
+        if names:
+            shown = ", ".join(visible(name, bare=True) for name in names[:MOST_NAMES])
+            yield word, shown + (f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else "")
+    whole = result.whole
+    if whole is not None:
+        more = (
+            ""
+            if whole.same_top is None
+            else f", same most probable token {whole.same_top:.1%}, KL {number(whole.divergence)}"
+        )
+        yield whole.name, f"{whole.verdict}: relative L2 {number(whole.relative)}, cosine {whole.cosine:.6f}{more}"
+
+
+_STATUSES: Final = (
+    ("ok", "ok"), ("flips", "ok with explained flips"), ("wrong", "wrong"), ("behind", "behind a wrong one"),
+    ("shape", "of another shape"), ("skipped", "not comparable"), ("missing", "missing"), ("extra", "extra"),
+)  # fmt: skip
+
+
+def first_wrong(result: Comparison) -> Iterator[str]:
+    """Where the first wrong tap is wrong."""
+    tap = result.first
+    if tap is None or tap.measures is None:
+        return
+    m = tap.measures
+    yield (
+        f"{visible(tap.name, bare=True)}{list(m.at)} is {number(m.got)}, and should be {number(m.want)}; {m.over:.2%} of "
+        f"{m.elements:,} elements are beyond the limit ({tap.limit})"
+    )
+    if m.not_finite:
+        yield f"{m.not_finite:,} elements are NaN or infinite and should not be"
+    flips = tap.flips
+    if flips is not None and flips.unexplained:
+        where = f", the first at {list(flips.first)}" if flips.first is not None else ""
+        pair = f": {flips.got}, and should be {flips.want}" if flips.got is not None else ""
+        yield f"as integers: {flips.unexplained:,} sums or codes differ{where}{pair}"
+        if flips.fractional:
+            yield f"{flips.fractional:,} outputs stand for no integer: another way to quantise activations, or none"
+    if len(tap.reach) > 1:
+        yield f"replayed together: {', '.join(visible(name, bare=True) for name in tap.reach[:8])}"
+
+
+def diagnosis_words(each: Diagnosis) -> str:
+    """A diagnosis in a line."""
+    left = f", leaves {number(each.remaining)}" if each.remaining is not None and each.fits != "exactly" else ""
+    seen = f" (seen in {each.seen})" if each.seen else ""
+    return f"[{each.name}] {each.fits}{left}: {each.says}{seen}"
+
+
+def others(result: Comparison) -> Iterator[str]:
+    """What else is wrong on its own inputs."""
+    if sum(len(group.taps) for group in result.groups) > 1:
+        yield from (group_words(group) for group in result.groups)
+
+
+def rows(result: Comparison) -> Iterator[Row]:
+    """The table: every tap that was compared, or of many that are right one row for each name."""
+    shown = [tap for tap in result.taps if tap.status not in ("missing", "extra")]
+    if len(shown) <= MOST_ROWS:
+        yield from (_row(tap) for tap in shown)
+        return
+    seen: dict[str, list[TapResult]] = {}
+    for tap in shown:
+        if tap.status == "ok":
+            seen.setdefault(base(tap.name), []).append(tap)
+    told: set[str] = set()
+    for tap in shown:
+        if tap.status != "ok":
+            yield _row(tap)
+        elif (word := base(tap.name)) not in told:
+            told.add(word)
+            same = seen[word]
+            worst = max(same, key=lambda each: each.measures.relative if each.measures is not None else 0.0)
+            row = _row(worst)
+            name = row.cells[0] if len(same) == 1 else f"{word} ({len(same):,} taps, the worst:)"
+            yield row._replace(cells=(name, *row.cells[1:]))
+
+
+def _row(tap: TapResult) -> Row:
+    m, flips = tap.measures, tap.flips
+    name, notes = visible(tap.name, bare=True), [visible(note, 160, bare=True) for note in tap.notes]
+    if tap.diagnoses:
+        notes.insert(0, ", ".join(each.name for each in tap.diagnoses[:3]))
+    end = "; ".join(part for part in (tap.limit, *notes) if part)
+    if m is None:
+        return Row((name, tap.status, "", "", "", "", "", "", "", end), tap.status)
+    shown = (
+        "" if flips is None else f"{flips.explained}" + (f" + {flips.unexplained} wrong" if flips.unexplained else "")
+    )
+    at = ",".join(map(str, m.at)) if m.largest else ""
+    ulp = f"{m.ulp:,}" if m.ulp < 10**6 else f"{m.ulp:.1e}"
+    cells = (name, tap.status, number(m.relative), f"{m.cosine:.6f}", number(m.largest), at, ulp,
+             f"{m.over:.2%}" if m.over else "", shown, end)  # fmt: skip
+    return Row(cells, tap.status)
+
+
+def number(value: float | None) -> str:
+    """A number in few digits."""
+    if value is None:
+        return ""
+    return "0" if value == 0 else f"{value:.3g}" if isfinite(value) else str(float(value))
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,38 @@
+// Compiles a Kaitai definition (as JSON) and reads files by it: node kaitai.mjs definition.json work-folder file...
+// Prints one line of JSON for each file. The packages are looked for where NODE_PATH says.
+import { createRequire } from "node:module";
+import fs from "node:fs";
+import path from "node:path";
+
+const require = createRequire(process.env.KAITAI_HOME + "/");
+const compiler = require("kaitai-struct-compiler");
+const { KaitaiStream } = require("kaitai-struct");
+
+const [definition, folder, ...files] = process.argv.slice(2);
+const made = await compiler.compile("javascript", JSON.parse(fs.readFileSync(definition)), null, false);
+const target = path.join(folder, "GgufI2s.js");
+fs.writeFileSync(target, made["GgufI2s.js"].replaceAll("kaitai-struct/KaitaiStream", require.resolve("kaitai-struct/KaitaiStream")));
+const module = createRequire(folder + "/")(target);
+const Gguf = module.GgufI2s ?? module;
+
+const text = (value) => Buffer.from(value.text).toString("latin1");
+for (const file of files) {
+  const bytes = fs.readFileSync(file);
+  const gguf = new Gguf(new KaitaiStream(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length), 0));
+  const layouts = ["interleave128", "interleave64", "rows1x4", "sequentialMsb", "sequentialLsb", "rowBlocks4"];
+  const tensors = gguf.tensorInfos.map((info) => {
+    const said = { name: text(info.name), ne: info.ne, type: info.type, offset: info.offset };
+    if (info.type === 36) {
+      const tensor = info.i2s;
+      said.scale = tensor.scale;
+      said.codes = {};
+      if (tensor.rows * tensor.cols <= 65536) {
+        for (const layout of layouts) said.codes[layout] = tensor[layout]?.map((element) => element.code).join("");
+        said.trits = tensor.interleave128.map((element) => element.offset1 ?? null);
+      }
+    }
+    return said;
+  });
+  const keys = gguf.keyValues.map((pair) => text(pair.key));
+  console.log(JSON.stringify({ version: gguf.header.version, alignment: gguf.alignment, start: gguf.dataStart, keys, tensors }));
+}

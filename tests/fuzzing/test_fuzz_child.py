@@ -1,0 +1,103 @@
+"""A run under bounds: how it ended is told apart, and nothing of it stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from i2s_spec.fuzzing.child import Bounds, Child, Command, run
+
+PYTHON = [sys.executable, "-I", "-S", "-c"]
+SMALL = Bounds(seconds=5, memory=128 << 20)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "a file.gguf"
+    path.write_bytes(b"GGUF")
+    return path
+
+
+def shell(script: str, *more: str) -> Command:
+    return Command(["sh", "-c", script, "sh", *more])
+
+
+@pytest.mark.parametrize("status", [0, 1, 77])
+def test_statuses(file: Path, status: int) -> None:
+    outcome = run(shell(f"exit {status}"), file, SMALL)
+    assert (outcome.status, outcome.signal, outcome.hung, outcome.swollen) == (status, None, False, False)
+    assert outcome.name == f"status {status}"
+
+
+@pytest.mark.parametrize("name", ["SEGV", "ABRT", "FPE", "KILL", "TERM"])
+def test_signals(file: Path, name: str) -> None:
+    outcome = run(shell(f"kill -{name} $$"), file, SMALL)
+    assert outcome.status is None
+    assert outcome.name == f"SIG{name}"
+    assert not outcome.hung
+
+
+def test_the_file_comes_by_name_or_by_input(file: Path) -> None:
+    assert run(shell('test "$(cat "$1")" = GGUF'), file, SMALL).status == 0
+    assert run(shell('test "$(cat "${1#--file=}")" = GGUF', "--file={}"), file, SMALL).status == 0
+    assert run(Command(["sh", "-c", 'test "$(cat)" = GGUF'], stdin=True), file, SMALL).status == 0
+    assert run(shell("cat; test $? = 0"), file, SMALL).status == 0  # no input: nothing to wait for
+
+
+def test_a_hang_ends_in_time(file: Path) -> None:
+    began = time.monotonic()
+    outcome = run(shell("sleep 60"), file, Bounds(seconds=0.3))
+    assert outcome.hung
+    assert (outcome.status, outcome.signal) == (None, None)
+    assert time.monotonic() - began < 5
+
+
+def test_memory_is_bounded(file: Path) -> None:
+    grow = "x = []\nwhile True: x.append(bytearray(8 << 20))"
+    outcome = run(Command([*PYTHON, grow]), file, SMALL)
+    assert outcome.swollen
+    assert not outcome.hung
+    assert outcome.memory > SMALL.memory
+
+
+def test_memory_that_is_asked_for_and_refused_is_no_blow_up(file: Path) -> None:
+    outcome = run(Command([*PYTHON, "bytearray(1 << 40)"]), file, SMALL)
+    assert (outcome.status, outcome.swollen) == (1, False)
+    assert "MemoryError" in outcome.said
+
+
+def test_grandchildren_go_too(file: Path, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    run(shell(f"sleep 300 & echo $! > {note}; exit 0"), file, SMALL)
+    pid = int(note.read_text())
+    for _ in range(100):
+        state = Path(f"/proc/{pid}/stat")
+        if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.02)
+    os.kill(pid, signal.SIGKILL)
+    pytest.fail("it still runs")
+
+
+def test_a_run_can_be_ended_without_an_answer(file: Path) -> None:
+    child = Child(shell("sleep 60"), file, SMALL)
+    child.end()
+    child.end()
+
+
+def test_what_it_says_is_bounded(file: Path) -> None:
+    outcome = run(Command([*PYTHON, "import sys; sys.stderr.write('x' * 9000 + 'end'); sys.exit(3)"]), file, SMALL)
+    assert len(outcome.said) <= 4096
+    assert outcome.said.endswith("end")
+
+
+def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match="no program"):
+        Command(["no-such-decoder"])
+    with pytest.raises(ValueError, match="no command"):
+        Command([])

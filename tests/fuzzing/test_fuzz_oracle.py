@@ -1,0 +1,109 @@
+"""What a decoder owes: only what cannot be read must be rejected, only what has nothing against it must be accepted."""
+
+from __future__ import annotations
+
+import pytest
+
+from i2s_spec.fuzzing.inputs import Inputs, catalogue, sound
+from i2s_spec.fuzzing.oracle import OF_HEADER, OF_TENSORS, SUPPORTS, Duty, Policy, Reads, judge
+from i2s_spec.linter.rule import REGISTRY, Severity
+from i2s_spec.testing.malformed import malformed
+from i2s_spec.testing.sample import Draft
+
+EVERYTHING = Policy(supports=frozenset(SUPPORTS))
+
+CASES = {case.name: case for case in malformed() if len(case.data) < 300_000}
+
+
+@pytest.mark.parametrize("made", sound(), ids=lambda made: made.what)
+def test_sound_files_must_be_accepted_by_who_supports_all(made: object) -> None:
+    judgement = judge(made.data, EVERYTHING)  # type: ignore[attr-defined]
+    if judgement.code == "P301":  # embedding models: stock llama.cpp refuses those that there are
+        assert judgement.duty is Duty.EITHER
+    else:
+        assert judgement.duty is Duty.ACCEPT, judgement
+
+
+def test_who_claims_nothing_need_accept_only_plain_files() -> None:
+    plain = Policy(supports=frozenset())
+    owed = {made.what: judge(made.data, plain).duty for made in sound()}
+    assert owed["one F32 tensor"] is Duty.ACCEPT
+    for what in ("one I2_S tensor", "an alignment of 64", "big-endian", "version 2", "no tensor"):
+        assert owed[what] is Duty.EITHER
+
+
+#: Files that every reader of the survey rejects, and those that some readers accept with good reason.
+REJECTED_BY_ALL = [
+    "arr_str_huge", "arr_type_bad", "bad_magic", "empty", "html", "key_len_2g", "key_len_huge", "kv_type_bad",
+    "lfs_pointer", "magic_only", "ndims_huge", "nk_4g", "nk_huge", "nt_4g", "nt_huge",
+]  # fmt: skip
+ACCEPTED_BY_SOME = [
+    "align13", "dup_key", "dup_tensor", "empty_key", "gap", "ndims5", "off_misaligned", "overlap", "dim0", "ndims0",
+    "name_nul", "name_badutf8", "be", "ver0", "ver1", "ver99", "nested_arr", "i2s_ne0_not128",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REJECTED_BY_ALL)
+def test_must_be_rejected(name: str) -> None:
+    case = CASES[name]
+    for reads in Reads:
+        judgement = judge(case.data, Policy(reads))
+        assert (judgement.duty, judgement.code) == (Duty.REJECT, case.code)
+        assert judgement.clause
+
+
+@pytest.mark.parametrize("name", ACCEPTED_BY_SOME)
+def test_may_be_either(name: str) -> None:
+    assert judge(CASES[name].data, Policy()).duty is Duty.EITHER
+
+
+@pytest.mark.parametrize(
+    "name", ["trunc_data", "trunc_f32", "off_oob", "off_wrap", "align0", "align_str", "dim_mul_ovf", "type_neg"]
+)
+def test_only_who_reads_tensors_must_reject(name: str) -> None:
+    assert judge(CASES[name].data, Policy()).duty is Duty.REJECT
+    assert judge(CASES[name].data, Policy(Reads.HEADER)).duty is Duty.EITHER
+
+
+def test_a_truncated_ternary_tensor_is_for_those_who_know_its_size() -> None:
+    case = CASES["trunc_data"]
+    assert judge(case.data, Policy(supports=frozenset())).duty is Duty.EITHER
+
+
+def test_a_type_of_tomorrow_need_not_be_rejected() -> None:
+    assert judge(CASES["type99"].data, Policy()).duty is Duty.EITHER
+
+
+def test_codes_can_be_added_and_spared() -> None:
+    assert judge(CASES["dup_key"].data, Policy(also=frozenset({"G203"}))).code == "G203"
+    assert judge(CASES["trunc_data"].data, Policy(spared=frozenset({"G401"}))).duty is Duty.EITHER
+    with pytest.raises(ValueError, match="no rule has the code"):
+        Policy(also=frozenset({"G999"}))
+    with pytest.raises(ValueError, match="could support"):
+        Policy(supports=frozenset({"everything"}))
+
+
+def test_a_model_reader_need_accept_models_only() -> None:
+    owed = {made.what: judge(made.data, Policy(Reads.MODEL)).duty for made in sound()}
+    assert owed["a model of bitnet-b1.58"] is Duty.ACCEPT
+    assert owed["one F32 tensor"] is Duty.EITHER
+
+
+def test_every_obligation_is_an_error_with_a_reason() -> None:
+    for code, obligation in {**OF_HEADER, **OF_TENSORS}.items():
+        assert REGISTRY[code].severity is Severity.ERROR
+        assert obligation.reason
+
+
+def test_warnings_oblige_to_nothing() -> None:
+    assert judge(Draft().data + b"x" * 64, Policy()).duty is Duty.EITHER
+
+
+def test_inputs_are_reproducible_and_bounded() -> None:
+    one, two, other = Inputs(3, 8192), Inputs(3, 8192), Inputs(4, 8192)
+    indices = range(one.known - 3, one.known + 60)
+    assert [one.at(i) for i in indices] == [two.at(i) for i in indices]
+    assert [one.at(i) for i in indices] != [other.at(i) for i in indices]
+    assert all(len(one.at(i).data) <= 8192 for i in range(one.known + 60))
+    assert {one.at(i).stage for i in range(one.known + 10)} == {"sound", "malformed", "edge", "chance"}
+    assert len(catalogue()) > 150

@@ -1,0 +1,82 @@
+"""Real readers from the registries, fuzzed from outside: what is known of them is found."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from i2s_spec.fuzzing.campaign import Campaign, Settings
+from i2s_spec.fuzzing.child import Bounds, Command
+from i2s_spec.fuzzing.inputs import sound
+from i2s_spec.fuzzing.oracle import Policy, Reads
+from i2s_spec.testing.malformed import malformed
+
+DECODERS = Path(__file__).resolve().parents[2] / "fuzz" / "decoders"
+CASES = {case.name: case.data for case in malformed() if len(case.data) < 1 << 18}
+
+
+def found(command: Command, policy: Policy, *names: str, seconds: float = 20) -> set[tuple[str, str | None]]:
+    plain = [(made.what, made.data) for made in sound()[:3]]
+    files = (plain if names else plain[2:]) + [(name, CASES[name]) for name in names]
+    with Campaign(command, Settings(policy=policy, bounds=Bounds(seconds=seconds), jobs=2)) as campaign:
+        for _ in campaign.replay(files):
+            pass
+    assert campaign.totals["runs"] == len(files)
+    return {(find.kind, find.code) for find in campaign.findings}
+
+
+def test_the_python_package_gguf() -> None:
+    gguf = pytest.importorskip("gguf", reason="the extra [gguf] is not installed")
+    command = Command([sys.executable, str(DECODERS / "gguf_python.py")])
+    names = ("nk_huge", "trunc_f32", "key_len_huge", "dup_key", "lfs_pointer")
+    finds = found(command, Policy(supports=frozenset({"alignment"})), *names)
+    assert finds == set()
+    if hasattr(gguf.GGMLQuantizationType, "I2_S"):
+        pytest.skip("this version knows I2_S")
+    assert ("rejects", None) in found(command, Policy())
+
+
+def test_the_python_package_gguf_hangs() -> None:
+    pytest.importorskip("gguf", reason="the extra [gguf] is not installed")
+    from importlib.metadata import version
+
+    if version("gguf") != "0.19.0":
+        pytest.skip("what is wrong with version 0.19.0")
+    command = Command([sys.executable, str(DECODERS / "gguf_python.py")])
+    with Campaign(command, Settings(bounds=Bounds(seconds=4))) as campaign:
+        for _ in campaign.replay([("arr_len_huge", CASES["arr_len_huge"])]):
+            pass
+    (hang,) = campaign.findings
+    assert (hang.kind, hang.code, hang.clause, hang.confirmed) == ("hang", "G213", "2.5", True)
+
+
+def test_huggingface_gguf_of_npm() -> None:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(cache) / "i2s-spec" / "peers"
+    if shutil.which("node") is None or not (folder / "node_modules" / "@huggingface" / "gguf").is_dir():
+        pytest.skip("@huggingface/gguf: not installed: Node.js 20 or newer, then python -m bench --install")
+    command = Command(["node", str(DECODERS / "huggingface.mjs"), str(folder), "{}"])
+    names = (
+        "nk_huge",
+        "key_len_huge",
+        "kv_type_bad",
+        "arr_type_bad",
+        "html",
+        "trunc_data",
+        "trunc_header",
+        "trunc_key",
+        "trunc_infos",
+        "dup_key",
+    )
+    finds = found(command, Policy(Reads.HEADER), *names)
+    if '"version": "0.4.6"' in (folder / "node_modules" / "@huggingface" / "gguf" / "package.json").read_text():
+        assert finds == {
+            ("accepts", "G101"),
+            ("accepts", "G201"),
+            ("accepts", "G301"),
+        }  # what is cut off is taken for zeros
+    assert not {kind for kind, _ in finds} & {"crash", "hang", "memory", "rejects"}

@@ -1,0 +1,99 @@
+"""What the reference runtimes computed: right where they are right, and named where they are known to be wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from i2s_spec.golden import compare, record
+from i2s_spec.model.load import load_model
+
+LAYERS = {"b158packed": "bitnet-b1.58.packed.i2_s.direct.gguf", "bitnet": "bitnet.i2_s.gguf"}
+
+
+def tokens(vectors: Path, sequence: int) -> list[int]:
+    found: list[int] = json.loads((vectors / "sequences.json").read_text())[sequence]["tokens"]
+    return found
+
+
+@pytest.mark.parametrize("profile", ["bitnet-golden-1", "bitnetcpp-2025"])
+@pytest.mark.parametrize("mode", ["op-replay", "layer-forced", "free-running"])
+@pytest.mark.parametrize("sequence", [0, 3])
+@pytest.mark.parametrize("name", LAYERS)
+def test_taps_of_the_official_runtime(
+    shared: Path, tmp_path: Path, name: str, sequence: int, mode: Any, profile: str
+) -> None:
+    vectors = shared / "vectors"
+    model = load_model(vectors / "gguf" / LAYERS[name], profile, threads=1)
+    record(model, tokens(vectors, sequence), tmp_path / "golden")
+    theirs = vectors / "layers" / f"{name}.npz"
+    result = compare(tmp_path / "golden", theirs, model=model, mode=mode, prefix=f"s{sequence}/")
+    assert result.ok, result.verdict
+    assert result.counted("ok", "flips") == 37
+    assert not result.counted("extra", "shape", "skipped")
+    if profile == "bitnetcpp-2025":
+        assert result.whole is not None
+        assert result.whole.relative == 0
+
+
+def verdict(vectors: Path, folder: Path, name: str, sequence: int, profile: str, **settings: Any) -> list[str]:
+    """What explains the logits of a sequence; nothing where they are right."""
+    file = vectors / "gguf" / settings.pop("file", "bitnet.i2_s.gguf")
+    model = load_model(file, profile, threads=1, **settings)
+    record(model, tokens(vectors, sequence), folder / "golden")
+    with np.load(vectors / name) as stored:
+        np.save(folder / "logits.npy", stored[f"s{sequence}"])
+    result = compare(folder / "golden", folder / "logits.npy", model=model)
+    assert result.ok == (not result.diagnoses)
+    return [each.name for each in result.diagnoses]
+
+
+@pytest.mark.parametrize("profile", ["bitnet-golden-1", "bitnetcpp-2025"])
+@pytest.mark.parametrize("sequence", range(7))
+def test_logits_of_builds_that_are_right(shared: Path, tmp_path: Path, sequence: int, profile: str) -> None:
+    for number, name in enumerate(("logits/bitnet.npz", "logits_arm/arm-old.bitnet.npz")):
+        (tmp_path / str(number)).mkdir()
+        assert verdict(shared / "vectors", tmp_path / str(number), name, sequence, profile) == []
+
+
+@pytest.mark.parametrize("profile", ["bitnet-golden-1", "bitnetcpp-2025"])
+@pytest.mark.parametrize("sequence", range(7))
+def test_arm_reads_another_layout(shared: Path, tmp_path: Path, sequence: int, profile: str) -> None:
+    """Four to seven tokens meet another bug on the way, whose NaN hide the first one."""
+    name = "logits_expected_wrong/arm-new.bitnet.x86file.npz"
+    found = verdict(shared / "vectors", tmp_path, name, sequence, profile)
+    assert found[0] == ("nrc-4" if sequence in (3, 5, 6) else "layout-interleave-64")
+
+
+@pytest.mark.parametrize("sequence", range(7))
+def test_arm_computes_four_tokens_wrong(shared: Path, tmp_path: Path, sequence: int) -> None:
+    name, file = "logits_arm/arm-new.bitnet.npz", "bitnet.i2_s.arm64block.gguf"
+    found = verdict(shared / "vectors", tmp_path, name, sequence, "bitnet-golden-1", file=file, dialect="interleave-64")
+    assert found[:1] == (["nrc-4"] if sequence in (3, 5, 6) else [])
+
+
+@pytest.mark.parametrize("sequence", range(7))
+def test_x86_without_act_parallel(shared: Path, tmp_path: Path, sequence: int) -> None:
+    """By the file that was meant, and by the file that was written."""
+    name = "logits_expected_wrong/x86-newnoact.bitnet.ownfile.npz"
+    for number, settings in enumerate(
+        ({}, {"file": "bitnet.i2_s.row4-BROKEN.gguf", "dialect": "rows-1x4", "force": True})
+    ):
+        (tmp_path / str(number)).mkdir()
+        found = verdict(shared / "vectors", tmp_path / str(number), name, sequence, "bitnetcpp-2025", **settings)
+        assert found[0] in (
+            {"rows-1x4-as-interleave-128", "layout-rows-1x4"} if not settings else {"layout-interleave-128"}
+        ), found
+
+
+def test_no_quantisation(shared: Path, tmp_path: Path) -> None:
+    """ik_llama.cpp with the same weights as F32: activations are not quantised."""
+    model = load_model(shared / "vectors" / "gguf" / "bitnet.i2_s.gguf", threads=1)
+    record(model, tokens(shared / "vectors", 0), tmp_path / "golden")
+    with np.load(shared / "vectors" / "logits_ik" / "bitnet.F32.npz") as stored:
+        np.save(tmp_path / "logits.npy", stored["s0"])
+    assert compare(tmp_path / "golden", tmp_path / "logits.npy", model=model).ok

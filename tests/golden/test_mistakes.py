@@ -1,0 +1,180 @@
+"""Injected bugs: for every known mistake and every architecture, the comparison names the tap and the mistake.
+
+Some mistakes are the same function on a model, and either name is right then: reading a file as rows-1x4 and packing it as
+rows-1x4 exchange the same weights where a row is one block; a model without one sub-norm cannot tell which were left out
+where it has only that one wrong.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import i2s_spec as i2s
+from i2s_spec.golden import compare, record
+from i2s_spec.golden.grouping import group_words
+from i2s_spec.golden.mistakes import MISTAKES, Mistake, mistakes
+from i2s_spec.model.forward import Model
+from i2s_spec.model.load import load_model
+from i2s_spec.schema.architecture import ARCHITECTURES
+
+TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
+
+#: What correct runtimes may do: no flip is beyond a rounding boundary, and no 16-bit lane is full at these widths.
+TOLERATED = {"activation-2026", "activation-half-up", "int16-wrap-avx2", "int16-wrap-neon"}
+
+#: The same function on these models.
+SAME = {
+    "rows-1x4-as-interleave-128": {"layout-rows-1x4"},
+    "layout-rows-1x4": {"rows-1x4-as-interleave-128"},
+    "sub-norms-missing": {"attn-sub-norm-missing", "ffn-sub-norm-missing"},
+}
+
+
+def made(architecture: str, **sizes: int) -> Model:
+    """A model of some sizes."""
+    file = io.BytesIO()
+    i2s.new(file, architecture, **{"layers": 1, **sizes})  # type: ignore[arg-type]
+    return load_model(file.getvalue(), threads=1)
+
+
+CASES = [(name, mistake) for name in ARCHITECTURES for mistake in MISTAKES]
+
+
+@pytest.mark.parametrize(("architecture", "mistake"), CASES, ids=[f"{name}-{each.name}" for name, each in CASES])
+def test_a_mistake_is_named(
+    model_of: Callable[[str], Model],
+    golden_of: Callable[[str], Path],
+    tmp_path: Path,
+    architecture: str,
+    mistake: Mistake,
+) -> None:
+    model = model_of(architecture)
+    wrong = mistake.apply(model)
+    if wrong is None:
+        return  # it makes no difference to this model
+    record(wrong, TOKENS, tmp_path / "theirs")
+    result = compare(golden_of(architecture), tmp_path / "theirs", model=model)
+    if mistake.name in TOLERATED:
+        assert result.ok
+        return
+    assert result.first is not None
+    found = [each.name for each in result.diagnoses if each.fits == "exactly"]
+    assert set(found) & {mistake.name, *SAME.get(mistake.name, ())}, result.verdict
+    ops = {model.graph[name].op for name in result.first.reach if name in model.graph.by_name}
+    assert ops & mistake.ops or result.first.name.startswith("blk.")
+
+
+def test_every_mistake_applies_somewhere(model_of: Callable[[str], Model]) -> None:
+    found = {mistake.name for name in ARCHITECTURES for mistake, _ in mistakes(model_of(name))}
+    assert {mistake.name for mistake in MISTAKES} - found == {
+        "layout-interleave-128", "rope-factors-ignored", "activation-blocks"
+    }  # fmt: skip
+
+
+def test_blocks_of_256(tmp_path: Path) -> None:
+    """Q8_K needs widths of 256."""
+    model = made("bitnet-b1.58", embd=256, ff=512)
+    wrong = next(each for each in MISTAKES if each.name == "activation-blocks").apply(model)
+    assert wrong is not None
+    record(model, TOKENS, tmp_path / "golden")
+    record(wrong, TOKENS, tmp_path / "theirs")
+    result = compare(tmp_path / "golden", tmp_path / "theirs", model=model)
+    assert [each.name for each in result.diagnoses if each.fits == "exactly"] == ["activation-blocks"]
+
+
+def test_files_of_another_layout(tmp_path: Path) -> None:
+    """A file that is interleave-64, read as the format is."""
+    from i2s_spec.model.weights import Weights
+    from i2s_spec.schema.dialect import parse
+
+    model = made("bitnet-b1.58", embd=256, ff=512)
+    other = model.but(weights=Weights(model.file, parse("interleave-64")))
+    record(other, TOKENS, tmp_path / "golden")
+    record(model, TOKENS, tmp_path / "theirs")
+    result = compare(tmp_path / "golden", tmp_path / "theirs", model=other)
+    assert "layout-interleave-128" in [each.name for each in result.diagnoses if each.fits == "exactly"]
+
+
+def test_names_are_unique() -> None:
+    assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES)
+
+
+@pytest.mark.parametrize("kernel", ["avx2", "neon"])
+def test_sixteen_bits_wrap(tmp_path: Path, kernel: str) -> None:
+    """An input that is all the same: the sums of 4,096 columns do not fit into lanes of 16 bits."""
+
+    model = made("llama", layers=1, embd=4096, ff=128, heads=4, heads_kv=1, vocab=512)
+    tokens = [1, 2]
+    x = np.full((2, 4096), 0.75, dtype=np.float32)
+    wrong = next(each for each in MISTAKES if each.name == f"int16-wrap-{kernel}").apply(model)
+    assert wrong is not None
+    value = wrong.evaluate("Kcur-0", [x])["Kcur-0"]
+    assert not np.array_equal(value, model.evaluate("Kcur-0", [x])["Kcur-0"])
+    record(model, tokens, tmp_path / "golden", light=True)
+    np.savez(tmp_path / "theirs.npz", **{"attn_norm-0": x, "Kcur-0": value})
+    result = compare(tmp_path / "golden", tmp_path / "theirs.npz", model=model)
+    named = result["Kcur-0"].diagnoses
+    assert [each.name for each in named if each.fits == "exactly"] == [f"int16-wrap-{kernel}"]
+
+
+def test_layers_are_grouped(model_of: Callable[[str], Model], tmp_path: Path) -> None:
+    """One sentence for a mistake that is in every layer."""
+
+    model = made("bitnet-b1.58", layers=4)
+    record(model, TOKENS, tmp_path / "golden")
+    record(model, TOKENS, tmp_path / "theirs", form="npz")
+    with np.load(tmp_path / "theirs" / "taps.npz") as stored:
+        taps = {name: stored[name] for name in stored if not name.startswith("blk.")}
+    for layer in range(4):
+        taps[f"ffn_gate-{layer}"] = taps[f"ffn_gate-{layer}"] * np.float32(2)
+        taps[f"ffn_relu-{layer}"] = taps[f"ffn_relu-{layer}"] * np.float32(2)
+        taps[f"ffn_sqr(relu)-{layer}"] = taps[f"ffn_sqr(relu)-{layer}"] * np.float32(4)
+        taps[f"ffn_out-{layer}"] = taps[f"ffn_out-{layer}"] * np.float32(4)
+    np.savez(tmp_path / "doubled.npz", **taps)
+    result = compare(tmp_path / "golden", tmp_path / "doubled.npz", model=model)
+    (gate,) = (group for group in result.groups if group.word == "ffn_gate")
+    assert group_words(gate) == "ffn_gate in 4 layers (0-3): scale-doubled"
+
+
+@pytest.mark.parametrize("name", ["ffn_gate", "ffn_up"])
+def test_scales_that_logits_do_not_show(tmp_path: Path, name: str) -> None:
+    """A doubled scale before a norm leaves the logits as they are; the replay of the operation finds it."""
+    from i2s_spec.model.weights import Ternary, Weights
+
+    model = made("bitnet-b1.58", layers=2)
+    record(model, TOKENS, tmp_path / "golden")
+
+    def doubled(tensor: str, matrix: Ternary) -> Ternary:
+        return matrix._replace(scale=matrix.scale * np.float32(2)) if tensor == f"blk.1.{name}.weight" else matrix
+
+    record(model.but(weights=Weights(model.file, change=doubled)), TOKENS, tmp_path / "theirs")
+    free = compare(tmp_path / "golden", tmp_path / "theirs", mode="free-running")
+    assert free.whole is not None
+    assert free.whole.verdict == "plausible"
+    assert free.whole.relative < 0.01
+    result = compare(tmp_path / "golden", tmp_path / "theirs", model=model)
+    assert result.first is not None
+    assert result.first.name == f"{name}-1"
+    assert result.diagnoses[0].name == "scale-doubled"
+    forced = compare(tmp_path / "golden", tmp_path / "theirs", model=model, mode="layer-forced")
+    assert forced.first is not None
+    assert forced.first.name == f"{name}-1"
+    assert forced.diagnoses[0].name == "scale-doubled"
+
+
+@pytest.mark.parametrize("mode", ["layer-forced", "free-running"])
+@pytest.mark.parametrize("name", ["layout-interleave-64", "activation-silu", "rope-pairs", "scale-ignored"])
+def test_other_modes_name_them_too(
+    model_of: Callable[[str], Model], golden_of: Callable[[str], Path], tmp_path: Path, mode: str, name: str
+) -> None:
+    model = model_of("bitnet-b1.58")
+    wrong = next(each for each in MISTAKES if each.name == name).apply(model)
+    assert wrong is not None
+    record(wrong, TOKENS, tmp_path / "theirs")
+    result = compare(golden_of("bitnet-b1.58"), tmp_path / "theirs", model=model, mode=mode)  # type: ignore[arg-type]
+    assert name in [each.name for each in result.diagnoses], result.verdict

@@ -1,0 +1,359 @@
+"""The HTML page: it says what the report says, needs nothing else, and makes nothing of the text of a file."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tracemalloc
+from base64 import b64encode
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile import NAME, PAYLOADS, hostile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from i2s_spec.convert.new import new
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.reader import open as read
+from i2s_spec.gguf.source import source_of
+from i2s_spec.gguf.writer import Writer
+from i2s_spec.linter.check import Options, check, failed, skipped
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.explain import find
+from i2s_spec.linter.report import html as html_report
+from i2s_spec.linter.report import kind, make
+from i2s_spec.linter.report.html_details import gather
+from i2s_spec.linter.report.html_file import LISTED
+from i2s_spec.linter.report.html_regions import KINDS, regions
+from i2s_spec.linter.totals import Judged, Totals
+from i2s_spec.testing.malformed import malformed
+from i2s_spec.testing.sample import Draft
+
+CASES = {case.name: case.data for case in malformed() if len(case.data) < 200_000}
+VOID = {"meta", "link", "input", "br"}
+
+
+class Page(HTMLParser):
+    """A page taken apart; fails where its tags do not match."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+        self.scripts: list[str] = []
+        self._open: list[str] = []
+        self.feed(source)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        about = dict(attrs)
+        if about.get("id"):
+            self.ids.append(str(about["id"]))
+        if tag == "a":
+            self.links.append(str(about["href"]))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self._open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] in ("script", "style"):
+            self.scripts.append(data)
+        else:
+            self.text += data
+
+
+def rendered(*reports: Judged, quiet: bool = False) -> str:
+    form, totals = make("html", quiet=quiet), Totals()
+    text = form.begin()
+    for report in reports:
+        totals.add(report)
+        text += form.file(report)
+    return text + form.end(totals)
+
+
+def judged(data: bytes, **options: Any) -> Judged:
+    return lint(data, details=gather, **options)._replace(path="a.gguf").as_dict()
+
+
+def model(layers: int = 2) -> bytes:
+    out = io.BytesIO()
+    new(out, "bitnet-b1.58", layers=layers)
+    return out.getvalue()
+
+
+def test_the_format_asks_for_details() -> None:
+    assert kind("html").details is gather
+    json.dumps(judged(model())["details"], allow_nan=False)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_page_says_what_its_report_says(name: str) -> None:
+    report = judged(CASES[name])
+    assert not report["bugs"]
+    page = Page(rendered(report))
+    words = " ".join(page.text.split())
+    for finding in report["findings"]:
+        assert " ".join(finding["message"].split()) in words
+        assert f"rule-{finding['code']}" in page.ids
+    assert len(page.ids) == len(set(page.ids))
+    for link in page.links:
+        assert link.startswith("https://github.com/") or link[1:] in page.ids, link
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_byte_lies_in_one_region(name: str) -> None:
+    file = File(source_of(CASES[name]))
+    for records in (1000, 1):
+        found = list(regions(file, records))
+        cursor = 0
+        for region in found:
+            assert region.start == cursor
+            assert region.stop > region.start or region.kind == "fault"
+            assert region.kind in KINDS
+            cursor = region.stop
+        assert cursor == file.size
+
+
+def test_a_whole_model_is_on_the_page() -> None:
+    data = model()
+    report = judged(data)
+    page = Page(rendered(report))
+    file = read(data)
+    words = " ".join(page.text.split())
+    for tensor in file.tensors.values():
+        assert f"payload of {tensor.name}" in words or f"elements of {tensor.name}" in words
+        assert f"tensor info of {tensor.name}" in words
+    for key in file.metadata:
+        assert f"key-value {key}" in words
+    assert page.tags.count("svg") > 2 * 14
+    assert "Runtimes" in words
+    assert "llama.cpp (ggml-org)" in words
+    assert all(f"{part}" in words for part in ("Findings", "Map of the file", "Tensors", "Key-values"))
+    seen = next(each for each in report["details"]["tensors"] if each["type"] == "I2_S")
+    assert f"−1: {seen['counts'][0]:,}, 0: {seen['counts'][1]:,}, +1: {seen['counts'][2]:,}" in words
+    assert f"scale{seen['scale']}" in page.text
+
+
+def test_explanations_are_those_of_explain() -> None:
+    words = " ".join(Page(rendered(judged(CASES["dup_key"]))).text.split())
+    rule = find("G203")
+    for part in (rule.title, *rule.sections.values()):
+        assert " ".join(part.split()) in words
+
+
+def test_nothing_from_outside_is_asked_for() -> None:
+    page = Page(rendered(judged(model())))
+    policy = next(value for _, name, value in page.attributes if name == "content" and value and "default-src" in value)
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    hashes = re.findall(r"'sha256-([^']*)'", policy)
+    assert [b64encode(sha256(code.encode()).digest()).decode() for code in page.scripts] == hashes
+    for tag, name, value in page.attributes:
+        assert name not in ("src", "srcset", "style", "action", "background", "xlink:href", "data"), (tag, name)
+        assert not name.startswith("on"), (tag, name)
+        if name == "href" and tag != "a":
+            assert value is not None
+            assert value.startswith("data:image/svg+xml,")
+
+
+def test_the_text_of_a_file_is_only_text(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(hostile())
+    report = check(path, Options(profile="strict", runtimes=True, details=gather))
+    source = rendered(report, check(path, Options(details=gather)))
+    assert {char for char in source if not char.isprintable()} <= {"\n"}
+    page = Page(source)
+    plain = Page(rendered(judged(model()), judged(CASES["dup_key"])))
+    assert set(page.tags) <= set(plain.tags)
+    assert {(tag, name) for tag, name, _ in page.attributes} <= {
+        *((tag, name) for tag, name, _ in plain.attributes),
+        ("input", "checked"),  # where there are findings of several severities
+    }
+    assert page.tags.count("script") == 1
+    assert len(page.scripts) == 2
+    for text in PAYLOADS:
+        shown = max(re.findall(r"[\w<>:|()]+", text, re.ASCII), key=len, default="")
+        assert shown in page.text
+
+
+@given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=200))
+@settings(max_examples=40, deadline=None)
+def test_no_name_changes_the_page(key: str, name: str, value: str) -> None:
+    draft = Draft()
+    file = draft.records()
+    encoded = [text.encode("utf-8", "surrogatepass") for text in (key, name, value)]
+    file.key_values[-1].key = encoded[0]
+    file.tensor_infos[0].name = encoded[1]
+    source = rendered(judged(draft.built(file)))
+    assert {char for char in source if not char.isprintable()} <= {"\n"}
+    assert Page(source).tags.count("script") == 1
+
+
+@pytest.mark.parametrize("size", [10_000_000])
+def test_long_values_stay_short_on_the_page(size: int) -> None:
+    out = io.BytesIO()
+    with Writer(out) as writer:
+        writer.add("general.architecture", "x")
+        writer.add("general.name", "<b>" * (size // 3))
+        writer.add("general.tags", ["</script>" * 1000] * 50, "arr[str]")
+        writer.add_tensor("a.weight", (4,), "F32", bytes(16))
+    source = rendered(judged(out.getvalue()))
+    assert len(source) < 120_000
+    assert "<b><b>" not in source
+
+
+def test_a_page_of_332_tensors_is_small() -> None:
+    source = rendered(judged(model(30), runtimes=True))
+    page = Page(source)
+    assert sum(name == "id" and "-t" in str(value) and tag == "tr" for tag, name, value in page.attributes) == 332
+    assert len(source.encode()) < 1_500_000
+
+
+def test_long_tables_are_bounded() -> None:
+    out = io.BytesIO()
+    with Writer(out) as writer:
+        for i in range(3000):
+            writer.add(f"a.k{i}", i)
+        for i in range(20_000):
+            writer.add_tensor(f"t{i}", (8,), "F32", bytes(32))
+    data = out.getvalue()
+    tracemalloc.start()
+    source = rendered(judged(data))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    page = Page(source)
+    assert len(source) < 2_500_000
+    assert peak < 100 << 20
+    assert "19,000 more tensors behind these" in page.text
+    assert "2,000 more key-values behind these" in page.text
+    assert "19,000 more, not shown one by one" in page.text
+
+
+def test_many_findings_are_folded_and_bounded() -> None:
+    report = dict(judged(CASES["dup_key"]))
+    (finding,) = [each for each in report["findings"] if each["code"] == "G203"]
+    report["findings"] = [finding] * (LISTED + 50)
+    page = Page(rendered(report))
+    assert page.tags.count("article") == LISTED
+    assert f"{LISTED - 5:,} more findings of G203" in page.text
+    assert "50 more findings; this page lists the first 1,000" in page.text
+
+
+def test_what_is_worst_comes_first() -> None:
+    report = judged(hostile(), profile="strict")
+    page = rendered(report)
+    shown = re.findall(r'<article class="finding (\w+)"', page)
+    first = [severity for i, severity in enumerate(shown) if severity not in shown[:i]]
+    assert first == [level for level in ("error", "warning", "note") if level in first]
+    assert len(first) > 1
+
+
+def test_what_was_left_out_is_said() -> None:
+    report = dict(judged(CASES["dup_key"], excused={"G203": "it is <known>"}))
+    report["summary"] = {**report["summary"], "baseline": 3, "elided": {"G206": 7}}
+    page = Page(rendered(report))
+    assert "1 finding of G203 excused: it is <known>" in page.text
+    assert "3 findings left out: the baseline holds them" in page.text
+    assert "7 more findings of G206, counted and not listed" in page.text
+    assert {"rule-G203", "rule-G206"} <= set(page.ids)
+
+
+def test_reports_without_details_are_pages_too(tmp_path: Path) -> None:
+    missing = check(tmp_path / "missing.gguf", Options(details=gather))
+    page = Page(rendered(missing))
+    assert missing["findings"][0]["message"] in page.text
+    page = Page(rendered(failed("b.gguf", "MemoryError: <oops>")))
+    assert "not judged to the end" in page.text
+    assert "MemoryError: <oops>" in page.text
+    page = Page(rendered(skipped(judged(CASES["dup_key"]), "a pointer")))
+    assert "Not judged: a pointer" in page.text
+    assert Page(rendered()).text.count("0 files") == 1
+
+
+def test_one_file_is_shown_and_several_are_lines() -> None:
+    sound, broken = judged(model()), judged(CASES["dup_key"])
+    one = Page(rendered(sound))
+    assert ("section", "class", "file") in one.attributes
+    assert "totals" not in one.ids
+    several = Page(rendered(sound, broken, sound))
+    assert several.attributes.count(("details", "class", "file")) == 3
+    assert {"f1-map", "f2-map", "f3-map", "totals"} <= set(several.ids)
+    assert len(several.ids) == len(set(several.ids))
+    quiet = Page(rendered(dict(sound, findings=[]), broken, dict(sound, findings=[]), quiet=True))
+    assert "f1-findings" in quiet.ids
+    assert "f2-findings" not in quiet.ids
+
+
+def test_a_long_page_keeps_to_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html_report, "PAGE_BYTES", 1000)
+    page = Page(rendered(judged(model()), judged(CASES["dup_key"])))
+    assert "f1-map" in page.ids
+    assert "f2-map" not in page.ids
+    assert "f2-findings" in page.ids
+    assert "This page is long already" in page.text
+
+
+def test_payloads_that_were_not_read_have_no_histogram() -> None:
+    page = Page(rendered(judged(model(), payload="none")))
+    assert "The payloads were not read" in page.text
+    page = Page(rendered(judged(model(), payload="sample")))
+    assert "of a sample of each" in page.text
+
+
+def test_real_files(shared: Path) -> None:
+    for path in sorted((shared / "vectors" / "gguf").glob("*.gguf")):
+        report = check(path, Options(runtimes=True, details=gather))
+        assert not report["bugs"]
+        page = Page(rendered(report))
+        assert not [link for link in page.links if link[0] == "#" and link[1:] not in page.ids]
+        assert sum(row[2] in ("payload", "tail") for row in report["details"]["regions"]) == 2 * 14
+
+
+SMALL = (Draft().data, Draft("big").data, model(1)[:9000], model(1))
+
+
+@given(
+    st.sampled_from(SMALL),
+    st.lists(st.tuples(st.integers(0, 20_000), st.binary(min_size=1, max_size=8)), max_size=4),
+    st.integers(0, 200_000),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_bytes_give_a_page(data: bytes, patches: list[tuple[int, bytes]], cut: int) -> None:
+    changed = bytearray(data)
+    for at, new_bytes in patches:
+        place = at % len(changed)
+        changed[place : place + len(new_bytes)] = new_bytes
+    report = judged(bytes(changed[: max(1, cut)]), runtimes=True)
+    assert not report["bugs"]
+    cursor = 0
+    for start, stop, _, _ in report["details"]["regions"]:
+        assert start == cursor
+        cursor = stop
+    assert cursor == report["size"]
+    page = Page(rendered(report))
+    assert not [link for link in page.links if link[0] == "#" and link[1:] not in page.ids]
+
+
+def test_other_formats_of_the_run_are_as_they_are_alone() -> None:
+    with_details, alone = judged(CASES["dup_key"]), dict(judged(CASES["dup_key"]))
+    del alone["details"]
+    for name in ("json", "jsonl", "text", "markdown", "sarif"):
+        assert make(name).file(with_details) == make(name).file(alone)
