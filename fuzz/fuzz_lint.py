@@ -6,8 +6,7 @@ import json
 import time
 from pathlib import Path
 
-import pytest
-from harness import broken, changed, inputs, search
+from harness import broken, changed, replayed, search
 
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
@@ -35,7 +34,7 @@ def one_input(data: bytes) -> None:
     assert json.dumps(lint(data, profile=profile, runtimes=len(data) % 2 == 0).as_dict()) == said
 
 
-@pytest.mark.parametrize("path", [*inputs("container"), *inputs("lint")], ids=lambda path: path.name)
+@replayed("container", "lint")
 def test_corpus(path: Path) -> None:
     one_input(path.read_bytes())
 

@@ -38,7 +38,10 @@ def outcome(function: Callable[[], Any]) -> Any:
         except (ValueError, TypeError) as error:
             return type(error).__name__, str(error)
     parts = given if isinstance(given, tuple) else (given,)
-    return [(part.dtype.str, part.shape, part.tobytes()) if isinstance(part, np.ndarray | np.generic) else part for part in parts]
+    return [
+        (part.dtype.str, part.shape, part.tobytes()) if isinstance(part, np.ndarray | np.generic) else part
+        for part in parts
+    ]
 
 
 def one_input(data: bytes) -> None:

@@ -1,12 +1,11 @@
-"""Round trips: built again a file is the same, recoded there and back a tensor is, and a repaired file has no more to repair."""
+"""Round trips: built again a file is the same, recoded there and back a tensor is, and what is repaired stays so."""
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
 
-import pytest
-from harness import broken, changed, inputs, search
+from harness import broken, changed, replayed, search
 
 from i2s_spec.codec import native
 from i2s_spec.convert.rewrite import convert_endian
@@ -37,7 +36,9 @@ def _tensors(data: bytes) -> None:
     file = File(BufferSource(data))
     for tensor in list(file.tensors.rows)[:6]:
         start = (file.data_start or 0) + tensor.offset
-        if tensor.number != I2_S.number or len(tensor.ne) != 2 or min(tensor.ne) < 1 or start >= file.size:
+        if tensor.number != I2_S.number or len(tensor.ne) != 2 or min(tensor.ne) < 1 or tensor.ne[0] % 128:
+            continue
+        if start >= file.size:
             continue
         if tensor.nbytes > min(1 << 16, file.size - start):
             continue
@@ -64,7 +65,9 @@ def _turned(data: bytes) -> None:
         return  # a file that nothing is written from
     again = File(BufferSource(twice.getvalue()))
     assert again.fault is None
-    assert [(t.name, t.ne, t.number) for t in again.tensors.rows] == [(t.name, t.ne, t.number) for t in file.tensors.rows]
+    assert [(t.name, t.ne, t.number) for t in again.tensors.rows] == [
+        (t.name, t.ne, t.number) for t in file.tensors.rows
+    ]
     for before, after in zip(file.metadata.rows, again.metadata.rows, strict=True):
         if before.type not in (6, 9, 12):  # NaN is not equal to itself
             assert file.metadata.decode(before) == again.metadata.decode(after)
@@ -85,7 +88,7 @@ def _fixed(data: bytes) -> None:
         assert twice.getvalue() == once.getvalue()
 
 
-@pytest.mark.parametrize("path", [*inputs("container"), *inputs("round_trips")], ids=lambda path: path.name)
+@replayed("container", "round_trips")
 def test_corpus(path: Path) -> None:
     one_input(path.read_bytes())
 

@@ -102,7 +102,7 @@ def _main(args: list[str] | None) -> NoReturn:
         _say("interrupted")
         sys.exit(EXIT_INTERRUPTED)
     except click.ClickException as error:
-        error.show()
+        _show(error)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         _reader_has_gone()
@@ -135,6 +135,16 @@ def _reader_has_gone() -> NoReturn:
     """End quietly, as the shell's own tools do, also where Python flushes stdout at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os._exit(EXIT_BROKEN_PIPE)
+
+
+def _show(error: click.ClickException) -> None:
+    """What click says of a wrong call; it repeats the caller's words, which may come from a hostile folder."""
+    from i2s_spec.draw.text import visible
+
+    said = io.StringIO()
+    error.show(said)
+    for line in said.getvalue().rstrip("\n").split("\n"):
+        click.echo(visible(line, limit=1 << 16, bare=True), err=True)
 
 
 def _say(text: str) -> None:

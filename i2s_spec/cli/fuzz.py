@@ -158,9 +158,9 @@ def _settings(
 
     :raises ValueError: for what does not go together
     """
-    from i2s_spec.fuzzing.campaign import Settings
     from i2s_spec.fuzzing.child import Bounds
     from i2s_spec.fuzzing.oracle import Policy, Reads
+    from i2s_spec.fuzzing.settings import Settings
     from i2s_spec.fuzzing.verdict import Statuses as Meanings
 
     named = frozenset(name.strip() for name in supports.split(",") if name.strip() not in ("", "none"))

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 EXIT_WRONG = 1
 
 
-@click.group(short_help="Record what a model computes, and compare another runtime with it.")
+@click.group(
+    epilog="Example:  i2s new tiny.gguf && i2s golden record tiny.gguf --tokens 1,2,3 -o golden",
+    short_help="Record what a model computes, and compare another runtime with it.",
+)
 def command() -> None:
     """Golden outputs: record every value on the way of a forward pass, and find the first one that another runtime has
     wrong, and why."""

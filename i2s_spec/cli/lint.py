@@ -240,7 +240,10 @@ def _baseline(setting: Settings, options: Options, write: bool) -> Baseline | No
 def _afterwards(baseline: Baseline | None, write: bool, gone: list[str], idle: Iterable[Excuse]) -> None:
     """What is to be said of a run as a whole, on stderr."""
     if baseline is not None and write:
-        click.echo(f"i2s: {baseline.write():,} entries in {quote(baseline.path, bare=True)}", err=True)
+        count = baseline.write()
+        click.echo(
+            f"i2s: {count:,} {'entry' if count == 1 else 'entries'} in {quote(baseline.path, bare=True)}", err=True
+        )
     for sentence in gone:
         click.echo(f"i2s: baseline: {sentence}", err=True)
     if gone and baseline is not None:

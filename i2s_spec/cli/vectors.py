@@ -9,7 +9,10 @@ import click
 from i2s_spec.errors import quote
 
 
-@click.group(short_help="Write test files for other decoders.")
+@click.group(
+    short_help="Write test files for other decoders.",
+    epilog="Example:  i2s vectors export --malformed broken-files",
+)
 def command() -> None:
     """Write files for other people's test suites, with what is expected of each."""
 

@@ -9,6 +9,7 @@ inputs       which files come in which order: sound ones, the malformed catalogu
 verdict      what is wrong with how a run ended
 minimise     the smallest file that still shows it
 folder       the corpus on the disk, from which a campaign goes on
+settings     how a campaign is run, and what a find is
 campaign     the loop
 report       the result as text, JSON or JUnit
 """

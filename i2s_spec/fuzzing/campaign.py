@@ -12,73 +12,24 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from i2s_spec.fuzzing.child import Bounds, Child, Command, Outcome
+from i2s_spec.fuzzing.child import Child, Command, Outcome
 from i2s_spec.fuzzing.folder import Folder
-from i2s_spec.fuzzing.inputs import MOST_BYTES, Input, Inputs
+from i2s_spec.fuzzing.inputs import Input, Inputs
 from i2s_spec.fuzzing.minimise import minimised
-from i2s_spec.fuzzing.oracle import Duty, Judgement, Policy, judge
-from i2s_spec.fuzzing.verdict import Kind, Statuses, answer, signature, verdict
+from i2s_spec.fuzzing.oracle import Duty, Judgement, judge
+from i2s_spec.fuzzing.settings import Found, Settings
+from i2s_spec.fuzzing.verdict import Kind, answer, signature, verdict
 
 #: How often the state is written, in seconds.
 _SAVE: Final = 5.0
 #: Files that had a new answer are kept up to this many.
 _MOST_LEARNED: Final = 2000
-
-
-@dataclass
-class Found:
-    """A find: what happened, on which file, and how often since. Times and memory are those of the first run.
-
-    `confirmed` says whether it happened again when the same file was tried again.
-    """
-
-    kind: str
-    signature: str
-    code: str | None
-    slug: str | None
-    clause: str | None
-    reason: str
-    outcome: str
-    said: str
-    seconds: float
-    memory: int
-    stage: str
-    index: int
-    what: str
-    file: str
-    size: int
-    sha256: str
-    original_size: int
-    confirmed: bool
-    times: int = 1
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a campaign is run.
-
-    :param seed: of everything that is left to chance
-    :param bounds: for one file
-    :param statuses: what exit statuses mean
-    :param policy: what the decoder is held to
-    :param most_bytes: largest file that it is given
-    :param jobs: runs at a time
-    :param effort: runs that making one find small may take; 0 leaves it as it is
-    """
-
-    seed: int = 0
-    bounds: Bounds = field(default_factory=Bounds)
-    statuses: Statuses = field(default_factory=Statuses)
-    policy: Policy = field(default_factory=Policy)
-    most_bytes: int = MOST_BYTES
-    jobs: int = 1
-    effort: int = 300
 
 
 class Campaign:

@@ -10,7 +10,8 @@ from html import escape
 from typing import Any, Final
 
 from i2s_spec.errors import quote
-from i2s_spec.fuzzing.campaign import Campaign, Found
+from i2s_spec.fuzzing.campaign import Campaign
+from i2s_spec.fuzzing.settings import Found
 from i2s_spec.fuzzing.verdict import MEANING, Kind
 from i2s_spec.linter.engine import tool
 

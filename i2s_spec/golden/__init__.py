@@ -12,8 +12,8 @@ opreplay, layered, free
             its three modes
 replay, sums, tolerance, measures
             one value beside what its inputs give: the integers in it, how far off it may be, how far it is
-mistakes, patterns, diagnosis
-            known mistakes as changes of a model; what wrong values look like; which of them explains one
+mistakes, deviations, wrong_operations, patterns, diagnosis
+            known mistakes as changes of a model, and what makes them; what wrong values look like; which explains one
 result, grouping, report
             what came out, in words, and as text, JSON, Markdown and HTML
 """

@@ -128,7 +128,7 @@ def _safetensors(path: Path) -> dict[str, Stored]:
         def read() -> Tap:
             if each.dtype == "BF16":
                 bits = np.frombuffer(each.read(), dtype="<u2").astype("<u4") << 16
-                return Tap(name, bits.view("<f4").reshape(each.shape))
+                return Tap(name, _quiet(bits.view("<f4").reshape(each.shape)))
             if each.dtype not in _TYPES:
                 raise SettingError(f"the tap {quote(name)} is of type {quote(each.dtype)}, which no tap has")
             return Tap(name, _native(np.frombuffer(each.read(), dtype=_TYPES[each.dtype]).reshape(each.shape)))
@@ -208,7 +208,7 @@ def _folder(path: Path) -> dict[str, Stored]:
             size = file.stat().st_size
             if size % 4 or size > 4 * MOST_ELEMENTS:
                 raise SettingError(f"{quote(file.name)} has {size:,} bytes, which are no whole float32 values")
-            return Tap(name, np.fromfile(file, dtype="<f4").astype(np.float32, copy=False))
+            return Tap(name, _quiet(np.fromfile(file, dtype="<f4").astype(np.float32, copy=False)))
 
         return Stored((file.stat().st_size // 4,), read)
 
@@ -225,9 +225,15 @@ def _native(value: Any) -> Any:
     """The numbers in the machine's own order; floats are float32, integers int64 unless they are narrower."""
     kind = value.dtype.newbyteorder("=")
     if kind.kind == "f":
-        with np.errstate(over="ignore"):
-            return value.astype(np.float32, copy=False)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _quiet(value.astype(np.float32, copy=False))
     return value.astype(kind, copy=False)
+
+
+def _quiet(value: Any) -> Any:
+    """Every NaN the ordinary one: of signalling ones, later arithmetic would complain."""
+    strange = np.isnan(value)
+    return np.where(strange, np.float32(np.nan), value) if strange.any() else value
 
 
 def _malformed(reason: str) -> FormatError:

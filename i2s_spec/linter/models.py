@@ -27,6 +27,16 @@ MOST_TENSORS: Final = 65_536
 def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
     """Why the loader refuses the model, or dies of it; nothing where it takes it. Stops where the loader would."""
     source = runtime.source
+    kind = _text(subject, "general.type")
+    if kind is not None and kind not in ("model", "vocab"):
+        text = f"the file is no model: its general.type is {quote(kind, 64)}, which is used beside one"
+        yield Reason(text, source, "unknown", _key_span(subject, "general.type"))
+        return
+    parts = _value(subject, "split.count")
+    if isinstance(parts, int) and parts > 1:
+        text = f"the file is one of the {parts:,} parts of a model; what the others hold is not known here"
+        yield Reason(text, source, "unknown", _key_span(subject, "split.count"))
+        return
     name = _text(subject, "general.architecture")
     if name is None:
         yield Reason("general.architecture is missing or no text: unknown model architecture ''", source, "no")

@@ -40,21 +40,23 @@ def judged(subject: Subject) -> Rooms:
 
 def _judged(subject: Subject) -> Rooms:
     found, step, placements = Rooms(), subject.step, subject.placements
+    covered = 0  # how far tensors before this one reach: what they cover is neither padding nor a gap
     ends = chain((placement.offset for placement in islice(placements, 1, None)), (subject.data_size,))
     for place, (placement, end) in enumerate(zip(placements, ends, strict=False)):
         size, room = placement.size, end - placement.offset
         if not size:
             continue
         whole = -(-size // step) * step
+        before, covered = covered, max(covered, placement.offset + size)
         if room != whole:
             idea = misjudged_room(subject, placement, room)
             if idea is not None:
                 found.misjudged.setdefault(idea, array("q")).append(place)
                 found.rows.add(placement.row)
                 continue
-            if room > whole:
+            if room > whole and before < end:
                 found.wide.append(place)
-        if size < whole and size < room:
+        if size < whole and size < room and before <= placement.offset + size:
             found.padding.append(place)
     return found
 

@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 #: that are there and of one tensor only.
 UNDERSTOOD: Final = (
     "G203", "G222", "G302", "G303", "G304", "G306", "G309", "G310", "G311", "G312", "G313", "G314", "G315", "G401", "G402",
-    "G404", "G410", "I101", "I104", "I105", "I106", "I107", "I108", "I110", "I111",
+    "G404", "G410", "I101", "I102", "I104", "I105", "I106", "I107", "I108", "I110", "I111",
 )  # fmt: skip
+
+#: Keys of a model under another architecture's name, which would be left out as unknown; nobody could repair that.
+FOREIGN: Final = "M018"
 
 
 class Sanitized(NamedTuple):
@@ -84,19 +87,19 @@ def sanitize(
                 refuse_taken(target, force)
         file = File(source)
         subject = Subject(file, path)
-        _require_understood(subject)
+        _require_understood(subject, UNDERSTOOD if keep_unknown else (*UNDERSTOOD, FOREIGN))
         return _rewritten(subject, target, keep_unknown, drop_template, force, threads, progress)
     finally:
         if path is not None:
             source.close()
 
 
-def _require_understood(subject: Subject) -> None:
+def _require_understood(subject: Subject, codes: tuple[str, ...]) -> None:
     """Refuse a file of which a part is not understood."""
     if subject.file.fault is not None:
         raise subject.file.fault
     all_rules()
-    for code in UNDERSTOOD:
+    for code in codes:
         check = REGISTRY[code].check
         for finding in check(subject) if check is not None else ():
             raise refused(finding)

@@ -287,7 +287,7 @@ class Subject:
         if placement.number not in LEGACY_I2_S or placement.size is None:
             return False
         ne = self.file.index.tensor(placement.row)[2]
-        return placement.size == types.I2_S.nbytes(ne)
+        return prod(ne) >= 128 and placement.size == types.I2_S.nbytes(ne)
 
     def name(self, i: int) -> bytes:
         """The name of a tensor."""

@@ -11,7 +11,7 @@ given to the model only when a message holds a certain word. Offsets count bytes
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
@@ -53,9 +53,11 @@ _LONGEST_NAME: Final = 32
 #: Statements that read other templates.
 _READS: Final = frozenset({b"import", b"from", b"include", b"extends"})
 _PAIRS: Final = {b"for": b"endfor", b"if": b"endif", b"macro": b"endmacro"}
+#: Methods of texts that look for another text.
+_SEARCHES: Final = frozenset({b"find", b"index", b"count", b"startswith", b"endswith", b"rfind"})
 #: Words that end what is asked of one message.
 _ENDS: Final = frozenset({b"and", b"or", b"not", b"else", b"is", b"if"})
-_SENTENCE: Final = re.compile(rb"(?<![A-Za-z'])(?:[A-Za-z']{2,}[ ,]+){5,}[A-Za-z']{2,}")
+_SENTENCE: Final = re.compile(rb"(?<![A-Za-z'])(?:(?:[A-Za-z']{2,}|[AIa])[ ,]+){5,}[A-Za-z']{2,}")
 _WORD: Final = re.compile(rb"[A-Za-z][A-Za-z .'-]{2,60}")
 
 
@@ -182,6 +184,8 @@ def _ranges(part: Part) -> Iterator[tuple[Token, float]]:
         if token.value == b"range" and token.kind == "name" and tokens[i + 1].value == b"(":
             largest, begin = 0.0, i + 2
             for j in range(begin, min(len(tokens), begin + 40)):
+                if tokens[j].kind == "number":  # also in what is more than numbers: range(9999999 | int)
+                    largest = max(largest, _float(tokens[j].value))
                 if tokens[j].value in (b",", b")") and tokens[j].kind == "sign":
                     largest = max(largest, _number(tokens[begin:j]))
                     begin = j + 1
@@ -221,14 +225,21 @@ def _unpaired(parts: list[Part]) -> list[Hazard]:
     return [Hazard("broken", opened[-1].start, opened[-1].stop, "a block that does not end")] if opened else []
 
 
-def _asks_for_a_word(part: Part) -> bool:
-    """Whether a statement asks whether the content of a message holds a word of ordinary language."""
+def _asks_for_a_word(part: Part, contents: set[bytes]) -> bool:
+    """Whether a statement asks whether a message holds a word of ordinary language; `contents` name what it says."""
     tokens = part.tokens
-    for i, token in enumerate(tokens[:-2]):
-        if token.kind == "text" and tokens[i + 1].value == b"in" and _WORD.fullmatch(token.value):
+    for i, token in enumerate(tokens):
+        if token.kind != "text" or not _WORD.fullmatch(token.value):
+            continue
+        asked: Iterable[Token] = ()
+        if i + 2 < len(tokens) and tokens[i + 1].value == b"in":  # 'word' in message['content']
             asked = takewhile(lambda t: t.kind != "name" or t.value not in _ENDS, tokens[i + 2 : i + 16])
-            if any(t.value == b"content" for t in asked):
-                return True
+        elif i > 3 and tokens[i - 1].value == b"(" and tokens[i - 2].value in _SEARCHES:  # content.find('word')
+            asked = takewhile(
+                lambda t: t.kind != "name" or t.value not in _ENDS, reversed(tokens[max(0, i - 16) : i - 2])
+            )
+        if any(t.value in contents for t in asked):
+            return True
     return False
 
 
@@ -236,10 +247,13 @@ def _triggers(source: bytes, parts: list[Part]) -> Iterator[Hazard]:
     """Sentences that are given to the model only where a message holds a certain word."""
     depth, asked = 0, list[tuple[int, Part]]()
     said = 0
+    contents = {b"content"}
     for part in parts:
+        if part.word == b"set" and len(part.tokens) > 1 and any(t.value in contents for t in part.tokens[2:]):
+            contents.add(part.tokens[1].value)
         if part.word == b"if":
             depth += 1
-        if part.word in (b"if", b"elif") and _asks_for_a_word(part):
+        if part.word in (b"if", b"elif") and _asks_for_a_word(part, contents):
             asked.append((depth, part))
         elif part.word in (b"else", b"endif", b"elif"):
             while asked and asked[-1][0] >= depth:

@@ -44,8 +44,7 @@ def load_model(
 
     :param origin: what `open` takes: a path, a buffer, a stream; or a `File` that is open already
     :param profile: the name of a numeric profile, or a `Profile`
-    :param threads: how many threads may work; as many as there are processors unless given. No profile's result depends on
-        it but that of `fast`
+    :param threads: how many threads may work; as many as there are processors unless given. Results do not depend on it
     :param dialect: that I2_S tensors are read in; a file does not say it, and another one than its writer's gives garbage
     :param activation: `relu2`, `silu` or `gelu`, whatever file and profile say (clause 9.6)
     :param pooling: of embedding models, `last`, `mean` or `first`, whatever the file says

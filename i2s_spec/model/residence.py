@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.model.weights import TERNARY_BLOCKS
 from i2s_spec.schema.dialect import CANONICAL
 
 if TYPE_CHECKING:
@@ -87,8 +88,9 @@ def pages(size: int) -> NDArray[np.uint8]:
 
 
 def _as_it_is(tensor: Tensor, weights: Weights) -> bool:
-    if tensor.type is None or tensor.type.name != "I2_S":
-        return True
+    kind = None if tensor.type is None else tensor.type.name
+    if kind != "I2_S":
+        return kind not in TERNARY_BLOCKS
     dialect: Any = weights.dialect
     return (dialect.layout, dialect.code_map) == (CANONICAL.layout, CANONICAL.code_map)
 

@@ -31,6 +31,7 @@ _OTHERS: Final = (
     (b"\x80\x02", "a Python pickle (an old PyTorch checkpoint)"),
     (b"\x80\x03", "a Python pickle"),
     (b"\x80\x04", "a Python pickle"),
+    (b"\x80\x05", "a Python pickle"),
     (b"\x93NUMPY", "a NumPy array"),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
     (b"%PDF-", "a PDF document"),
@@ -75,6 +76,8 @@ def not_gguf(head: bytes, size: int) -> FormatError | None:
     for magics in (_LEGACY, _LEGACY_FORWARD):
         if start in magics:
             return FormatError(faults.LEGACY_GGML, span, got=start, kind=Words(magics[start]))
+    if head[257:262] == b"ustar":
+        return FormatError(faults.ARCHIVE, span, got=start, kind=Words("a tar archive"))
     for magic, kind in _ARCHIVES:
         if head.startswith(magic):
             return FormatError(faults.ARCHIVE, span, got=start, kind=Words(kind))

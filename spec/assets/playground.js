@@ -51,7 +51,9 @@
   function bytesOf(text) {
     const bytes = [];
     for (const line of text.split("\n")) {
-      const plain = line.replace(/^\s*(0x)?[0-9a-f]{4,}(:|\s\s)/i, "").replace(/\|.*$/, "").replace(/0x|[,;]/gi, " ");
+      const xxd = line.match(/^\s*[0-9a-f]{4,}: (.*?)(  |$)/i);
+      const bare = xxd ? xxd[1] : line.replace(/^\s*[0-9a-f]{4,}\s\s/i, "").replace(/\|.*$/, "");
+      const plain = bare.replace(/0x|[,;]/gi, " ");
       for (const word of plain.trim().split(/\s+/)) {
         if (word === "") continue;
         if (!/^([0-9a-f]{2})+$/i.test(word)) throw new Error(`\u201c${word.slice(0, 20)}\u201d is not pairs of hex digits`);
@@ -114,9 +116,9 @@
     fault,
     said,
     make("div", { class: "pg-panes" },
-      make("section", {}, make("h3", {}, "Bytes"), bytePane),
-      make("section", {}, make("h3", {}, "Elements"), elementPane)),
-    make("h3", {}, "The same bytes in every dialect"),
+      make("section", {}, make("h2", {}, "Elements, 32 to a line"), elementPane),
+      make("section", {}, make("h2", {}, "Bytes, each with its bits from the highest down"), bytePane)),
+    make("h2", {}, "The same bytes in every dialect"),
     table);
   box.addEventListener("input", () => draw());
 
@@ -165,7 +167,8 @@
     pane.addEventListener("keydown", (event) => {
       const cells = [...pane.querySelectorAll("[data-k], [data-shift]")];
       const at = cells.indexOf(event.target);
-      const across = pane === elementPane ? 32 : 16;
+      const columns = getComputedStyle(pane).gridTemplateColumns.split(" ").length;
+      const across = pane === elementPane ? columns : columns * SHIFTS.length;
       const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }[event.key];
       const next = { Home: cells[0], End: cells[cells.length - 1] }[event.key] ?? cells[at + step];
       if (at < 0 || !next) return;

@@ -33,7 +33,7 @@ def test_one_line_says_what_was_written(tmp_path: Path) -> None:
     result = run(tmp_path, "tiny.gguf")
     assert (result.returncode, result.stderr) == (0, "")
     size = (tmp_path / "tiny.gguf").stat().st_size
-    assert result.stdout == f"tiny.gguf: bitnet-b1.58, {size:,} bytes, 24 keys, 24 tensors\n"
+    assert result.stdout == f"tiny.gguf: bitnet-b1.58, {size:,} bytes, 25 keys, 24 tensors\n"
 
 
 def test_every_option(tmp_path: Path) -> None:

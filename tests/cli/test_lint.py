@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -154,7 +155,12 @@ def test_elided_findings_are_counted(folder: Path) -> None:
 
 def run(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "i2s_spec", *args], capture_output=True, text=True, check=False, **options
+        [sys.executable, "-m", "i2s_spec", *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ.get('PATH', '')}"},
+        **options,
     )
 
 

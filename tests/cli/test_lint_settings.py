@@ -208,7 +208,7 @@ def test_baseline(folder: Path) -> None:
     assert outcome.code == 1
     assert "baseline: sub/gap.gguf: P101 at" in outcome.err
     assert "no longer occurs" in outcome.err
-    assert lint(*files, "--write-baseline").err == "i2s: 1 entries in known.json\n"
+    assert lint(*files, "--write-baseline").err == "i2s: 1 entry in known.json\n"
     assert lint(*files).code == 0
     assert lint("sub/html.gguf", "--baseline", "known.json", "--write-baseline").code == 3
     assert lint("good.gguf", "sub/dup_key.gguf", "--baseline", "known.json", "--jobs", "2").code == 0

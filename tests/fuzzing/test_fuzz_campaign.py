@@ -12,11 +12,12 @@ import jsonschema
 import pytest
 
 import i2s_spec.fuzzing
-from i2s_spec.fuzzing.campaign import Campaign, Settings
+from i2s_spec.fuzzing.campaign import Campaign
 from i2s_spec.fuzzing.child import Bounds, Command
 from i2s_spec.fuzzing.minimise import minimised
 from i2s_spec.fuzzing.oracle import Duty, Policy, judge
 from i2s_spec.fuzzing.report import as_dict, json_report, junit_report, text_report
+from i2s_spec.fuzzing.settings import Settings
 from i2s_spec.fuzzing.verdict import Statuses, shape_of
 from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft

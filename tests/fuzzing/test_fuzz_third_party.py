@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from i2s_spec.fuzzing.campaign import Campaign, Settings
+from i2s_spec.fuzzing.campaign import Campaign
 from i2s_spec.fuzzing.child import Bounds, Command
 from i2s_spec.fuzzing.inputs import sound
 from i2s_spec.fuzzing.oracle import Policy, Reads
+from i2s_spec.fuzzing.settings import Settings
 from i2s_spec.testing.malformed import malformed
 
 DECODERS = Path(__file__).resolve().parents[2] / "fuzz" / "decoders"

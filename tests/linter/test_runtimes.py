@@ -313,3 +313,25 @@ def test_alignment_of_another_type_is_no_bug_of_ours() -> None:
     found = judged(Draft().built(file))
     assert found["gguf-py"].loads == "no"
     assert found["bitnet.cpp-2025"].loads == "crash"
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (((b"general.type", ValueType.STRING, b"adapter"),), "is no model: its general.type is 'adapter'"),
+        (((b"split.no", ValueType.UINT16, 0), (b"split.count", ValueType.UINT16, 3)), "one of the 3 parts of a model"),
+        (((b"split.no", ValueType.UINT16, 2), (b"split.count", ValueType.UINT16, 3)), "one of the 3 parts of a model"),
+    ],
+)
+def test_what_is_no_whole_model_is_not_judged_as_one(keys: Any, words: str) -> None:
+    def change(file: Container) -> None:
+        file.key_values += [key_value(*key) for key in keys]
+
+    for name in ("bitnet.cpp-2025", "ik_llama.cpp"):
+        verdict = judged(changed(without_tensors(made(layers=1)), change))[name]
+        assert (verdict.loads, verdict.computes) == ("unknown", "unknown")
+        assert words in verdict.reasons[0].text
+
+
+def without_tensors(data: bytes) -> bytes:
+    return changed(data, without_tensor("token_embd.weight"))

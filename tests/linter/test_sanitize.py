@@ -108,6 +108,25 @@ def test_real_files(shared: Path) -> None:
     assert seen >= 7
 
 
+def test_keys_under_a_foreign_name_are_not_thrown_away() -> None:
+    model = Model("bitnet-b1.58")
+    pair = model.pair("{arch}.block_count")
+    pair.key = b"bitnet-25.block_count"
+    data = model.built()
+    with pytest.raises(FormatError) as caught:
+        sanitize(data)
+    assert caught.value.code == "M018"
+    held(data, keep_unknown=True)
+
+
+def test_a_tail_that_holds_weights_is_not_cleared() -> None:
+    model = Model("bitnet").like("blk.0.attn_q.weight", (100, 10), "I2_S")
+    tensor = model.tensor("blk.0.attn_q.weight")
+    tensor.data = tensor.data[:-28] + bytes(range(28))
+    with pytest.raises(FormatError, match="not a multiple of 128"):
+        sanitize(model.built())
+
+
 def test_a_sound_model_stays_as_it_is() -> None:
     data = Model("bitnet-b1.58").built()
     out, done = cleaned(data)

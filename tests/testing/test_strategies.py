@@ -18,6 +18,9 @@ from i2s_spec.schema import gguf
 from i2s_spec.testing import strategies
 from i2s_spec.testing.twins import scanner_against_schema
 
+#: False alarms that the strategies have found: this list has to be empty again.
+DISPUTED: dict[str, str] = {}
+
 few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -25,7 +28,7 @@ few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChec
 @given(strategies.gguf_files())
 def test_files_are_sound(data: bytes) -> None:
     report = lint(data)
-    assert [finding for finding in report.findings if finding.severity == "error"] == []
+    assert {finding.code for finding in report.findings if finding.severity == "error"} <= DISPUTED.keys()
     assert scanner_against_schema(data) is None
     assert gguf.build(gguf.parse(data)) == data
 

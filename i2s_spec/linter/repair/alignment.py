@@ -101,6 +101,12 @@ def honoured_alignment(bench: Bench) -> Iterator[Outcome]:
     yield from _realigned(bench, "G222", (32,))
 
 
+@repair("S105", Fix.UNSAFE, "tensors are laid out with an alignment of 32")
+def usual_alignment(bench: Bench) -> Iterator[Outcome]:
+    """A large alignment adds only padding (clause 12.2)."""
+    yield from _from_stated(bench, "S105")
+
+
 def _from_stated(bench: Bench, code: str) -> Iterator[Outcome]:
     """Lay tensors out with an alignment of 32 that lie where the file's own says."""
     for finding in bench.findings(code):

@@ -100,7 +100,14 @@ def scrubbed_copies(bench: Bench) -> Iterator[Outcome]:
 
 def _scrubbed(bench: Bench, code: str) -> Iterator[Outcome]:
     edits = list(_stale(bench)) if bench.wishes.scrub_tail else []
+    partial = next(iter(bench.findings("I102")), None) if edits else None
     for finding in bench.findings(code) if edits else ():  # the rule reads all payloads, so only where it matters
+        if partial is not None:
+            why = (
+                f"tensor {quote(partial.details['name'])} ends inside a block: its last weights are read from its tail"
+            )
+            yield Declined(code, finding.span, why)
+            continue
         does = f"the 28 bytes behind the scales of {len(edits):,} tensors become zeros"
         yield Action(code, finding.span, does, tuple(edits), safe=True)
 

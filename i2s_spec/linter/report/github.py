@@ -45,8 +45,9 @@ class GitHub(Format):
     def end(self, totals: Totals) -> str:
         if self._quiet:
             return ""
-        words = ", ".join(f"{totals[name]:,} {name}" for name in ("ok", "unreadable", "errors", "warnings", "notes"))
-        return f"i2s: {totals['files']:,} files: {words}\n"
+        counts = [(totals[name], name) for name in ("ok", "unreadable", "errors", "warnings", "notes")]
+        words = ", ".join(f"{count:,} {name.removesuffix('s') if count == 1 else name}" for count, name in counts)
+        return f"i2s: {totals['files']:,} {'file' if totals['files'] == 1 else 'files'}: {words}\n"
 
 
 def _command(name: str, path: str, title: str, words: str) -> str:

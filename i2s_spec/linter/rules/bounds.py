@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from i2s_spec.errors import Span
-from i2s_spec.linter.rule import WARNING, Finding, raised, rule
+from i2s_spec.linter.rule import WARNING, Finding, Fix, raised, rule
 from i2s_spec.linter.subject import Subject
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.checks import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN
@@ -91,7 +91,7 @@ def many_tensors(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("S105", "large-alignment", "general.alignment is {got}; more than {want} is unusual", severity=WARNING,
-      clause="12.2", sources="M10")  # fmt: skip
+      clause="12.2", sources="M10", fix=Fix.UNSAFE)  # fmt: skip
 def large_alignment(subject: Subject) -> Iterator[Finding]:
     """general.alignment is unusually large.
 

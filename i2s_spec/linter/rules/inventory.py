@@ -180,7 +180,7 @@ def head_missing(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M113", "head-ignored", "tensor {name} of {got} bytes is loaded and never used", severity=NOTE, clause="4.1",
-      sources="A06", fix=Fix.SAFE, when="models of architecture bitnet-25 or bitnet-b1.58",
+      sources="A06", fix=Fix.UNSAFE, when="models of architecture bitnet-25 or bitnet-b1.58",
       provenance=("microsoft/BitNet#226", "ikawrakow/ik_llama.cpp#388"))  # fmt: skip
 def head_ignored(subject: Subject) -> Iterator[Finding]:
     """There is a head, and the architecture's graph multiplies by the embedding.

@@ -47,7 +47,7 @@ def float_type(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M107", "embedding-type", "tensor {name} is {got}: {reason}", severity=WARNING, clause="4.1",
-      sources="A16 P16 M69", fix=Fix.UNSAFE, when=TERNARY)  # fmt: skip
+      sources="A16 P16 M69", when=TERNARY)  # fmt: skip
 def embedding_type(subject: Subject) -> Iterator[Finding]:
     """The embedding or the head has a type that is unusual for it.
 

@@ -215,7 +215,7 @@ def add_bos_unsaid(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("T016", "scores-missing", "{key} is missing in a SentencePiece vocabulary", severity=WARNING, clause="3.5",
-      sources="K06", fix=Fix.UNSAFE, when="models with a llama vocabulary")  # fmt: skip
+      sources="K06", when="models with a llama vocabulary")  # fmt: skip
 def scores_missing(subject: Subject) -> Iterator[Finding]:
     """The scores of a SentencePiece vocabulary are missing.
 

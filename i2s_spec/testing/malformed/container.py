@@ -53,6 +53,7 @@ add(
 add("html", "G004", "header.magic", lambda: b"\n<!DOCTYPE html><html><body>Sign in</body></html>")
 add("zip", "G005", "header.magic", lambda: b"PK\x03\x04" + bytes(60))
 add("gzip", "G005", "header.magic", lambda: b"\x1f\x8b\x08\x00" + bytes(60))
+add("tar", "G005", "header.magic", lambda: b"model.gguf".ljust(257, b"\0") + b"ustar\x0000" + bytes(248))
 add("ggjt", "G006", "header.magic", lambda: b"tjgg" + bytes(60))
 add("magic_swapped", "G007", "header.magic", lambda: b"FUGG" + _sound().data[4:])
 add("safetensors", "G008", "header.magic", lambda: b"\x10" + bytes(7) + b'{"a":{"dtype":1' + bytes(60))

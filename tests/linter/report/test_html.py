@@ -357,3 +357,20 @@ def test_other_formats_of_the_run_are_as_they_are_alone() -> None:
     del alone["details"]
     for name in ("json", "jsonl", "text", "markdown", "sarif"):
         assert make(name).file(with_details) == make(name).file(alone)
+
+
+def test_a_report_goes_to_a_file_and_never_over_a_model(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from i2s_spec.cli.lint import command
+
+    path, page = tmp_path / "model.gguf", tmp_path / "report.html"
+    path.write_bytes(model(1))
+    for _ in range(2):  # a report that is there already is replaced
+        assert CliRunner().invoke(command, [str(path), "--format", "html", "-o", str(page)]).exit_code == 0
+    assert "blk.0.attn_q.weight" in Page(page.read_text(encoding="utf-8")).text
+    for target in (["-o", str(path)], ["--report", f"html={path}"]):
+        run = CliRunner().invoke(command, [str(path), *target])
+        assert run.exit_code == 2
+        assert "no report replaces it" in run.output
+    assert path.read_bytes() == model(1)

@@ -158,7 +158,7 @@ int main(void) {
             set->dots(I2S_F16, (const uint8_t *)&h, 1, 2, 1, &one, 1, 1, &f, 1);
             compare(set->name, "half", half, f, i2s_float_of_half(h), 0);
             set->halve(&f, 1, &back);
-            if (!isnan(f)) compare(set->name, "back", half, back, h, 0);
+            if (!isnan(f) && f != 0) compare(set->name, "back", half, back, h, 0);
         }
     }
     printf("%lu passed, %lu failed\n", passed, failed);

@@ -1,0 +1,95 @@
+"""The command line: whatever words and whatever file it gets, it ends with a status of its own and says nothing raw.
+
+The first line of an input is the words, separated by spaces, `@` standing for the file; the rest is the file.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import os
+import shutil
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from random import Random
+
+from harness import broken, changed, replayed, search
+
+from i2s_spec.cli import EXIT_BUG, VERBS, main
+
+#: Verbs that a stranger's file is given to; the others take long, talk, or open a server.
+_GIVEN = ("lint", "show", "dump", "identify", "hash", "decode", "convert", "fix", "diff", "info", "rules", "explain")
+READERS = [verb for verb in _GIVEN if verb in VERBS]
+
+WORDS = [
+    "@", "@", "-q", "--json", "--format", "json", "sarif", "text", "--profile", "security", "strict", "--help", "--to",
+    "--dialect", "canonical", "interleave-64/", "--payload", "none", "--tensor", "0", "-1", "G001", "--dry-run", "",
+    "--width", "99999999999", "\x1b[2J", "--limit", "keys=1", "nan", "--offset", "0x10", "\udcff", "-", "--",
+]  # fmt: skip
+
+
+@cache
+def _folder() -> Path:
+    folder = tempfile.mkdtemp(prefix="i2s-command-line-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def one_input(data: bytes) -> None:
+    """What must hold for any bytes; whatever is raised here is a find."""
+    head, _, content = data.partition(b"\n")
+    words = [word.replace("\0", "") for word in os.fsdecode(head[:400]).split(" ")]
+    if not words or words[0] not in READERS:
+        words = [READERS[len(head) % len(READERS)], *words[1:]]
+    folder = _folder()
+    for path in folder.iterdir():
+        path.unlink() if path.is_file() or path.is_symlink() else shutil.rmtree(path)
+    (folder / "in.gguf").write_bytes(content)
+    status, out, err = _run([word.replace("@", "in.gguf") for word in words], folder)
+    assert status in (0, 1, 2, 3), (status, err)
+    assert status != EXIT_BUG
+    assert "Traceback" not in err
+    for text in (out, err):
+        assert not any(ord(char) < 32 and char not in "\n\t\r" for char in text), "a control character"
+    assert (folder / "in.gguf").read_bytes() == content
+
+
+def _run(words: list[str], folder: Path) -> tuple[int, str, str]:
+    """Run the command line in this process, with its streams caught."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "surrogateescape", write_through=True) for _ in range(2))
+    kept = sys.stdout, sys.stderr, sys.stdin, os.getcwd()
+    sys.stdout, sys.stderr, sys.stdin = out, err, io.TextIOWrapper(io.BytesIO())
+    os.chdir(folder)
+    try:
+        main(words)
+    except SystemExit as stop:
+        status = stop.code if isinstance(stop.code, int) else 0
+    finally:
+        sys.stdout, sys.stderr, sys.stdin = kept[:3]
+        os.chdir(kept[3])
+    said = [stream.buffer.getvalue().decode("utf-8", "replace") for stream in (out, err)]
+    return status, said[0], said[1]
+
+
+@replayed("command_line")
+def test_corpus(path: Path) -> None:
+    one_input(path.read_bytes())
+
+
+def test_every_reader_on_broken_files() -> None:
+    files = [*broken(2_000, every=6), *changed(20, seed=4)]
+    for i, data in enumerate(files):
+        one_input(f"{READERS[i % 6]} @".encode() + b"\n" + data)
+
+
+def test_words_by_chance() -> None:
+    chance = Random(5)
+    for data in changed(60, seed=5):
+        words = " ".join([chance.choice(READERS), *chance.choices(WORDS, k=chance.randrange(5))])
+        one_input(os.fsencode(words) + b"\n" + data)
+
+
+if __name__ == "__main__":
+    search(one_input)

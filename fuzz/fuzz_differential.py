@@ -1,0 +1,195 @@
+"""Other readers: what we say must be accepted or rejected, the packages `gguf` and `@huggingface/gguf` accept or reject.
+
+`EXPLAINED` lists where they are known to differ, by the rule; everything else is a find: a fault of theirs to be reported,
+or of ours.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import HERE, broken, changed, inputs, replayed, search
+
+from i2s_spec.fuzzing.oracle import Duty, Judgement, Policy, Reads, judge
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import BufferSource
+from i2s_spec.testing.mutator import mutate
+
+#: Rules whose breach a reader accepts, though no reader should; with the reason.
+EXPLAINED = {
+    "gguf": {"G402": "the offset is added as a wrapping 64-bit number, so that a huge one points into the header"},
+    "huggingface": dict.fromkeys(
+        ("G101", "G108", "G109", "G201", "G209", "G213", "G301"), "what is beyond the end of the file reads as zeros"
+    ),
+}
+
+#: Rules whose breach makes the reader go on for ever or fill the memory: it is not asked.
+NOT_ASKED = {"gguf": {"G213", "G108", "G109"}, "huggingface": set()}
+
+PYTHON = Policy(Reads.TENSORS, frozenset({"alignment"}))
+NODE = Policy(Reads.HEADER, frozenset({"alignment", "i2s", "version-2"}))
+
+SECONDS = 10
+
+
+class TooSlowError(Exception):
+    """A reader that does not come to an end."""
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    def late(*args: object) -> None:
+        raise TooSlowError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@cache
+def _place() -> Path:
+    folder = tempfile.mkdtemp(prefix="i2s-differential-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder) / "input.gguf"
+
+
+def by_gguf(path: Path) -> list[Any] | None:
+    """What the Python package reads of the tensor table; None where it rejects the file."""
+    from gguf import GGUFReader
+
+    try:
+        with _patience(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numpy's, of sums that wrap
+            reader = GGUFReader(path)
+            return [(t.name, [int(n) for n in t.shape]) for t in reader.tensors]
+    except TooSlowError:
+        raise
+    except Exception:  # it promises no exception of its own: any of them is a rejection
+        return None
+
+
+@cache
+def _node() -> subprocess.Popen[str] | None:
+    cache_folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(cache_folder) / "i2s-spec" / "peers"
+    if shutil.which("node") is None or not (folder / "node_modules" / "@huggingface" / "gguf").is_dir():
+        return None
+    words = ["node", str(HERE / "decoders" / "huggingface_pipe.mjs"), str(folder)]
+    node = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def end() -> None:
+        node.kill()
+        node.communicate()
+
+    atexit.register(end)
+    return node
+
+
+def by_huggingface(path: Path) -> list[Any] | None:
+    """What @huggingface/gguf reads of the tensor table; None where it rejects the file."""
+    node = _node()
+    assert node is not None
+    assert node.stdin is not None
+    assert node.stdout is not None
+    node.stdin.write(f"{path}\n")
+    node.stdin.flush()
+    with _patience():
+        line = node.stdout.readline()
+    assert line, "node has ended"
+    answer = json.loads(line)
+    if not answer["accepted"]:
+        return None
+    return [(name, [int(n) for n in shape]) for name, shape, _, _ in answer["table"]]
+
+
+READERS = {"gguf": (by_gguf, PYTHON), "huggingface": (by_huggingface, NODE)}
+
+
+def missing(name: str) -> str | None:
+    """Why a reader cannot be asked here."""
+    if name == "gguf":
+        return None if find_spec("gguf") else "the extra [gguf] is not installed"
+    return (
+        None if _node() else "@huggingface/gguf is not installed: Node.js 20 or newer, then python -m bench --install"
+    )
+
+
+def one_input(data: bytes, readers: tuple[str, ...] = ("gguf", "huggingface")) -> None:
+    """What must hold for any bytes; whatever is raised here is a find."""
+    file = File(BufferSource(data))
+    for name in readers:
+        read, policy = READERS[name]
+        judgement = judge(data, policy)
+        if missing(name) is None and judgement.duty is not Duty.EITHER and judgement.code not in NOT_ASKED[name]:
+            _place().write_bytes(data)
+            _compare(name, judgement, read(_place()), file)
+
+
+def _compare(name: str, judgement: Judgement, table: list[Any] | None, file: File) -> None:
+    if judgement.duty is Duty.REJECT:
+        assert table is None or judgement.code in EXPLAINED[name], (
+            f"{name} accepts {judgement.code}: {judgement.reason}"
+        )
+        return
+    assert table is not None, f"{name} rejects a sound file"
+    ours = [(tensor.name, list(tensor.ne)) for tensor in file.tensors.rows]
+    assert table == ours, f"{name} reads another table"
+
+
+def _or_skip(name: str) -> None:
+    reason = missing(name)
+    if reason is not None:
+        pytest.skip(reason)
+
+
+@pytest.mark.parametrize("name", READERS)
+@replayed("container", "differential")
+def test_corpus(path: Path, name: str) -> None:
+    _or_skip(name)
+    one_input(path.read_bytes(), (name,))
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_malformed_files(name: str) -> None:
+    _or_skip(name)
+    for data in broken(4_000, every=2):
+        one_input(data, (name,))
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_changed_files(name: str) -> None:
+    _or_skip(name)
+    plain = [path.read_bytes() for path in inputs("differential")]
+    for data in [*changed(120, seed=3), *(mutate(data, seed, 1 << 14) for data in plain for seed in range(24))]:
+        one_input(data, (name,))
+
+
+def test_explanations_are_needed() -> None:
+    """What no longer differs is struck from the list."""
+    _or_skip("gguf")
+    wraps = (HERE / "corpus" / "differential" / "offset-wraps.gguf").read_bytes()
+    assert judge(wraps, PYTHON).code == "G402"
+    _place().write_bytes(wraps)
+    assert by_gguf(_place()) is not None
+
+
+if __name__ == "__main__":
+    search(one_input)

@@ -1,0 +1,206 @@
+"""This module renders the fences of the pages from the schema, for the site and for tests alike.
+
+`render` gives the HTML of a fence, or raises `Drift` where its text is not true (any more); `fence` is what
+pymdownx.superfences calls. There, an ordinary exception would be swallowed and the fence shown as plain text: only
+`SuperFencesException` ends the build.
+
+    i2s-map        a record, by its title, as a byte map
+    i2s-fields     a record, by its title, as a table
+    i2s-byte       a byte in hex and its number in the payload: `4a 1`; perhaps a layout
+    i2s-block      the bytes of a block in hex; in front of them perhaps a layout
+    i2s-hexdump    a file of `examples.FILES` and a range: `sample.gguf 0x0..0x40`
+    i2s-rules      rules by the beginnings of their codes
+    i2s-example    Python, a line of three dashes, what it prints
+    i2s-console    a transcript of `i2s`
+    i2s-bench      the benchmarks of a file of `bench/results`, or one of them
+    i2s-source     a file beside the pages, such as `tutorials/reader.mjs`
+    i2s-api        what docstrings say of objects: a dotted path on each line
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from html import escape
+from importlib import import_module
+from typing import Any, Final
+
+from i2s_spec.docs import benchmarks, examples, figures, reference
+from i2s_spec.docs.checkout import chapters
+from i2s_spec.docs.examples import Drift
+from i2s_spec.docs.exports.description import fixed_offsets
+from i2s_spec.schema.dialect import CANONICAL, LAYOUTS, Layout
+
+
+def render(kind: str, body: str) -> str:
+    """The HTML of a fence.
+
+    :raises Drift: where it is not true, or names what there is not
+    """
+    if kind not in _KINDS:
+        raise Drift(f"no fence is called {kind}; there are {', '.join(_KINDS)}")
+    try:
+        return _KINDS[kind](body)
+    except (ValueError, KeyError, OSError) as error:
+        raise error if isinstance(error, Drift) else Drift(f"{kind}: {error}") from error
+
+
+def fence(source: str, language: str, css_class: str, options: Any, md: Any, **more: Any) -> str:
+    """What pymdownx.superfences calls for each of our fences."""
+    try:
+        return render(language, source if source.endswith("\n") else source + "\n")
+    except Exception as error:
+        fatal = import_module("pymdownx.superfences").SuperFencesException
+        raise fatal(f"{language}: {error}") from error
+
+
+def _figure(svg: str, caption: str) -> str:
+    return f'<figure class="i2s-wide">{svg}<figcaption>{caption}</figcaption></figure>'
+
+
+def _map(body: str) -> str:
+    record = figures.record_named(body.strip())
+    return _figure(figures.byte_map(record.title), f"{escape(record.title)}: its fields and where they begin")
+
+
+def _fields(body: str) -> str:
+    record = figures.record_named(body.strip())
+    rows = []
+    for field, shape, offset in fixed_offsets(record):
+        cells = [
+            f"<code>{field.name}</code>", "" if offset is None else str(offset), escape(figures.kind_words(shape)),
+            escape(field.meaning),
+        ]  # fmt: skip
+        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("field", "offset", "type", "meaning"))
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _layout(words: list[str]) -> tuple[Layout, list[str]]:
+    if words and words[0] in LAYOUTS:
+        return LAYOUTS[words[0]], words[1:]
+    return CANONICAL.layout, words
+
+
+def _byte(body: str) -> str:
+    layout, words = _layout(body.split())
+    value, byte = int(words[0], 16), int(words[1])
+    return _figure(
+        figures.byte_bits(value, byte, layout), f"Byte {byte} of a payload in <code>{layout}</code>: {value:02x}"
+    )
+
+
+def _block(body: str) -> str:
+    layout, words = _layout(body.split())
+    svg = figures.block(bytes.fromhex(" ".join(words)), layout)
+    return _figure(svg, f"A block of <code>{layout}</code>: trits, and the elements that they belong to")
+
+
+def _hexdump(body: str) -> str:
+    from i2s_spec.draw.hexdump import hexdump
+
+    found = re.fullmatch(r"(\S+) (0x[0-9a-f]+)\.\.(0x[0-9a-f]+)", body.strip())
+    if found is None:
+        raise Drift("a dump is a file and a range: sample.gguf 0x0..0x40")
+    name, start, stop = found[1], int(found[2], 16), int(found[3], 16)
+    data = examples.FILES[name]()
+    if not start < stop <= len(data):
+        raise Drift(f"{name} has {len(data)} bytes")
+    shown = escape(hexdump(data[start:stop], start))
+    return f'<div class="highlight i2s-dump"><pre tabindex="0"><code>{shown}</code></pre></div>'
+
+
+def _rules(body: str) -> str:
+    from i2s_spec.linter.rules import all_rules
+
+    prefixes = tuple(body.split())
+    chosen = [rule for rule in all_rules() if rule.code.startswith(prefixes)]
+    if not chosen or any(not any(rule.code.startswith(each) for rule in chosen) for each in prefixes):
+        raise Drift(f"no rule begins with one of {body.strip()}")
+    up = next(("../" * depth for depth in _depths("i2s-rules", body)), "")
+    rows = [
+        f'<tr><td><a href="{up}rules/{rule.code}.html">{rule.code}</a></td><td>{rule.severity.value}</td>'
+        f"<td>{escape(rule.title)}</td></tr>"
+        for rule in chosen
+    ]
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("code", "severity", "what is wrong"))
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _depths(kind: str, body: str) -> Iterator[int]:
+    """How deep in folders the pages lie that have this fence: a fence is not told its page."""
+    for each in examples.fences():
+        if (each.kind, each.body) == (kind, body):
+            yield len(each.page.relative_to(chapters()).parts) - 1
+
+
+def _source(body: str) -> str:
+    path = (chapters() / body.strip()).resolve()
+    if chapters() not in path.parents or not path.is_file():
+        raise Drift(f"there is no {body.strip()}")
+    text = path.read_text(encoding="utf-8").rstrip()
+    shown = _coloured(text, "javascript" if path.suffix == ".mjs" else "c")
+    return f'<div class="highlight"><pre tabindex="0"><code>{shown}</code></pre></div>'
+
+
+def _example(body: str) -> str:
+    return _ran("python", body)
+
+
+def _console(body: str) -> str:
+    return _ran("console", body)
+
+
+def _ran(kind: str, body: str) -> str:
+    examples.run(kind, body)
+    number = examples.number(kind, body)
+    source, output = examples.parts(kind, body)
+    name = f"example-{number}" if number else ""
+    head = (
+        f'<a class="i2s-head" href="#{name}">Example {number}</a>'
+        if number
+        else '<span class="i2s-head">Example</span>'
+    )
+    if kind == "console":
+        shown = f'<pre tabindex="0"><code>{escape(output.rstrip())}</code></pre>'
+    else:
+        text = escape(output.rstrip())
+        printed = f'<pre class="i2s-output" tabindex="0"><code>{text}</code></pre>' if text else ""
+        shown = f'<pre tabindex="0"><code>{_coloured(source.rstrip())}</code></pre>{printed}'
+    return f'<div class="i2s-example highlight" id="{name}">{head}{shown}</div>'
+
+
+def _coloured(source: str, language: str = "python") -> str:
+    """A program with the classes that the theme colours; plain where there is no pygments."""
+    try:
+        pygments, lexers, formatters = map(import_module, ("pygments", "pygments.lexers", "pygments.formatters"))
+    except ImportError:
+        return escape(source)
+    coloured: str = pygments.highlight(
+        source, lexers.get_lexer_by_name(language), formatters.HtmlFormatter(nowrap=True)
+    )
+    return coloured.rstrip("\n")
+
+
+def _bench(body: str) -> str:
+    name, _, title = body.strip().partition(" ")
+    return benchmarks.table(name, title)
+
+
+def _api(body: str) -> str:
+    return "".join(reference.entry(path) for path in body.split())
+
+
+_KINDS: Final[dict[str, Callable[[str], str]]] = {
+    "i2s-map": _map,
+    "i2s-fields": _fields,
+    "i2s-byte": _byte,
+    "i2s-block": _block,
+    "i2s-hexdump": _hexdump,
+    "i2s-rules": _rules,
+    "i2s-example": _example,
+    "i2s-console": _console,
+    "i2s-bench": _bench,
+    "i2s-source": _source,
+    "i2s-api": _api,
+}

@@ -1,0 +1,102 @@
+"""This module shows what the package promises, from its docstrings: signature, first sentences, parameters, errors.
+
+A docstring here is plain text with `code`, paragraphs, and fields: `:param name:`, `:returns:`, `:raises Error:`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from html import escape
+from importlib import import_module
+from typing import Any
+
+_FIELD = re.compile(r"^:(param|returns?|raises)\s*([^:]*):\s*(.*)$")
+
+
+def named(path: str) -> Any:
+    """An object by its dotted path: `i2s_spec.pack`, `i2s_spec.gguf.reader.File`.
+
+    :raises ValueError: where there is none
+    """
+    parts = path.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found: Any = import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        try:
+            for name in parts[cut:]:
+                found = getattr(found, name)
+        except AttributeError:
+            break
+        return found
+    raise ValueError(f"nothing is called {path}")
+
+
+def entry(path: str) -> str:
+    """An object as HTML: of a class its public members too."""
+    found = named(path)
+    parts = [_head(path, found), *_doc(found)]
+    if inspect.isclass(found):
+        for name, member in _members(found):
+            shown = f"{found.__name__}.{name}"
+            parts += ['<div class="i2s-member">', _head(shown, member), *_doc(member), "</div>"]
+    return f'<div class="i2s-api">{"".join(parts)}</div>'
+
+
+def _members(cls: type) -> Iterator[tuple[str, Any]]:
+    for name, member in vars(cls).items():
+        plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        known = inspect.isfunction(plain) or isinstance(plain, property) or hasattr(plain, "func")
+        if known and not name.startswith("_") and inspect.getdoc(plain):
+            yield name, plain
+
+
+def _head(path: str, found: Any) -> str:
+    try:
+        signature = "" if isinstance(found, property) else _signature(found)
+    except (TypeError, ValueError):
+        signature = ""
+    return f'<pre class="i2s-signature" tabindex="0"><code><b>{escape(path)}</b>{escape(signature)}</code></pre>'
+
+
+def _signature(found: Any) -> str:
+    signature = inspect.signature(found)
+    shown = str(signature).replace("self, ", "").replace("(self)", "()")
+    shown = re.sub(r"'([^'\s]+(?: \| [^']+)?)'(?=[,)\]]| =|$)", r"\1", shown)
+    if len(shown) < 90:
+        return shown
+    inside = [str(each).replace("'", "") for name, each in signature.parameters.items() if name != "self"]
+    returns = "" if signature.return_annotation is inspect.Signature.empty else f" -> {signature.return_annotation}"
+    return "(\n" + "".join(f"    {each},\n" for each in inside) + f"){returns}"
+
+
+def _doc(found: Any) -> Iterator[str]:
+    fields: list[tuple[str, str, str]] = []
+    for paragraph in re.split(r"\n\s*\n", inspect.getdoc(found) or ""):
+        lines = paragraph.splitlines()
+        if paragraph.lstrip().startswith(">>>"):
+            yield f'<pre tabindex="0"><code>{escape(paragraph)}</code></pre>'
+        elif lines and all(line.startswith("    ") for line in lines):
+            yield f'<pre tabindex="0"><code>{escape(inspect.cleandoc(paragraph))}</code></pre>'
+        elif lines and _FIELD.match(lines[0]):
+            for line in lines:
+                if met := _FIELD.match(line):
+                    fields.append((met[1], met[2], met[3]))
+                else:
+                    kind, name, words = fields[-1]
+                    fields[-1] = (kind, name, f"{words} {line.strip()}")
+        elif lines:
+            yield f"<p>{_inline(' '.join(lines))}</p>"
+    if fields:
+        yield "<dl>"
+        for kind, name, words in fields:
+            term = f"<code>{escape(name)}</code>" if name else "returns"
+            yield f"<dt>{'raises ' if kind == 'raises' else ''}{term}</dt><dd>{_inline(words)}</dd>"
+        yield "</dl>"
+
+
+def _inline(words: str) -> str:
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words))

@@ -1,0 +1,156 @@
+"""This module reads the numbered requirements out of the chapters: level, whom they bind, what holds them.
+
+A requirement is a list item that begins with its number. Whom it binds follows from its own words (section 11.1); the
+lists of chapter 11 and the table of all requirements are made from that, so that neither can forget one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from i2s_spec.docs.checkout import chapters, pages
+from i2s_spec.docs.evidence import EVIDENCE, Proof, Reason
+from i2s_spec.docs.pages import slug
+from i2s_spec.docs.runtimes import table
+
+#: Classes of what can conform, and what each is; a runtime keeps what a reader keeps as well.
+CLASSES: Final = {
+    "file": "a GGUF file with I2_S tensors",
+    "reader": "a program that takes anything from such a file",
+    "writer": "a program that makes or changes such a file, converters included",
+    "runtime": "a reader that computes with the weights",
+    "validator": "a reader that judges files, names their origin, or compares results",
+}
+
+_ITEM: Final = re.compile(
+    r"^- \*\*\[(?P<id>R\d+\.\d+-\d+)\]\(#(?P=id)\)\*\*\{ #(?P=id) \} (?P<text>.*?)(?=\n\s*\n|\n- |\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_WORDS: Final = re.compile(r"\b(MUST NOT|MUST|SHOULD NOT|SHOULD|MAY)\b")
+_RULE: Final = re.compile(r"\(rules/([A-Z]\d{3})\.md\)")
+
+#: Words that say whom a requirement binds.
+_BOUND: Final = (
+    ("reader", re.compile(r"\b(reader|readers)\b", re.IGNORECASE)),
+    ("writer", re.compile(r"\b(writer|converter|writes)\b", re.IGNORECASE)),
+    ("runtime", re.compile(r"\bruntime\b", re.IGNORECASE)),
+    ("validator", re.compile(r"\b(validator|program)s?\b", re.IGNORECASE)),
+)
+
+
+class Requirement(NamedTuple):
+    """A numbered requirement: its text on one line, its levels, whom it binds, the rules that check it."""
+
+    id: str
+    text: str
+    levels: tuple[str, ...]
+    binds: tuple[str, ...]
+    rules: tuple[str, ...]
+    page: str
+
+    @property
+    def chapter(self) -> int:
+        return int(self.id[1:].partition(".")[0])
+
+    @property
+    def is_must(self) -> bool:
+        return any(level.startswith("MUST") for level in self.levels)
+
+
+def requirements() -> list[Requirement]:
+    """Every requirement, in the order of the chapters."""
+    found = []
+    for page in pages():
+        if not page.name[0].isdigit() or page.parent != chapters():
+            continue
+        for item in _ITEM.finditer(page.read_text(encoding="utf-8")):
+            text = " ".join(item["text"].split())
+            levels = tuple(dict.fromkeys(_WORDS.findall(text)))
+            binds, rules = _binds(item["id"], text), tuple(_RULE.findall(text))
+            found.append(Requirement(item["id"], text, levels, binds, rules, page.name))
+    return found
+
+
+def _binds(number: str, text: str) -> tuple[str, ...]:
+    """Whom a requirement binds: who stands before its MUST or SHOULD; else, by its chapter, files, runtimes, records."""
+    bound: list[str] = []
+    for sentence in re.split(r"(?<=[.;])\s", text):
+        said = _WORDS.search(sentence)
+        if said is None:
+            continue
+        subject = sentence[: said.start()]
+        if subject.strip() == "It" and bound:
+            continue  # who was meant before
+        bound += [name for name, word in _BOUND if word.search(subject)] or [_default(number)]
+    return tuple(name for name in CLASSES if name in bound)
+
+
+def _default(number: str) -> str:
+    chapter = int(number[1:].partition(".")[0])
+    return {9: "runtime", 10: "validator"}.get(chapter, "file")
+
+
+def held_by(requirement: Requirement) -> Iterator[str]:
+    """What holds a requirement, as Markdown: rules, tests, or the reason why nothing does."""
+    for rule in requirement.rules:
+        yield f"[{rule}](rules/{rule}.md)"
+    for evidence in EVIDENCE.get(requirement.id, ()):
+        if isinstance(evidence, Proof):
+            yield f"`{evidence.path}::{evidence.name}`"
+        elif isinstance(evidence, Reason):
+            yield evidence.text
+
+
+def listed(name: str) -> str:
+    """The requirements of a class, chapter by chapter, as a Markdown table."""
+    rows = []
+    chosen = [each for each in requirements() if name in each.binds]
+    for chapter in sorted({each.chapter for each in chosen}):
+        links = [f"[{each.id}]({each.page}#{each.id})" for each in chosen if each.chapter == chapter and each.is_must]
+        others = [
+            f"[{each.id}]({each.page}#{each.id})" for each in chosen if each.chapter == chapter and not each.is_must
+        ]
+        rows.append([str(chapter), ", ".join(links), ", ".join(others)])
+    return table(["chapter", "MUST", "SHOULD, MAY"], rows)
+
+
+MARK: Final = "<!-- Written by i2s_spec.docs.requirements from the chapters: edit those. -->\n"
+
+
+def page() -> str:
+    """The page of every requirement: level, whom it binds, what holds it."""
+    every = requirements()
+    parts = [
+        "# Every requirement",
+        "",
+        f"The {len(every)} numbered requirements of the chapters: whom each binds, and what holds it, which are rules of",
+        "the linter, tests of this package, or, where neither can, the reason.",
+        "",
+    ]
+    for chapter in sorted({each.chapter for each in every}):
+        rows = [
+            [
+                f"[{each.id}]({each.page}#{each.id})",
+                ", ".join(each.levels),
+                ", ".join(each.binds),
+                "; ".join(held_by(each)),
+            ]
+            for each in every
+            if each.chapter == chapter
+        ]
+        parts += [f"## Chapter {chapter}", "", table(["requirement", "level", "binds", "held by"], rows)]
+    return "\n".join([*parts, MARK])
+
+
+def clauses() -> set[str]:
+    """Every numbered section of the chapters."""
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages() if page.name[0].isdigit())
+    return set(re.findall(r"^## (\d+\.\d+) ", text, re.MULTILINE))
+
+
+def anchors(text: str) -> set[str]:
+    """Anchors that a page has: its headings', and those that stand in it."""
+    headings = {slug(re.sub(r"[`*]", "", title)) for title in re.findall(r"^#{1,6} (.+?) *$", text, re.MULTILINE)}
+    return headings | set(re.findall(r"\{ #([\w.-]+) \}", text))

@@ -1,0 +1,149 @@
+"""What the pages show is drawn and run anew here: every fence holds, and what is broken on purpose is noticed."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from i2s_spec.cli.spec import command
+from i2s_spec.docs import checkout, examples, fences, figures
+from i2s_spec.docs.examples import Drift
+from i2s_spec.docs.exports.description import records
+from i2s_spec.schema.dialect import LAYOUTS
+from i2s_spec.schema.i2s import codes_of
+
+ALL = list(examples.fences())
+
+
+@pytest.mark.parametrize("fence", ALL, ids=lambda fence: f"{fence.page.name}:{fence.line}")
+def test_every_fence_holds(fence: examples.Fence) -> None:
+    html = fences.render(fence.kind, fence.body)
+    for link in re.findall(r'href="rules/([A-Z]\d+)\.html"', html):
+        assert (checkout.chapters() / "rules" / f"{link}.md").is_file()
+
+
+def test_every_kind_is_known_to_the_site() -> None:
+    config = (checkout.root() / "mkdocs.yml").read_text(encoding="utf-8")
+    assert set(re.findall(r"name: (i2s-\w+)", config)) == set(fences._KINDS)
+    assert {fence.kind for fence in ALL} >= {"i2s-map", "i2s-byte", "i2s-block", "i2s-hexdump", "i2s-example"}
+
+
+def test_examples_are_numbered_without_gaps_and_unlike() -> None:
+    found = examples.examples()
+    assert [example.number for example in found] == list(range(1, len(found) + 1))
+    assert len({(example.source, example.output) for example in found}) == len(found)
+
+
+BROKEN = [
+    ("i2s-example", "print(2)\n---\n3\n", "does not print"),
+    ("i2s-example", "print(2)\n", "three dashes"),
+    ("i2s-example", "1 / 0\n---\n", "ZeroDivisionError"),
+    ("i2s-console", "$ i2s explain I104\nI104\n", "does not print"),
+    ("i2s-console", "$ rm -r x\n", "runs i2s"),
+    ("i2s-map", "Nothing\n", "no record"),
+    ("i2s-fields", "Nothing\n", "no record"),
+    ("i2s-rules", "Z9\n", "no rule"),
+    ("i2s-rules", "I1 Z9\n", "no rule"),
+    ("i2s-hexdump", "sample.gguf 0x0..0xfffff\n", "has"),
+    ("i2s-hexdump", "other.gguf 0x0..0x10\n", "other"),
+    ("i2s-block", "00 01\n", "32 bytes"),
+    ("i2s-bench", "nothing\n", "no results"),
+    ("i2s-api", "i2s_spec.nothing\n", "nothing is called"),
+    ("i2s-nothing", "\n", "no fence"),
+]
+
+
+@pytest.mark.parametrize(("kind", "body", "said"), BROKEN)
+def test_drift_is_noticed(kind: str, body: str, said: str) -> None:
+    with pytest.raises(Drift, match=said):
+        fences.render(kind, body)
+
+
+@pytest.mark.parametrize(("kind", "body", "said"), BROKEN)
+def test_drift_ends_the_build(kind: str, body: str, said: str) -> None:
+    superfences = pytest.importorskip("pymdownx.superfences")
+    with pytest.raises(superfences.SuperFencesException, match=said):
+        fences.fence(body, kind, kind, {}, None)
+
+
+def elements(svg: str, name: str) -> list[ET.Element]:
+    return list(ET.fromstring(svg).iter(name))
+
+
+@pytest.mark.parametrize("title", [record.title for record in records()])
+def test_a_map_says_every_field(title: str) -> None:
+    svg = figures.byte_map(title)
+    record = figures.record_named(title)
+    shown = {element.text for element in elements(svg, "text")}
+    (description,) = elements(svg, "desc")
+    for field in record.fields:
+        assert field.name in shown
+        assert field.name in (description.text or "")
+    boxes = [e for e in elements(svg, "path") if "field" in e.get("class", "")]
+    assert all(box.find("title") is not None for box in boxes)
+
+
+def test_sized_fields_cover_every_byte_once() -> None:
+    svg = figures.byte_map("Header")
+    covered = []
+    for box in elements(svg, "path"):
+        met = re.fullmatch(r"M([\d.]+) ([\d.]+)h([\d.]+)v.*", box.get("d", ""))
+        assert met
+        x, y, width = (float(number) for number in met.groups())
+        first = round((x - 1) / figures.CELL) + figures.ACROSS * round((y - 16) / (figures.HIGH + 22))
+        covered += range(first, first + round(width / figures.CELL))
+    assert sorted(covered) == list(range(24))
+
+
+@pytest.mark.parametrize("layout", [each for each in LAYOUTS.values() if each.row_block == 1], ids=str)
+def test_a_block_shows_every_element_once(layout: object) -> None:
+    payload = bytes(range(32))
+    svg = figures.block(payload, layout)  # type: ignore[arg-type]
+    size = layout.block  # type: ignore[attr-defined]
+    numbers = [int(e.text or "") for e in elements(svg, "text") if e.get("class") == "number"]
+    assert sorted(numbers) == list(range(size))
+    for title in elements(svg, "title")[1:]:
+        met = re.fullmatch(r"byte (\d+), bits (\d):\d: code (\d), element (\d+), .*", title.text or "")
+        assert met
+        byte, high, code, element = (int(each) for each in met.groups())
+        assert codes_of(payload[byte])[(7 - high) // 2] == code
+        place = layout.byte_of(element, 1, size), layout.shift_of(element, 1, size)  # type: ignore[attr-defined]
+        assert place == (byte, high - 1)
+
+
+def test_examples_for_other_languages(tmp_path: Path) -> None:
+    target = tmp_path / "examples.json"
+    assert CliRunner().invoke(command, ["test", "--dump", str(target)]).exit_code == 0
+    said = json.loads(target.read_text(encoding="utf-8"))
+    assert len(said["examples"]) == len(examples.examples())
+    assert bytes.fromhex(said["files"]["sample.gguf"])[:4] == b"GGUF"
+    assert {"number", "kind", "page", "line", "section", "source", "output"} == set(said["examples"][0])
+
+
+def test_without_a_checkout_the_verb_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(checkout, "__file__", str(tmp_path / "a" / "b" / "c.py"))
+    for verb in ("build", "serve", "test"):
+        error = CliRunner().invoke(command, [verb]).exception
+        assert "clone the repository" in str(error)
+
+
+def test_a_drift_fails_the_verb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "spec").mkdir()
+    (tmp_path / "spec" / "1-x.md").write_text("# X\n\n```i2s-example\nprint(1)\n---\n2\n```\n")
+    (tmp_path / "spec" / "index.md").write_text("# Y\n")
+    (tmp_path / "mkdocs.yml").write_text("")
+    monkeypatch.setattr(checkout, "__file__", str(tmp_path / "i2s_spec" / "docs" / "checkout.py"))
+    examples.examples.cache_clear()
+    try:
+        done = CliRunner().invoke(command, ["test"])
+    finally:
+        examples.examples.cache_clear()
+    assert "1-x.md:3: i2s-example" in done.stdout
+    assert done.return_value == 1 or done.exit_code == 1 or "1 no longer true" in done.stdout
+    assert sys.modules["i2s_spec.docs.checkout"] is checkout

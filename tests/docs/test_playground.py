@@ -1,0 +1,198 @@
+"""The interactive page: its arithmetic is the schema's, and in a browser everything that it promises happens."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chromium import Browser, needs_chromium
+
+from i2s_spec.codec.reference import pack
+from i2s_spec.docs.exports import javascript
+from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Layout
+
+SPEC = Path(__file__).resolve().parents[2] / "spec"
+ASSETS = SPEC / "assets"
+
+#: Rows and columns, among them such as some layouts do not fit.
+SHAPES = [(4, 128), (8, 64), (1, 256), (12, 20), (2, 64)]
+
+
+def test_the_script_is_current() -> None:
+    assert (ASSETS / "layouts.js").read_text(encoding="utf-8") == javascript.text()
+
+
+def test_the_arithmetic_is_the_schema_s() -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node on the path")
+    program = (
+        f"require({json.dumps(str(ASSETS / 'layouts.js'))});"
+        f"console.log(JSON.stringify({json.dumps(SHAPES)}.map(([rows, cols]) => I2S.layouts.map((each) =>"
+        " Array.from({length: rows * cols}, (_, k) => [each.byteOf(k, rows, cols), each.shiftOf(k, rows, cols)])))))"
+    )
+    said = json.loads(subprocess.run([node, "-e", program], capture_output=True, text=True, check=True).stdout)
+    for (rows, cols), of_shape in zip(SHAPES, said, strict=True):
+        for layout, places in zip(LAYOUTS.values(), of_shape, strict=True):
+            if rows % layout.row_block == 0:
+                assert places == [places_of(layout, k, rows, cols) for k in range(rows * cols)], layout.name
+
+
+def places_of(layout: Layout, k: int, rows: int, cols: int) -> list[int]:
+    return [layout.byte_of(k, rows, cols), layout.shift_of(k, rows, cols)]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page without the theme around it, from plain files."""
+    folder = tmp_path_factory.mktemp("playground")
+    shutil.copytree(ASSETS, folder / "assets")
+    text = (SPEC / "playground.md").read_text(encoding="utf-8")
+    markup = "\n".join(re.findall(r"^<(?:link|div|script)\b.*$", text, re.MULTILINE))
+    page = folder / "playground.html"
+    page.write_text(f"<!doctype html><meta charset=utf-8><title>x</title>{markup}", encoding="utf-8")
+    return page
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("chromium")) as started:
+        yield started
+
+
+@pytest.fixture
+def opened(browser: Browser, page: Path) -> Browser:
+    browser.open(page)
+    return browser
+
+
+def choose(browser: Browser, name: str, value: str) -> None:
+    browser.evaluate(
+        f"(() => {{ const e = document.querySelector({json.dumps(name)}); e.value = {json.dumps(value)};"
+        " e.dispatchEvent(new Event(e.tagName === 'SELECT' ? 'change' : 'input')); })()"
+    )
+
+
+def lit(browser: Browser) -> dict[str, Any]:
+    found: dict[str, Any] = browser.evaluate(
+        "({elements: [...document.querySelectorAll('.pg-elements .pg-lit')].map(e => Number(e.dataset.k)),"
+        " bits: [...document.querySelectorAll('.pg-bytes .pg-lit')]"
+        ".map(e => [Number(e.dataset.byte), Number(e.dataset.shift)]),"
+        " said: document.querySelector('.pg-said').textContent})"
+    )
+    return found
+
+
+def point(browser: Browser, selector: str) -> None:
+    where = browser.evaluate(
+        f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}});"
+        " const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+    )
+    browser.send("Input.dispatchMouseEvent", type="mouseMoved", x=where[0], y=where[1])
+
+
+@needs_chromium
+def test_opens_with_the_example_and_asks_for_nothing_else(opened: Browser) -> None:
+    assert opened.complaints() == []
+    assert [url for url in opened.requests() if not url.startswith("file:")] == []
+    text = opened.evaluate("document.querySelector('.pg-elements').textContent")
+    k = np.arange(512)
+    trits = (k * k + 3 * k + k // 5) % 3 - 1
+    assert text == "".join("−0+"[trit + 1] for trit in trits)
+    assert "a scale of 0.75" in opened.evaluate("document.querySelector('.pg-scale').textContent")
+
+
+@needs_chromium
+def test_an_element_lights_its_bits(opened: Browser) -> None:
+    point(opened, "[data-k='130']")
+    found = lit(opened)
+    assert (found["elements"], found["bits"]) == ([130], [[34, 6]])
+    assert "row 1, column 2" in found["said"]
+    assert "bits 7:6 of byte 34" in found["said"]
+
+
+@needs_chromium
+def test_bits_and_bytes_light_their_elements(opened: Browser) -> None:
+    point(opened, "[data-byte='1'][data-shift='2']")
+    assert lit(opened)["elements"] == [65]
+    point(opened, "[data-whole='1'] .pg-value")
+    found = lit(opened)
+    assert found["elements"] == [1, 33, 65, 97]
+    assert found["said"].startswith("byte 1 is 4a")
+
+
+@needs_chromium
+def test_the_keyboard_walks(opened: Browser) -> None:
+    opened.evaluate("document.querySelector(\"[data-k='0']\").focus()")
+    opened.key("ArrowRight")
+    opened.key("ArrowRight")
+    assert lit(opened)["elements"] == [2]
+    opened.key("ArrowDown")
+    assert lit(opened)["elements"] == [34]
+    opened.key("End")
+    assert lit(opened)["elements"] == [511]
+    assert opened.evaluate("document.querySelectorAll(\".pg-elements [tabindex='0']\").length") == 1
+
+
+@needs_chromium
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=str)
+@pytest.mark.parametrize("code_map", [CODE_MAPS["offset-1"], CODE_MAPS["zero-first"]], ids=str)
+def test_every_dialect_shows_what_was_packed(opened: Browser, layout: Layout, code_map: CodeMap) -> None:
+    trits = np.random.default_rng(5).integers(-1, 2, (8, 128)).astype(np.int8)
+    choose(opened, "#pg-rows", "8")
+    choose(opened, "#pg-layout", layout.name)
+    choose(opened, "#pg-map", code_map.name)
+    choose(opened, "#pg-hex", pack(trits, 2.5, f"{layout}/{code_map}").hex(" "))
+    assert opened.evaluate("document.querySelector('.pg-fault').textContent") == ""
+    text = opened.evaluate("document.querySelector('.pg-elements').textContent")
+    assert text == "".join("−0+"[trit + 1] for trit in trits.ravel())
+    row = opened.evaluate("[...document.querySelectorAll('.pg-chosen td')].map(e => e.textContent)")
+    counts = [str(int((trits == trit).sum())) for trit in (-1, 0, 1)]
+    assert row == ["".join("−0+"[trit + 1] for trit in trits.ravel()[:32]), *counts, "0"]
+    assert opened.evaluate("document.querySelectorAll('.pg-dialects tbody tr').length") == len(LAYOUTS) * len(CODE_MAPS)
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("15 4a", "take 128 bytes; there are 2"),
+        ("15 <b>x</b>", "“<b>x</b>” is not pairs of hex digits"),
+        ("", "there are 0"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(opened: Browser, text: str, said: str) -> None:
+    choose(opened, "#pg-hex", text)
+    assert said in opened.evaluate("document.querySelector('.pg-fault').textContent")
+    assert opened.evaluate("document.querySelectorAll('[data-k]').length") == 0
+
+
+@needs_chromium
+def test_shapes_that_do_not_fit(opened: Browser) -> None:
+    choose(opened, "#pg-rows", "2")
+    choose(opened, "#pg-layout", "rows-1x4")
+    assert "groups of 4" in opened.evaluate("document.querySelector('.pg-fault').textContent")
+    choose(opened, "#pg-layout", "interleave-128")
+    assert opened.evaluate("document.querySelectorAll('[data-k]').length") == 256
+    for rows in ("0", "-3", "1e9", "2.5", "", "100000"):
+        choose(opened, "#pg-rows", rows)
+    assert opened.complaints() == []
+
+
+@needs_chromium
+def test_hex_dumps_are_understood(opened: Browser) -> None:
+    data = bytes(range(128))
+    xxd = "\n".join(f"{i:08x}: {data[i : i + 16].hex(' ', 2)}  {'.' * 16}" for i in range(0, 128, 16))
+    canonical = "\n".join(
+        f"{i:08x}  {data[i : i + 8].hex(' ')}  {data[i + 8 : i + 16].hex(' ')}  |....|" for i in range(0, 128, 16)
+    )
+    for text in (xxd, canonical, data.hex(), data.hex(" ").upper(), ", ".join(f"0x{byte:02x}" for byte in data)):
+        choose(opened, "#pg-hex", text)
+        assert opened.evaluate("I2S_PLAYGROUND.state.bytes") == list(data)

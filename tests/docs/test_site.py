@@ -1,0 +1,154 @@
+"""The site as it is built: complete, nothing fetched from anywhere, search works from plain files, no barriers that axe knows."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from chromium import Browser, needs_chromium
+
+from i2s_spec.docs import benchmarks, checkout, examples
+
+pytestmark = pytest.mark.skipif(find_spec("material") is None, reason="no mkdocs-material: pip install -e '.[docs]'")
+
+#: Longest that a build may take, in seconds.
+PATIENCE = 60
+
+PAGES = [
+    "index", "2-container", "5-payload", "7-dialects", "9-inference", "11-conformance", "requirements", "playground", "api",
+    "benchmarks", "tutorials/by-hand", "tutorials/garbage", "annexes/reconciliation", "rules/index", "rules/I104",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=checkout.root(), capture_output=True, text=True, timeout=4 * PATIENCE, check=False,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert time.monotonic() - began < PATIENCE
+    return folder
+
+
+def test_every_page_is_there_and_every_fence_was_rendered(site: Path) -> None:
+    for page in checkout.pages():
+        name = page.relative_to(checkout.chapters()).with_suffix(".html")
+        text = (site / name).read_text(encoding="utf-8")
+        assert "language-i2s" not in text, name
+        assert "```" not in re.sub(r"<pre.*?</pre>", "", text, flags=re.DOTALL), name
+    for example in examples.examples():
+        assert f'id="example-{example.number}"' in (site / example.page).with_suffix(".html").read_text(
+            encoding="utf-8"
+        )
+
+
+def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+    for path in [*site.rglob("*.html"), *site.rglob("*.css")]:
+        text = path.read_text(encoding="utf-8")
+        found = re.findall(r"""<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^"' >]+""", text)
+        found += re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//", text)
+        assert [each for each in found if 'rel="canonical"' not in each] == [], path
+
+
+def test_every_result_of_a_benchmark_is_shown() -> None:
+    text = (checkout.chapters() / "benchmarks.md").read_text(encoding="utf-8")
+    assert re.findall(r"^```i2s-bench\n(\w+)", text, re.MULTILINE) == benchmarks.parts()
+
+
+def test_drift_fails_the_build(tmp_path: Path) -> None:
+    """A page that says what is not so ends mkdocs with an error, and no site is left standing as if all were well."""
+    (tmp_path / "spec").mkdir()
+    (tmp_path / "spec" / "index.md").write_text("# X\n\n```i2s-example\nprint(1)\n---\n2\n```\n")
+    config = (checkout.root() / "mkdocs.yml").read_text(encoding="utf-8")
+    config = re.sub(r"^nav:.*?(?=^\S)", "", config, flags=re.MULTILINE | re.DOTALL)
+    (tmp_path / "mkdocs.yml").write_text(config.replace("  - assets/spec.css\n", "  []\n"))
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(checkout.root())},
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "does not print what the page says" in done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("chromium")) as started:
+        yield started
+
+
+@needs_chromium
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_ask_for_nothing_and_complain_of_nothing(browser: Browser, site: Path, page: str) -> None:
+    browser.send("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
+    browser.open(site / f"{page}.html")
+    assert browser.complaints() == []
+    assert [url for url in browser.requests() if not url.startswith(("file:", "data:"))] == []
+
+
+@needs_chromium
+@pytest.mark.parametrize("page", PAGES)
+def test_a_phone_does_not_scroll_sideways(browser: Browser, site: Path, page: str) -> None:
+    browser.open(site / f"{page}.html", width=390)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@needs_chromium
+def test_search_works_from_plain_files(browser: Browser, site: Path) -> None:
+    browser.open(site / "index.html")
+    browser.evaluate(
+        "(() => { const box = document.querySelector('.md-search__input'); box.focus(); box.value = 'leftovers tail';"
+        " box.dispatchEvent(new Event('keyup', {bubbles: true})); box.dispatchEvent(new Event('input', {bubbles: true})); })()"
+    )
+    deadline = time.monotonic() + 20
+    while not browser.evaluate("document.querySelectorAll('.md-search-result__link').length"):
+        assert time.monotonic() < deadline, browser.complaints()
+        time.sleep(0.1)
+    links = browser.evaluate("[...document.querySelectorAll('.md-search-result__link')].map(e => e.href)")
+    assert any("6-tail.html" in link for link in links)
+    assert browser.complaints() == []
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """axe-core's script: from `AXE_HOME`, or from the npm registry."""
+    folder = Path(os.environ["AXE_HOME"]) if "AXE_HOME" in os.environ else tmp_path_factory.mktemp("axe")
+    script = folder / "node_modules" / "axe-core" / "axe.min.js"
+    if not script.is_file():
+        if shutil.which("npm") is None:
+            pytest.skip("no npm on the path")
+        (folder / "package.json").write_text("{}")
+        command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "axe-core@4.14.1"]
+        try:
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+        except subprocess.TimeoutExpired:
+            pytest.skip("npm takes too long")
+        if done.returncode:
+            pytest.skip(f"npm gives no axe-core: {done.stderr.strip()[-200:]}")
+    return script.read_text(encoding="utf-8")
+
+
+@needs_chromium
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("page", PAGES)
+def test_no_barriers(browser: Browser, site: Path, axe: str, page: str, dark: bool) -> None:
+    browser.open(site / f"{page}.html", dark=dark)
+    browser.evaluate(axe + "; 0")
+    text = browser.evaluate(
+        "axe.run({include: [['.md-content']]}, {runOnly: ['wcag2a', 'wcag2aa', 'best-practice'],"
+        " rules: {region: {enabled: false}}}).then(found => JSON.stringify(found.violations.map(each =>"
+        " [each.id, each.nodes.length, each.nodes[0].html.slice(0, 200), each.nodes[0].failureSummary])))"
+    )
+    assert json.loads(text) == []

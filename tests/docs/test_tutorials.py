@@ -1,0 +1,115 @@
+"""The tutorials: their commands are such as the command line takes, and their reader reads what the package reads."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from i2s_spec.cli import cli
+from i2s_spec.codec.reference import unpack
+from i2s_spec.docs import checkout
+from i2s_spec.gguf.reader import open as opened
+from i2s_spec.testing.malformed import malformed
+from i2s_spec.testing.sample import ByteOrder, Draft
+
+PAGES = [*sorted((checkout.chapters() / "tutorials").glob("*.md")), checkout.chapters() / "exports.md"]
+COMMANDS = [
+    (page.name, line)
+    for page in PAGES
+    for block in re.findall(r"^```bash\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    for line in block.splitlines()
+]
+READER = checkout.chapters() / "tutorials" / "reader.mjs"
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS)
+def test_commands_are_such_as_there_are(page: str, line: str) -> None:
+    """Every verb, option and argument is taken; nothing runs."""
+    words = shlex.split(line)
+    assert words[0] == "i2s"
+    context, command = None, cli
+    while True:
+        context = command.make_context(command.name or "i2s", words[1:], parent=context)
+        if not hasattr(command, "get_command"):
+            break
+        words = (
+            ["", *context._protected_args, *context.args]
+            if hasattr(context, "_protected_args")
+            else ["", *context.args]
+        )
+        following = command.get_command(context, words[1])
+        assert following is not None, words[1]
+        command, words = following, words[1:]
+
+
+@pytest.fixture(scope="module")
+def node() -> str:
+    found = shutil.which("node")
+    if found is None:
+        pytest.skip("no node on the path")
+    return found
+
+
+def read(node: str, path: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([node, READER, path], capture_output=True, text=True, timeout=60, check=False)
+
+
+def expected(path: Path) -> list[str]:
+    lines = []
+    with opened(path) as file:
+        for tensor in file.tensors.values():
+            if tensor.number == 36:
+                trits, scale = unpack(tensor.read(), tensor.shape, byte_order=file.byte_order)
+                rows, cols = tensor.shape
+                counts = " ".join(str(int((trits == trit).sum())) for trit in (-1, 0, 1))
+                first = " ".join(map(str, np.asarray(trits).ravel()[:8]))
+                number = np.format_float_positional(float(scale), trim="-")
+                lines.append(f"{tensor.name} {rows}x{cols} {number} {counts} {first}")
+    return lines
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_the_reader_reads_a_small_file(node: str, tmp_path: Path, order: ByteOrder) -> None:
+    path = tmp_path / "a.gguf"
+    path.write_bytes(Draft(order).data)
+    done = read(node, path)
+    assert done.stdout.splitlines() == expected(path)
+    assert len(expected(path)) == 2
+
+
+@pytest.mark.parametrize("name", ["bitnet.i2_s.gguf", "bitnet-25.i2_s.gguf", "bitnet-b1.58.packed.i2_s.direct.gguf"])
+def test_the_reader_reads_the_vectors(node: str, shared: Path, name: str) -> None:
+    path = shared / "vectors" / "gguf" / name
+    done = read(node, path)
+    assert done.stdout.splitlines() == expected(path)
+    assert len(expected(path)) > 10
+
+
+def test_the_reader_passes_over_other_files(node: str, shared: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "a.gguf"
+    plain.write_bytes(gzip.decompress((shared / "vectors" / "gguf" / "bitnet.f32.gguf.gz").read_bytes()))
+    done = read(node, plain)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_reader_refuses_what_is_broken(node: str, tmp_path: Path) -> None:
+    """Faults that prevent indexing, lost tails and code 3 are refused, with a sentence and not by accident."""
+    path = tmp_path / "a.gguf"
+    wanted = {"G002", "G101", "G108", "G109", "G209", "G210", "G213", "G308", "I103", "I104", "I201"}
+    met = set()
+    for case in malformed():
+        if case.code in wanted and case.code not in met:
+            path.write_bytes(case.data)
+            done = read(node, path)
+            assert done.returncode == 1, case.name
+            assert "Error: " in done.stderr
+            assert "RangeError" not in done.stderr, case.name
+            met.add(case.code)
+    assert met == wanted

@@ -1,0 +1,61 @@
+"""The float kernels of profile `fast` without Python: a C program holds them against sums of double, also emulated."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+HEADERS = HERE.parent.parent / "pyx"
+
+
+def build(folder: Path, compiler: str, *flags: str) -> Path:
+    """Compile the program, every warning an error."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no C compiler: {compiler} is not there")
+    program = folder / "fast"
+    command = [compiler, "-Wall", "-Wextra", "-Werror", "-ffp-contract=fast", *flags, f"-I{HEADERS}"]
+    command += [str(HERE / "driver" / "fast.c"), "-o", str(program), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def run(*command: str | Path) -> list[str]:
+    """The sets that ran; everything passed."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:] + done.stderr[-2000:]
+    *sets, verdict = done.stdout.splitlines()
+    assert verdict.endswith(" passed, 0 failed")
+    assert int(verdict.split()[0]) > 300_000
+    return [line.split(":")[0] for line in sets if line.endswith(": runs")]
+
+
+def test_kernels_of_this_processor(tmp_path: Path) -> None:
+    assert "portable" in run(build(tmp_path, os.environ.get("CC") or "cc", "-O3"))
+
+
+def test_under_a_sanitizer(tmp_path: Path) -> None:
+    compiler, flags = os.environ.get("CC") or "cc", ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    probe = tmp_path / "probe.c"
+    probe.write_text("int main(void) { return 0; }\n")
+    command = [compiler, *flags, str(probe), "-o", str(tmp_path / "probe")]
+    if shutil.which(compiler) is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip(f"{compiler} has no such sanitizers")
+    if subprocess.run([tmp_path / "probe"], capture_output=True, check=False).returncode:
+        pytest.skip("this system does not let the sanitizer run")
+    assert "portable" in run(build(tmp_path, compiler, "-O1", "-g", *flags))
+
+
+def test_neon_under_emulation(tmp_path: Path) -> None:
+    if platform.machine() == "aarch64":
+        pytest.skip("this processor runs NEON itself")
+    emulator = next(filter(shutil.which, ("qemu-aarch64", "qemu-aarch64-static")), None)
+    if emulator is None:
+        pytest.skip("no emulator: neither qemu-aarch64 nor qemu-aarch64-static is there")
+    assert run(emulator, build(tmp_path, "aarch64-linux-gnu-gcc", "-O3", "-static")) == ["portable", "neon"]
