@@ -52,7 +52,8 @@ def test_the_python_package_gguf_hangs() -> None:
         for _ in campaign.replay([("arr_len_huge", CASES["arr_len_huge"])]):
             pass
     (hang,) = campaign.findings
-    assert (hang.kind, hang.code, hang.clause, hang.confirmed) == ("hang", "G213", "2.5", True)
+    assert hang.kind in ("hang", "memory")  # it loops and allocates; which bound it meets first depends on the machine
+    assert (hang.code, hang.clause, hang.confirmed) == ("G213", "2.5", True)
 
 
 def test_huggingface_gguf_of_npm() -> None:
