@@ -44,6 +44,7 @@ VERBS = {
     "fuzz": "fuzz",
     "vectors": "vectors",
     "schema": "schema",
+    "spec": "spec",
     "info": "info",
 }
 

@@ -17,7 +17,7 @@ from i2s_spec.errors import MissingExtra, quote
 
 @click.group(
     "spec",
-    epilog="Example:  i2s spec test        (in a checkout)",
+    epilog="Example:  i2s spec test",
     short_help="Build, serve or test the specification (in a checkout).",
 )
 def command() -> None:

@@ -1,7 +1,13 @@
-"""The published text: what of it is written from declarations, and whether it is current.
+"""The published text: what of it is written from declarations, what is run, and whether it is current.
 
-The chapters under `spec/` are prose; the tables in them repeat the schema, and a test compares the two. What repeats
-whole declarations is a page of its own and never edited:
+The chapters under `spec/` are prose. Tables in them repeat the schema, and tests compare the two; figures, examples and
+lists are fences, which the site renders and the tests run. What repeats whole declarations is a page of its own and
+never edited:
 
-    pages       the page of every lint rule, and their index
+    pages          the page of every lint rule, and their index
+    runtimes       what is declared of runtimes, producers and releases
+    requirements   the numbered requirements: whom each binds, what holds it (`evidence`)
+    fences         what stands in fences: `figures`, `examples`, `reference`, `benchmarks`
+    checkout       where the chapters are
+    exports        the schema in other languages
 """

@@ -107,7 +107,7 @@ def _hexdump(body: str) -> str:
     if not start < stop <= len(data):
         raise Drift(f"{name} has {len(data)} bytes")
     shown = escape(hexdump(data[start:stop], start))
-    return f'<div class="highlight i2s-dump"><pre tabindex="0"><code>{shown}</code></pre></div>'
+    return f'<div class="highlight i2s-dump"><pre><code>{shown}</code></pre></div>'
 
 
 def _rules(body: str) -> str:
@@ -140,7 +140,7 @@ def _source(body: str) -> str:
         raise Drift(f"there is no {body.strip()}")
     text = path.read_text(encoding="utf-8").rstrip()
     shown = _coloured(text, "javascript" if path.suffix == ".mjs" else "c")
-    return f'<div class="highlight"><pre tabindex="0"><code>{shown}</code></pre></div>'
+    return f'<div class="highlight"><pre><code>{shown}</code></pre></div>'
 
 
 def _example(body: str) -> str:
@@ -162,11 +162,11 @@ def _ran(kind: str, body: str) -> str:
         else '<span class="i2s-head">Example</span>'
     )
     if kind == "console":
-        shown = f'<pre tabindex="0"><code>{escape(output.rstrip())}</code></pre>'
+        shown = f"<pre><code>{escape(output.rstrip())}</code></pre>"
     else:
         text = escape(output.rstrip())
-        printed = f'<pre class="i2s-output" tabindex="0"><code>{text}</code></pre>' if text else ""
-        shown = f'<pre tabindex="0"><code>{_coloured(source.rstrip())}</code></pre>{printed}'
+        printed = f'<pre class="i2s-output"><code>{text}</code></pre>' if text else ""
+        shown = f"<pre><code>{_coloured(source.rstrip())}</code></pre>{printed}"
     return f'<div class="i2s-example highlight" id="{name}">{head}{shown}</div>'
 
 

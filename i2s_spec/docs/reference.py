@@ -59,18 +59,32 @@ def _head(path: str, found: Any) -> str:
         signature = "" if isinstance(found, property) else _signature(found)
     except (TypeError, ValueError):
         signature = ""
-    return f'<pre class="i2s-signature" tabindex="0"><code><b>{escape(path)}</b>{escape(signature)}</code></pre>'
+    return f'<pre class="i2s-signature"><code><b>{escape(path)}</b>{escape(signature)}</code></pre>'
 
 
 def _signature(found: Any) -> str:
+    """The parameters as they are declared: annotations are texts already, and lose the quotation marks of such."""
     signature = inspect.signature(found)
-    shown = str(signature).replace("self, ", "").replace("(self)", "()")
-    shown = re.sub(r"'([^'\s]+(?: \| [^']+)?)'(?=[,)\]]| =|$)", r"\1", shown)
+    said: list[str] = []
+    for name, parameter in signature.parameters.items():
+        if name == "self":
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and not any(each.startswith("*") for each in said):
+            said.append("*")
+        star = "*" * (parameter.kind is parameter.VAR_POSITIONAL) or "**" * (parameter.kind is parameter.VAR_KEYWORD)
+        kind = "" if parameter.annotation is parameter.empty else f": {_annotation(parameter.annotation)}"
+        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+        said.append(f"{star}{name}{kind}{default}")
+    result = signature.return_annotation
+    returns = "" if result is inspect.Signature.empty or inspect.isclass(found) else f" -> {_annotation(result)}"
+    shown = f"({', '.join(said)}){returns}"
     if len(shown) < 90:
         return shown
-    inside = [str(each).replace("'", "") for name, each in signature.parameters.items() if name != "self"]
-    returns = "" if signature.return_annotation is inspect.Signature.empty else f" -> {signature.return_annotation}"
-    return "(\n" + "".join(f"    {each},\n" for each in inside) + f"){returns}"
+    return "(\n" + "".join(f"    {each},\n" for each in said) + f"){returns}"
+
+
+def _annotation(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
 def _doc(found: Any) -> Iterator[str]:
@@ -78,9 +92,9 @@ def _doc(found: Any) -> Iterator[str]:
     for paragraph in re.split(r"\n\s*\n", inspect.getdoc(found) or ""):
         lines = paragraph.splitlines()
         if paragraph.lstrip().startswith(">>>"):
-            yield f'<pre tabindex="0"><code>{escape(paragraph)}</code></pre>'
+            yield f"<pre><code>{escape(paragraph)}</code></pre>"
         elif lines and all(line.startswith("    ") for line in lines):
-            yield f'<pre tabindex="0"><code>{escape(inspect.cleandoc(paragraph))}</code></pre>'
+            yield f"<pre><code>{escape(inspect.cleandoc(paragraph))}</code></pre>"
         elif lines and _FIELD.match(lines[0]):
             for line in lines:
                 if met := _FIELD.match(line):

@@ -4,7 +4,7 @@ Each is written from the declarations in `schema/` and from nothing else, throug
 
     description   records, fields and shapes, found by walking the constructs
     formula       the index arithmetic of the layouts in other languages
-    json_form, ksy, hexpat, c_header, c_walker, javascript     one language each
+    json_form, ksy, hexpat, c_header (with c_walker, c_fixed), javascript     one language each
 """
 
 from __future__ import annotations

@@ -1,0 +1,43 @@
+"""The reference of the package: every public name is on its page, and signatures are as they are declared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import i2s_spec
+from i2s_spec.docs import checkout, reference
+
+
+def example(first: int, *rest: str, named: str | None = "a'b", other: float = 1.5) -> list[Path]:
+    """Do nothing with `first`.
+
+    More of it.
+
+    :param first: a number,
+        on two lines
+    :returns: nothing <b>
+    :raises ValueError: never
+    """
+    raise ValueError(first, rest, named, other)
+
+
+def test_every_public_name_is_shown() -> None:
+    page = (checkout.chapters() / "api.md").read_text(encoding="utf-8")
+    for name in i2s_spec._HOMES:
+        assert f"\ni2s_spec.{name}\n" in page, name
+
+
+def test_an_entry_says_what_is_declared() -> None:
+    shown = """(first: int, *rest: str, named: str | None = "a'b", other: float = 1.5) -> list[Path]"""
+    assert reference._signature(example) == shown
+    assert "    data: Any,\n" in reference._signature(reference.named("i2s_spec.unpack"))
+    said = "".join(reference._doc(example))
+    assert "<p>Do nothing with <code>first</code>.</p><p>More of it.</p>" in said
+    assert "<dt><code>first</code></dt><dd>a number, on two lines</dd>" in said
+    assert "<dt>returns</dt><dd>nothing &lt;b&gt;</dd>" in said
+    assert "<dt>raises <code>ValueError</code></dt><dd>never</dd>" in said
+
+
+def test_entries_have_no_fields_left_over() -> None:
+    for name in i2s_spec._HOMES:
+        assert ":param" not in reference.entry(f"i2s_spec.{name}"), name
