@@ -75,7 +75,6 @@ class Sarif(Format):
         driver = {
             **tool(),
             "fullName": f"i2s-spec {tool()['version']}: the linter of I2_S and its container",
-            "informationUri": "https://pypi.org/project/i2s-spec/",
             "semanticVersion": tool()["version"],
             "rules": [_rule(REGISTRY[code]) for code in self._rules],
             "notifications": [
