@@ -23,9 +23,6 @@ HERE = Path(__file__).resolve().parent
 
 Target = Callable[[bytes], None]
 
-#: Regressions that are not fixed yet, with what is wrong; a name goes from here when its fault does.
-OPEN: dict[str, str] = {}
-
 
 def inputs(name: str) -> list[Path]:
     """The kept inputs of a harness: its corpus and its regressions."""
@@ -35,12 +32,8 @@ def inputs(name: str) -> list[Path]:
 
 def replayed(*names: str) -> pytest.MarkDecorator:
     """Parametrise a test by the kept inputs of harnesses, as `path`."""
-    kept = [
-        pytest.param(path, marks=[pytest.mark.xfail(reason=OPEN[path.name], strict=False)] if path.name in OPEN else [])
-        for name in names
-        for path in inputs(name)
-    ]
-    ids = [path.name for name in names for path in inputs(name)]
+    kept = [path for name in names for path in inputs(name)]
+    ids = [path.name for path in kept]
     return pytest.mark.parametrize("path", kept, ids=ids)
 
 
