@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from i2s_spec.cli.progress import progress_bar
+from i2s_spec.cli.target import shown, writing
 from i2s_spec.draw.text import json_document, json_string, visible
-from i2s_spec.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -90,22 +90,15 @@ def command(
     is one, or a folder of them, gives its weights to a copy of the GGUF file --into.
     """
     workers = threads or os.cpu_count() or 1
-    out = visible(target, 4096, bare=True)
-    try:
-        with progress_bar("converting", quiet or as_json) as progress:
-            about = {"force": force, "progress": progress}
-            if options["model"] is not None:
-                report = _from_checkpoint(source, target, options, about)
-            elif target.endswith(_CHECKPOINT):
-                report = _to_checkpoint(source, target, options, about, workers)
-            else:
-                report = _convert(source, target, options, about, workers)
-    except FileExistsError:
-        raise click.UsageError(f"{out} is there already; --force replaces it") from None
-    except FormatError:
-        raise
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    out = shown(target)
+    with writing(target), progress_bar("converting", quiet or as_json) as progress:
+        about = {"force": force, "progress": progress}
+        if options["model"] is not None:
+            report = _from_checkpoint(source, target, options, about)
+        elif target.endswith(_CHECKPOINT):
+            report = _to_checkpoint(source, target, options, about, workers)
+        else:
+            report = _convert(source, target, options, about, workers)
     if as_json:
         sys.stdout.writelines(
             json_document({"schema_version": SCHEMA_VERSION, "path": json_string(target), **_document(report)})

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from i2s_spec.cli.progress import progress_bar
-from i2s_spec.draw.text import float32_words, visible
-from i2s_spec.errors import FormatError
+from i2s_spec.cli.target import shown, writing
+from i2s_spec.draw.text import float32_words
 
 
 @click.command(
@@ -50,19 +50,12 @@ def command(
     from i2s_spec.convert.arrays import decode_tensor
     from i2s_spec.gguf.reader import open as open_file
 
-    try:
-        with open_file(file) as opened, progress_bar("decoding", quiet) as progress:
-            done = decode_tensor(
-                opened, tensor, out, form=form, dialect=dialect, code3=code3, force=force, progress=progress,
-                threads=threads or os.cpu_count() or 1,
-            )  # fmt: skip
-    except FileExistsError:
-        raise click.UsageError(f"{visible(out, 4096, bare=True)} is there already; --force replaces it") from None
-    except FormatError:
-        raise
-    except (KeyError, ValueError) as error:
-        raise click.UsageError(str(error.args[0] if isinstance(error, KeyError) else error)) from None
+    with writing(out), open_file(file) as opened, progress_bar("decoding", quiet) as progress:
+        done = decode_tensor(
+            opened, tensor, out, form=form, dialect=dialect, code3=code3, force=force, progress=progress,
+            threads=threads or os.cpu_count() or 1,
+        )  # fmt: skip
     if not quiet:
         scale = "" if done.scale is None else f", scale {float32_words(done.scale)}"
         shape = " x ".join(map(str, done.shape))
-        click.echo(f"{visible(out, 4096, bare=True)}: {done.dtype} {shape}{scale}")
+        click.echo(f"{shown(out)}: {done.dtype} {shape}{scale}")

@@ -7,8 +7,8 @@ import warnings
 import click
 
 from i2s_spec.cli.progress import progress_bar
+from i2s_spec.cli.target import shown, writing
 from i2s_spec.draw.text import visible
-from i2s_spec.errors import FormatError
 
 
 @click.command(
@@ -62,33 +62,26 @@ def command(
         raise click.UsageError("--into and --tensor belong together")
     if model is not None and endian is not None:
         raise click.UsageError("the byte order is MODEL's; --endian is for a tensor alone")
-    try:
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            refuse_taken(out, force)
-            weights = read_npy(array)
-            if model is None:
-                order = "big" if endian == "big" else "little"
-                data = encode_array(weights, rule=rule, scale=scale, dialect=dialect, byte_order=order)  # type: ignore[arg-type]
-                with OutputFile(out, force=force, size=len(data)) as output:
-                    output.write(data)
-                size = len(data)
-            else:
-                assert tensor is not None
-                with open_file(model) as opened, progress_bar("writing", quiet) as progress:
-                    size = replace_tensor(
-                        opened, tensor, weights, out, rule=rule, scale=scale, dialect=dialect, force=force,
-                        progress=progress,
-                    )  # fmt: skip
-    except FileExistsError:
-        raise click.UsageError(f"{visible(out, 4096, bare=True)} is there already; --force replaces it") from None
-    except FormatError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise click.UsageError(str(error.args[0] if isinstance(error, KeyError) else error)) from None
+    with writing(out), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        refuse_taken(out, force)
+        weights = read_npy(array)
+        if model is None:
+            order = "big" if endian == "big" else "little"
+            data = encode_array(weights, rule=rule, scale=scale, dialect=dialect, byte_order=order)  # type: ignore[arg-type]
+            with OutputFile(out, force=force, size=len(data)) as output:
+                output.write(data)
+            size = len(data)
+        else:
+            assert tensor is not None
+            with open_file(model) as opened, progress_bar("writing", quiet) as progress:
+                size = replace_tensor(
+                    opened, tensor, weights, out, rule=rule, scale=scale, dialect=dialect, force=force,
+                    progress=progress,
+                )  # fmt: skip
     for warning in warned:
         click.echo(f"i2s: {warning.message}", err=True)
     if not quiet:
         shape = " x ".join(map(str, weights.shape))
         where = f", in the place of {visible(tensor, 200, bare=True)}" if tensor is not None else ""
-        click.echo(f"{visible(out, 4096, bare=True)}: I2_S {shape}, {size:,} bytes{where}")
+        click.echo(f"{shown(out)}: I2_S {shape}, {size:,} bytes{where}")

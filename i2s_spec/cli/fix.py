@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from i2s_spec.cli.progress import progress_bar
+from i2s_spec.cli.target import check_target, shown, whole_file, writing
 from i2s_spec.draw.text import json_document, json_string, visible
-from i2s_spec.errors import FormatError
 
 if TYPE_CHECKING:
     from i2s_spec.linter.repair.declaration import Action, Declined
@@ -34,9 +34,7 @@ def words(ctx: click.Context, parameter: click.Parameter, values: Iterable[str])
     epilog="Example:  i2s new tiny.gguf && i2s fix tiny.gguf --dry-run",
     short_help="Repair what can be repaired, into a new file.",
 )
-@click.argument("file", type=click.Path())
-@click.option("-o", "--output", "target", metavar="OUT", type=click.Path(), help="The repaired file.")
-@click.option("--dry-run", is_flag=True, help="Write nothing; show which bytes would change.")
+@whole_file("The repaired file.", "Write nothing; show which bytes would change.")
 @click.option("--unsafe", is_flag=True, help="Make repairs that need judgement, too: look at the result.")
 @click.option("--select", multiple=True, metavar="CODE,...", callback=words,
               help="Repair only findings of these codes, or that begin so.")  # fmt: skip
@@ -44,10 +42,6 @@ def words(ctx: click.Context, parameter: click.Parameter, values: Iterable[str])
 @click.option("--scrub-tail", is_flag=True, help="Overwrite the stale bytes behind scales, which can hold anything.")
 @click.option("--dialect", metavar="SOURCE",
               help="How FILE's I2_S tensors are packed; they become canonical. Needs --unsafe.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace OUT if there is one.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
-@click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
 def command(
     file: str,
     target: str | None,
@@ -64,21 +58,11 @@ def command(
 
     Repairing OUT again changes nothing. Exit code 1: errors are left in OUT, which `i2s lint` lists.
     """
-    if (target is None) != dry_run:
-        raise click.UsageError("one of -o OUT and --dry-run is needed" if target is None else "a dry run has no -o OUT")
+    check_target(target, dry_run)
     from i2s_spec.linter.repair.fix import fix
 
-    try:
-        with progress_bar("repairing", quiet) as progress:
-            fixed = fix(file, target, threads=threads or os.cpu_count() or 1, progress=progress, **options)
-    except FileExistsError:
-        raise click.UsageError(
-            f"{visible(target or '', 4096, bare=True)} is there already; --force replaces it"
-        ) from None
-    except FormatError:
-        raise
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    with writing(target), progress_bar("repairing", quiet) as progress:
+        fixed = fix(file, target, threads=threads or os.cpu_count() or 1, progress=progress, **options)
     if as_json:
         sys.stdout.writelines(json_document(_document(fixed, target)))
     elif not quiet:
@@ -117,7 +101,7 @@ def _span(about: Action | Declined) -> dict[str, Any]:
 
 def _lines(fixed: Fixed, target: str | None) -> Iterator[str]:
     """What was done, for a person."""
-    path = visible(fixed.path, 4096, bare=True)
+    path = shown(fixed.path)
     yield from _listed(path, ((action.code, action.at, action.does) for action in fixed.actions), "repaired")
     if fixed.recoded:
         yield f"{path}: {len(fixed.recoded):,} tensors recoded into the canonical dialect, each window read back"
@@ -167,7 +151,7 @@ def _verdict(fixed: Fixed, target: str | None) -> str:
         f"{done:,} repair{'s' * (done != 1)}, {fixed.size_before:,} -> {fixed.size:,} bytes; left: {left or 'nothing'}"
     )
     if fixed.written:
-        return f"{visible(target or '', 4096, bare=True)}: {what}"
+        return f"{shown(target or '')}: {what}"
     if target is not None:
         return f"nothing was written: the header cannot be read to its end even so; {what}"
     return f"dry run, nothing was written: {what}"

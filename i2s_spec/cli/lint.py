@@ -14,12 +14,13 @@ import click
 from i2s_spec.cli import EXIT_FINDINGS
 from i2s_spec.cli.patience import Bar
 from i2s_spec.cli.settings import Settings, files_of, limits_of, options_of, pairs_of, spared, words
-from i2s_spec.errors import quote
-from i2s_spec.linter.check import Options
+from i2s_spec.errors import FormatError, quote
+from i2s_spec.linter.check import Options, validate
 from i2s_spec.linter.config import Config, found
 from i2s_spec.linter.excuse import Excuse, used
 from i2s_spec.linter.many import check_all
 from i2s_spec.linter.profile import PROFILES, READINGS, chosen, reading_of
+from i2s_spec.linter.reference.declaration import Reference
 from i2s_spec.linter.report import FORMATS, Format, kind
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.totals import Totals
@@ -128,6 +129,19 @@ if TYPE_CHECKING:
 )
 @click.option("--runtimes", is_flag=True, envvar="I2S_RUNTIMES", help="Say which runtimes load and compute each file.")
 @click.option(
+    "--reference",
+    metavar="OTHER",
+    type=click.Path(),
+    help="Compare the weights with those of another file of the model: GGUF, safetensors, or a folder of these. It decides "
+    "what a file does not tell, such as the layout.",
+)
+@click.option(
+    "--reference-dialect", metavar="DIALECT", help="How the I2_S tensors of OTHER are packed.  [default: canonical]"
+)
+@click.option(
+    "--expect", metavar="DIALECT", help="How the I2_S tensors of FILE are meant to be packed.  [default: canonical]"
+)
+@click.option(
     "--fail-on",
     type=click.Choice([*(severity.value for severity in Severity), "never"]),
     default="error",
@@ -169,6 +183,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     setting = Settings(ctx, given, config)
     forms = [kind(name) for name in (setting.form, *given["reports"].values())]
     options = options_of(setting, config, next((form.details for form in forms if form.details is not None), None))
+    options = _referred(options, given["reference"], given["reference_dialect"], given["expect"])
     threshold = None if (fail_on := setting["fail_on"]) == "never" else Severity(fail_on)
     write = given["write_baseline"]
     baseline = _baseline(setting, options, write)
@@ -210,6 +225,24 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     return totals.exit_code
 
 
+def _referred(options: Options, path: str | None, dialect: str | None, expected: str | None) -> Options:
+    """The options with the reference, if there is one."""
+    if path is None:
+        if dialect is not None or expected is not None:
+            raise click.UsageError("--reference-dialect and --expect say how tensors are compared: with --reference")
+        return options
+    referred = options._replace(reference=Reference(path, dialect or "canonical", expected or "canonical"))
+    try:
+        validate(referred)
+    except ValueError as error:
+        raise click.UsageError(f"--reference: {error}") from None
+    except FormatError as error:
+        raise click.UsageError(f"--reference {quote(path, 4096, bare=True)}: {error}") from None
+    except OSError as error:
+        raise click.UsageError(f"--reference {quote(path, 4096, bare=True)}: {error.strerror or error}") from None
+    return referred
+
+
 def _write(output: OutputFile, text: str) -> None:
     output.write(text.encode("utf-8"))
 
@@ -228,8 +261,9 @@ def _baseline(setting: Settings, options: Options, write: bool) -> Baseline | No
         return None
     payload = (options.payload or reading_of(options.profile)) != "none"
     rules = chosen(
-        options.profile, options.select, options.ignore, options.severity, payload=payload, runtimes=options.runtimes
-    ).levels
+        options.profile, options.select, options.ignore, options.severity,
+        payload=payload, runtimes=options.runtimes, reference=options.reference is not None,
+    ).levels  # fmt: skip
     from i2s_spec.linter.baseline import Baseline
 
     if write and not os.path.lexists(path):

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from i2s_spec.cli.progress import progress_bar
+from i2s_spec.cli.target import shown, writing
 from i2s_spec.convert.recipes import SHAPES
-from i2s_spec.errors import quote
 from i2s_spec.schema.architecture import ARCHITECTURES
 
 
@@ -58,17 +58,7 @@ def command(target: str, arch: str, endian: Any, force: bool, quiet: bool, **opt
     """
     from i2s_spec.convert.new import new
 
-    try:
-        with progress_bar("writing", quiet) as progress:
-            written = new(target, arch, byte_order=endian, force=force, progress=progress, **options)
-    except FileExistsError:
-        raise click.UsageError(f"{_shown(target)} is there already; --force replaces it") from None
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    with writing(target), progress_bar("writing", quiet) as progress:
+        written = new(target, arch, byte_order=endian, force=force, progress=progress, **options)
     if not quiet:
-        click.echo(f"{_shown(target)}: {arch}, {written.size:,} bytes, {written.keys} keys, {written.tensors} tensors")
-
-
-def _shown(path: str) -> str:
-    """A path on a terminal, whole."""
-    return quote(path, limit=4096, bare=True)
+        click.echo(f"{shown(target)}: {arch}, {written.size:,} bytes, {written.keys} keys, {written.tensors} tensors")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from i2s_spec.cli.progress import progress_bar
+from i2s_spec.cli.target import check_target, shown, whole_file, writing
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import FormatError
 from i2s_spec.schema import faults
@@ -28,15 +29,9 @@ SHOWN = 20
     epilog="Example:  i2s new tiny.gguf && i2s sanitize tiny.gguf -o clean.gguf",
     short_help="Write a file anew from what is understood of it.",
 )
-@click.argument("file", type=click.Path())
-@click.option("-o", "--output", "target", metavar="OUT", type=click.Path(), help="The new file.")
-@click.option("--dry-run", is_flag=True, help="Write nothing; list what would be left out.")
+@whole_file("The new file.", "Write nothing; list what would be left out.")
 @click.option("--keep-unknown", is_flag=True, help="Keep keys that the specification does not know.")
 @click.option("--drop-template", is_flag=True, help="Leave the chat template out, which is a program.")
-@click.option("--force", is_flag=True, help="Replace OUT if there is one.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
-@click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
 def command(
     file: str,
     target: str | None,
@@ -54,24 +49,17 @@ def command(
     Exit code 1: FILE has a part that cannot be understood, such as tensors that share bytes; nothing is written. `i2s fix`
     repairs some of those.
     """
-    if (target is None) != dry_run:
-        raise click.UsageError("one of -o OUT and --dry-run is needed" if target is None else "a dry run has no -o OUT")
+    check_target(target, dry_run)
     from i2s_spec.linter.sanitize import sanitize
 
     try:
-        with progress_bar("sanitising", quiet) as progress:
+        with writing(target), progress_bar("sanitising", quiet) as progress:
             done = sanitize(file, target, threads=threads or os.cpu_count() or 1, progress=progress, **options)
-    except FileExistsError:
-        raise click.UsageError(
-            f"{visible(target or '', 4096, bare=True)} is there already; --force replaces it"
-        ) from None
     except FormatError as error:
         if error.code in faults.NO_INPUT or error.code == faults.CHANGED.code:
             raise
-        click.echo(f"i2s: {visible(file, 4096, bare=True)}: not understood, nothing was written: {error}", err=True)
+        click.echo(f"i2s: {shown(file)}: not understood, nothing was written: {error}", err=True)
         return 1
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
     if as_json:
         sys.stdout.writelines(json_document(_document(done, target)))
     elif not quiet:
@@ -103,7 +91,7 @@ def _document(done: Sanitized, target: str | None) -> dict[str, Any]:
 
 def _lines(done: Sanitized, target: str | None) -> Iterator[str]:
     """What was left out, for a person."""
-    path = visible(done.path, 4096, bare=True)
+    path = shown(done.path)
     counts: dict[str, int] = {}
     for each in done.left_out:
         kind = each.what.partition(" ")[0]
@@ -119,6 +107,4 @@ def _lines(done: Sanitized, target: str | None) -> Iterator[str]:
     else:
         yield f"proof: the weights are the same, {done.weights}" if done.written else f"weights: {done.weights}"
     what = f"{done.keys:,} keys and {done.tensors:,} tensors kept, {done.size_before:,} -> {done.size:,} bytes"
-    yield (
-        f"{visible(target, 4096, bare=True)}: {what}" if target is not None else f"dry run, nothing was written: {what}"
-    )
+    yield (f"{shown(target)}: {what}" if target is not None else f"dry run, nothing was written: {what}")
