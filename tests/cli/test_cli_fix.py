@@ -11,30 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from transcripts_runner import check, run, transcripts, workshop
+from transcripts_runner import run
 
-from i2s_spec.cli import cli
 from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft, Model
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return workshop(tmp_path)
-
-
-@pytest.mark.parametrize("transcript", transcripts("fix-"), ids=lambda path: path.stem)
-def test_transcript(transcript: Path, folder: Path, request: pytest.FixtureRequest) -> None:
-    check(transcript, folder, write=request.config.getoption("--write-transcripts", default=False))
-
-
-def test_help_has_an_example_that_works(tmp_path: Path) -> None:
-    result = CliRunner().invoke(cli, ["fix", "--help"])
-    assert result.exit_code == 0
-    assert "Example:  i2s new tiny.gguf && i2s fix tiny.gguf --dry-run" in result.output
-    run("i2s new tiny.gguf", tmp_path)
-    assert "[exit" not in run("i2s fix tiny.gguf --dry-run", tmp_path)
 
 
 def test_exit_codes(tmp_path: Path) -> None:

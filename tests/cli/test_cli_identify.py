@@ -9,7 +9,7 @@ import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from transcripts_runner import check, real_files, run, transcripts, workshop
+from transcripts_runner import real_files, run, workshop
 
 from i2s_spec.cli import cli
 
@@ -19,11 +19,6 @@ SCHEMA = Path(__file__).resolve().parents[2] / "i2s_spec" / "inspect" / "identif
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return workshop(tmp_path_factory.mktemp("transcripts"))
-
-
-@pytest.mark.parametrize("transcript", transcripts("identify-"), ids=lambda path: path.stem)
-def test_transcript(transcript: Path, folder: Path, request: pytest.FixtureRequest) -> None:
-    check(transcript, folder, write=request.config.getoption("--write-transcripts", default=False))
 
 
 @pytest.mark.usefixtures("shared")

@@ -14,7 +14,6 @@ from typing import Any
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
-from transcripts_runner import check, transcripts, workshop
 
 import i2s_spec.cli
 from i2s_spec.cli import cli
@@ -44,16 +43,6 @@ def code(*args: str) -> int:
     result = i2s(*args)
     assert result.exception is None, result.exception
     return int(result.return_value)
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return workshop(tmp_path_factory.mktemp("transcripts"))
-
-
-@pytest.mark.parametrize("transcript", transcripts("lint-", "explain"), ids=lambda path: path.stem)
-def test_transcript(transcript: Path, bench: Path, request: pytest.FixtureRequest) -> None:
-    check(transcript, bench, write=request.config.getoption("--write-transcripts", default=False))
 
 
 @pytest.mark.parametrize(

@@ -10,23 +10,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from transcripts_runner import check, real_files, run, transcripts, workshop
+from transcripts_runner import real_files, run
 
 from i2s_spec.cli import EXIT_BROKEN_PIPE, cli
 from i2s_spec.draw import terminal
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.inspect import page, show
 from i2s_spec.testing.sample import Draft
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return workshop(tmp_path_factory.mktemp("transcripts"))
-
-
-@pytest.mark.parametrize("transcript", transcripts("show-", "dump-"), ids=lambda path: path.stem)
-def test_transcript(transcript: Path, folder: Path, request: pytest.FixtureRequest) -> None:
-    check(transcript, folder, write=request.config.getoption("--write-transcripts", default=False))
 
 
 @pytest.mark.usefixtures("shared")
