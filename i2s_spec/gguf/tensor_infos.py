@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import groupby
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from i2s_spec.errors import FormatError, Span
 from i2s_spec.schema import faults, types
@@ -16,8 +16,11 @@ from i2s_spec.schema.types import TAIL_BYTES, TensorType
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
+    from i2s_spec.codec.trits import Trits
     from i2s_spec.gguf.reader import File
+    from i2s_spec.schema.dialect import Dialect
 
 
 class Tensors(Mapping[str, "Tensor"]):
@@ -196,6 +199,54 @@ class Tensor:
         array = array.reshape(self.shape)
         array.flags.writeable = False
         return array
+
+    def trits(
+        self, dialect: str | Dialect = "canonical", *, code3: Literal["reject", "zero"] = "reject", threads: int = 1
+    ) -> NDArray[np.int8]:
+        """The weights as -1, 0 and +1: int8 of `shape` (clause 5.5).
+
+        :param dialect: how an I2_S tensor is packed, which the file does not say; other types that are exactly ternary
+            (F32, F16, BF16, TQ1_0, TQ2_0) have none
+        :param code3: whether the code that stands for nothing is an error or 0
+        :param threads: how many threads may decode
+        :raises ValueError: for types and shapes that hold no trits, weights that are not ternary, and code 3
+        :raises FormatError: as `read` does
+        """
+        return self._ternary(dialect, code3).whole(threads)[0]
+
+    def scale(self, dialect: str | Dialect = "canonical") -> np.float32:
+        """What +1 stands for: of I2_S the float32 at the start of the tail (clause 6.1), of other types the one magnitude.
+
+        :raises ValueError: as `trits` does, and for block types where there is more than one
+        :raises FormatError: as `read` does
+        """
+        return self._ternary(dialect, "zero").scale
+
+    def dequantize(
+        self, dialect: str | Dialect = "canonical", *, code3: Literal["reject", "zero"] = "reject", threads: int = 1
+    ) -> NDArray[np.float32]:
+        """The weights: float32 of `shape`. Of I2_S each is its trit times the scale (clause 6.2).
+
+        F32, F16 and BF16 tensors need not be ternary. The parameters and errors are those of `trits`.
+        """
+        import numpy as np
+
+        from i2s_spec.codec.native import dequantize
+
+        name = self.type.name if self.type is not None else None
+        if name == "I2_S":
+            self._ternary(dialect, code3)  # says which tensor it is where its shape has no place in the layout
+            order = self._file.byte_order
+            return dequantize(self.read(), self.shape, dialect, byte_order=order, code3=code3, threads=threads)
+        if name in {"F32", "F16", "BF16"}:
+            return self.array().astype(np.float32)
+        trits, scale = self._ternary(dialect, code3).whole(threads)
+        return trits * scale
+
+    def _ternary(self, dialect: str | Dialect, code3: Literal["reject", "zero"]) -> Trits:
+        from i2s_spec.gguf.ternary import ternary
+
+        return ternary(self._file, self, dialect, code3)
 
     def require(self, span: Span) -> None:
         """Make sure that the file holds a part of the tensor, before anything is read or allocated for it.
