@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from math import isfinite, prod
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +16,7 @@ from i2s_spec.draw.text import fault_words, json_document, visible
 from i2s_spec.errors import FormatError, quote
 
 if TYPE_CHECKING:
-    from i2s_spec.gguf.reader import File
+    from i2s_spec.gguf.reader import File, Tensor
 
 
 @click.command(
@@ -37,9 +39,10 @@ if TYPE_CHECKING:
     "--reference",
     metavar="OTHER",
     type=click.Path(),
-    help="A .npy, GGUF or safetensors file with the true weights of --tensor: they decide the dialect.",
+    help="A GGUF or safetensors file of the same model, or a .npy file with the weights of --tensor: they decide the "
+    "dialect.",
 )
-@click.option("--tensor", metavar="NAME", help="The I2_S tensor of FILE that --reference is about.")
+@click.option("--tensor", metavar="NAME", help="The I2_S tensor of FILE to compare. [default: the first in both files]")
 @click.option("--reference-tensor", metavar="NAME", help="What that tensor is called in OTHER, if not the same.")
 @click.option("--header-only", is_flag=True, help="Do not read any payload.")
 @click.option("--full", is_flag=True, help="Read every payload whole, not a part of each.")
@@ -75,16 +78,23 @@ def command(
     from i2s_spec.inspect.identify.identification import identify
     from i2s_spec.inspect.identify.page import page
 
-    if (reference is None) != (tensor is None):
-        raise click.UsageError("--reference and --tensor belong together")
-    if reference_tensor is not None and reference is None:
-        raise click.UsageError("--reference-tensor is a name in --reference")
+    if tensor is not None and reference is None:
+        raise click.UsageError("--tensor says what to compare with --reference")
+    if reference_tensor is not None and tensor is None:
+        raise click.UsageError("--reference-tensor is what --reference calls --tensor")
     if header_only and full:
         raise click.UsageError("--header-only and --full exclude each other")
     payloads: Any = "none" if header_only else "full" if full else "sample"
     with File(source_of(file)) as opened, progress_bar("reading", quiet) as progress:
         try:
-            weights = None if reference is None else _weights(reference, reference_tensor or str(tensor), opened)
+            weights = None
+            if reference is not None:
+                try:
+                    weights, tensor = _weights(reference, tensor, reference_tensor, opened)
+                except FormatError as error:
+                    if opened.source.changed() is not None:
+                        raise
+                    raise ValueError(f"{quote(reference, 4096, bare=True)}: {error}") from None
             found = identify(
                 opened, payloads=payloads, sha256=sha256, reference=weights, tensor=tensor,
                 threads=threads or os.cpu_count() or 1, progress=progress,
@@ -104,48 +114,46 @@ def command(
     return EXIT_FINDINGS
 
 
-def _weights(path: str, name: str, file: File) -> Any:
-    """The reference as an array: a .npy file, or a tensor of a GGUF or safetensors file."""
-    lower = path.lower()
-    if lower.endswith(".npy"):
+def _weights(path: str, tensor: str | None, name: str | None, file: File) -> tuple[Any, str]:
+    """The reference as an array, and the tensor that it is about: a .npy file, or a tensor of another file.
+
+    :raises KeyError, ValueError: where there is no such tensor, or nothing is known of any
+    """
+    if path.lower().endswith(".npy"):
         from i2s_spec.convert.npy import read_npy
 
-        return read_npy(path)
-    if lower.endswith(".safetensors") or os.path.isdir(path):
-        return _of_checkpoint(path, name)
-    from i2s_spec.gguf.reader import open as open_file
-    from i2s_spec.gguf.ternary import ternary
+        if tensor is None:
+            raise ValueError("a .npy file does not say of which tensor it is: --tensor does")
+        return read_npy(path), tensor
+    from i2s_spec.linter.reference.declaration import Reference
+    from i2s_spec.linter.reference.weights import Weights
 
-    with open_file(path) as other:
-        if name not in other.tensors:
-            raise KeyError(f"{quote(path, 4096, bare=True)} has no tensor {quote(name)}")
-        tensor = other.tensors[name]
-        kind = tensor.type.name if tensor.type is not None else f"type {tensor.number}"
-        if kind in ("F32", "F16", "BF16"):
-            return tensor.array()
-        trits, _ = ternary(other, tensor).whole()
-        return trits
+    with Weights(Reference(path)) as weights:
+        for one in _candidates(file, tensor):
+            try:
+                known = weights.known(file, one, name)
+            except ValueError as error:
+                if tensor is not None:
+                    more = "" if name is not None else "; --reference-tensor names it"
+                    raise ValueError(f"{quote(path, 4096, bare=True)}: {error}{more}") from None
+                continue
+            trits = known.whole()
+            usable = known.scale is not None and isfinite(known.scale) and known.scale != 0
+            return (trits * abs(known.scale) if usable and known.scale is not None else trits), one.name
+    raise ValueError(
+        f"{quote(path, 4096, bare=True)} holds no tensor of FILE, as it calls them; --reference-tensor names one"
+    )
 
 
-def _of_checkpoint(path: str, name: str) -> Any:
-    """A float tensor of a safetensors file, or one that transformers packed, as trits."""
-    import numpy as np
+def _candidates(file: File, tensor: str | None) -> Iterator[Tensor]:
+    """The tensor of that name, or every I2_S tensor that is large enough to decide."""
+    from i2s_spec.inspect.identify.reference import ENOUGH
 
-    from i2s_spec.codec.form import FLOAT_WORDS, widened
-    from i2s_spec.convert.checkpoint import Checkpoint
-
-    with Checkpoint(path) as checkpoint:
-        if name not in checkpoint:
-            raise KeyError(f"{quote(path, 4096, bare=True)} has no tensor {quote(name)}; --reference-tensor names it")
-        stored = checkpoint[name]
-        if stored.dtype in FLOAT_WORDS:
-            words = np.frombuffer(stored.read(), dtype="<" + FLOAT_WORDS[stored.dtype])
-            return widened(words.astype(FLOAT_WORDS[stored.dtype]), stored.dtype).reshape(stored.shape)
-        if stored.dtype == "U8" and len(stored.shape) == 2:
-            from i2s_spec.codec.native import unpack
-            from i2s_spec.schema.types import TAIL_BYTES
-
-            shape = (4 * stored.shape[0], stored.shape[1])
-            trits, _ = unpack(stored.read() + bytes(TAIL_BYTES), shape, "row-blocks-4")
-            return trits
-        raise ValueError(f"tensor {quote(name)} is {stored.dtype}; floats, or packed U8, can be compared")
+    if tensor is not None:
+        if tensor not in file.tensors:
+            raise KeyError(f"the file has no tensor {quote(tensor)}")
+        yield file.tensors[tensor]
+        return
+    for one in file.tensors.values():
+        if one.type is not None and one.type.name == "I2_S" and prod(one.ne) >= ENOUGH:
+            yield one

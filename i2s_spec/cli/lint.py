@@ -234,10 +234,10 @@ def _referred(options: Options, path: str | None, dialect: str | None, expected:
     referred = options._replace(reference=Reference(path, dialect or "canonical", expected or "canonical"))
     try:
         validate(referred)
-    except ValueError as error:
-        raise click.UsageError(f"--reference: {error}") from None
     except FormatError as error:
         raise click.UsageError(f"--reference {quote(path, 4096, bare=True)}: {error}") from None
+    except ValueError as error:
+        raise click.UsageError(f"--reference: {error}") from None
     except OSError as error:
         raise click.UsageError(f"--reference {quote(path, 4096, bare=True)}: {error.strerror or error}") from None
     return referred

@@ -61,7 +61,7 @@ def command(
     wanted = tuple(prefix.upper() for prefix in prefixes) or ("",)
     levels = {rule.code: rule.severity for rule in all_rules()}
     if profile is not None:
-        levels = dict(chosen(profile, runtimes=True).levels)
+        levels = dict(chosen(profile, runtimes=True, reference=True).levels)
     rules = [rule for rule in all_rules() if rule.code.startswith(wanted) and rule.code in levels]
     if form == "json":
         about = None if profile is None else {"name": profile, "purpose": PROFILES[profile].purpose}
@@ -88,7 +88,7 @@ def _about(rule: Rule, level: Severity) -> dict[str, Any]:
 
 
 def _profiles(form: str) -> int:
-    counts = {name: Counter(chosen(name, runtimes=True).levels.values()) for name in PROFILES}
+    counts = {name: Counter(chosen(name, runtimes=True, reference=True).levels.values()) for name in PROFILES}
     if form == "json":
         listed = [
             {"name": name, "purpose": profile.purpose, **{f"{level.value}s": counts[name][level] for level in Severity}}
@@ -104,18 +104,20 @@ def _profiles(form: str) -> int:
 
 
 def _write(folder: Path) -> int:
+    from i2s_spec.cli.replay import replay
     from i2s_spec.docs import pages
 
-    changed = pages.write(folder)
+    changed = pages.write(folder, replay)
     click.echo(f"{len(changed):,} pages in {quote(str(folder), bare=True)} changed")
     return 0
 
 
 def _check(folder: Path | None) -> int:
+    from i2s_spec.cli.replay import replay
     from i2s_spec.docs import pages
 
     assert folder is not None
-    wrong = pages.check(folder)
+    wrong = pages.check(folder, replay)
     for sentence in wrong:
         click.echo(sentence)
     if wrong:

@@ -73,6 +73,20 @@ class Trits:
             raise _too_many(self.form, found)
         return np.float32(found.pop() if found else 0)
 
+    def has_one_scale(self) -> bool:
+        """Whether there is a scale; looks no further than the second one.
+
+        :raises NotTernaryError: for infinities and NaN
+        """
+        if self.form.type == "I2_S":
+            return True
+        found: set[float] = set()
+        for window in self._fetched():
+            found.update(self._decoded(*window).scales.tolist())
+            if len(found) > 1:
+                return False
+        return True
+
     def windows(self, unit: int = 1) -> Iterator[tuple[int, int]]:
         """Ranges of elements that cover the tensor: about a million, in whole units of the form and of somebody else."""
         unit = lcm(self.form.unit, unit)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from i2s_spec.errors import FormatError, Span
+from i2s_spec.errors import FormatError, Span, Words
 from i2s_spec.gguf import _scanner
-from i2s_spec.schema import faults, types
+from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.types import ValueType
 
@@ -124,29 +124,38 @@ def _scalar(kind: int, data: bytes, order: ByteOrder) -> int | float | bool:
 
 
 def _nested(data: bytes, count: int, order: ByteOrder) -> list[Any]:
-    """The elements of an array of arrays; the scanner has bounded how deep they nest."""
+    """The elements of an array of arrays, as deep as the scanner lets them nest; it has seen that they fill the bytes."""
     mark = "<" if order == "little" else ">"
     at = 0
 
-    def array(kind: int, count: int) -> list[Any]:
+    def array(kind: int, count: int, depth: int) -> list[Any]:
         nonlocal at
         items: list[Any] = []
         for _ in range(count):
-            if kind == ValueType.ARRAY:
+            if kind == ValueType.ARRAY and depth < limits.MAX_ARRAY_DEPTH:
                 inner, inner_count = struct.unpack_from(mark + "IQ", data, at)
                 at += 12
-                items.append(array(inner, inner_count))
+                items.append(array(inner, inner_count, depth + 1))
             elif kind == ValueType.STRING:
                 (length,) = struct.unpack_from(mark + "Q", data, at)
                 items.append(data[at + 8 : at + 8 + length].decode("utf-8", "surrogateescape"))
                 at += 8 + length
-            else:
+            elif kind in types.VALUE_FORMATS:
                 width = struct.calcsize(types.VALUE_FORMATS[kind])
                 items.append(_scalar(kind, data[at : at + width], order))
                 at += width
+            else:
+                raise _changed()
         return items
 
     try:
-        return array(ValueType.ARRAY, count)
+        items = array(ValueType.ARRAY, count, 1)
     except struct.error as error:
-        raise FormatError(faults.CHANGED, Span(0, 0), reason="a nested array no longer fits its bytes") from error
+        raise _changed() from error
+    if at != len(data):
+        raise _changed()
+    return items
+
+
+def _changed() -> FormatError:
+    return FormatError(faults.CHANGED, Span(0, 0), reason=Words("a nested array no longer fills its bytes"))

@@ -89,8 +89,8 @@ def as_trits(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -
         return None
     try:
         trits = ternary(file, tensor, dialect)
-        if name != "I2_S":
-            _ = trits.scale  # there is one, or it is not ternary
+        if not trits.has_one_scale():
+            return None
     except FormatError:
         raise
     except ValueError:

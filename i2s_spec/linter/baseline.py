@@ -122,6 +122,8 @@ class Baseline:
         return sum(len(fields) for entries in files.values() for fields in entries.values())
 
     def _key(self, path: str) -> str:
+        if not path:  # no file has that name, and there is no way to it
+            return path
         return os.path.relpath(path, os.path.dirname(self.path) or os.curdir).replace(os.sep, "/")
 
 

@@ -14,7 +14,8 @@ from i2s_spec.errors import Fault, FormatError, Span, Words, quote
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.excuse import Excuse, excuse_for
 from i2s_spec.linter.judgement import Bug, Report
-from i2s_spec.linter.profile import READINGS, Mode, chosen, excuses
+from i2s_spec.linter.profile import READINGS, Mode, chosen, excuses, reading_of
+from i2s_spec.linter.reference.declaration import Reference
 from i2s_spec.linter.rule import finding_of
 from i2s_spec.schema import faults
 from i2s_spec.schema.limits import checked
@@ -37,6 +38,7 @@ class Options(NamedTuple):
     runtimes: bool = False
     excuses: tuple[Excuse, ...] = ()
     skip_lfs: bool = False
+    reference: Reference | None = None
     details: Callable[[Any], Any] | None = None
 
 
@@ -72,6 +74,7 @@ def check(
             threads=options.threads,
             progress=progress,
             runtimes=options.runtimes,
+            reference=options.reference,
             details=options.details,
         )
         judged = report.as_dict()
@@ -88,7 +91,8 @@ def check(
 def validate(options: Options) -> None:
     """Check the options of a run before its first file.
 
-    :raises ValueError: for an unknown profile, prefix, severity, bound or reading
+    :raises ValueError: for an unknown profile, prefix, severity, bound or reading, and a reference of no use
+    :raises FormatError: for a reference that cannot be read
     """
     chosen(options.profile, options.select, options.ignore, options.severity)
     for excuse in options.excuses:
@@ -98,6 +102,12 @@ def validate(options: Options) -> None:
         raise ValueError(f"unknown reading {options.payload!r} of payloads; there are: {', '.join(READINGS)}")
     if options.threads < 1:
         raise ValueError(f"{options.threads} threads cannot read: at least 1 is needed")
+    if options.reference is not None:
+        from i2s_spec.linter.reference.weights import Weights
+
+        if (options.payload or reading_of(options.profile)) == "none":
+            raise ValueError("a reference is compared with payloads, which are not to be read")
+        Weights(options.reference).close()
 
 
 def failed(path: str, message: str) -> dict[str, Any]:

@@ -7,37 +7,22 @@ not survive is what a user sees.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, quote
+from i2s_spec.linter.container_tensors import INT64_END, placed, shown
 from i2s_spec.linter.header_walk import walked
 from i2s_spec.linter.headers import Header, SeenKey, SeenTensor, indexed
+from i2s_spec.linter.reason import Reason
 from i2s_spec.schema import faults
-from i2s_spec.schema.runtimes import RETIRED_SLOTS, Container, Runtime
-from i2s_spec.schema.types import READINGS, TensorType, padded
+from i2s_spec.schema.runtimes import Container, Runtime
 
 if TYPE_CHECKING:
     from i2s_spec.linter.subject import Subject
 
-_INT64_END: Final = 1 << 63
-_UINT64_END: Final = 1 << 64
-
 #: Every reader takes arrays and texts of so many elements, and dimensions of so many.
 _LONG: Final = 1_000_000
-
-
-class Reason(NamedTuple):
-    """Why a verdict is as it is: a sentence, who says so, where in the file, and what follows of it.
-
-    `effect` is `no`, `crash`, `option`, `unknown` (about loading), `wrong`, `cpu`, `doubt` (about computing), or `note`.
-    """
-
-    text: str
-    source: str
-    effect: str
-    span: Span | None = None
 
 
 class Headers:
@@ -110,7 +95,7 @@ def _odd_tensors(tensors: list[SeenTensor]) -> list[tuple[SeenTensor, bool]]:
         again = name in seen
         seen.add(name)
         plain = not again and len(name) < 64 and name.isascii() and 0 < len(ne) <= 4
-        if not plain or min(ne) < 1 or max(ne) > _LONG or (len(ne) > 2 and prod(ne) >= _INT64_END):
+        if not plain or min(ne) < 1 or max(ne) > _LONG or (len(ne) > 2 and prod(ne) >= INT64_END):
             odd.append((tensor, again))
     return odd
 
@@ -132,7 +117,7 @@ def _all(subject: Subject, runtime: Runtime, header: Header, headers: Headers) -
     alignment, objection = _alignment(header, policy, source)
     if objection is not None:
         yield objection
-    yield from _tensors(subject, runtime, header, alignment)
+    yield from placed(subject, runtime, header, alignment)
 
 
 def _keys(keys: list[tuple[SeenKey, bool]], policy: Container, source: str) -> Iterator[Reason]:
@@ -199,102 +184,21 @@ def _table(tensors: list[tuple[SeenTensor, bool]], policy: Container, source: st
     for tensor, again in tensors:
         span = tensor.span
         if policy.name_bytes is not None and len(tensor.name) > policy.name_bytes:
-            text = f"the name of {_shown(tensor)} has {len(tensor.name):,} bytes; it takes {policy.name_bytes}"
+            text = f"the name of {shown(tensor)} has {len(tensor.name):,} bytes; it takes {policy.name_bytes}"
             yield Reason(text, source, "no", span)
         if policy.bad_utf8 != "yes" and not _is_utf8(tensor.name):
-            yield Reason(f"the name {_shown(tensor)} is not UTF-8", source, policy.bad_utf8, span)
+            yield Reason(f"the name {shown(tensor)} is not UTF-8", source, policy.bad_utf8, span)
         if again and policy.duplicate_name != "yes":
-            yield Reason(f"the name {_shown(tensor)} is there twice", source, policy.duplicate_name, span)
+            yield Reason(f"the name {shown(tensor)} is there twice", source, policy.duplicate_name, span)
         if policy.dimensions is not None and len(tensor.ne) > policy.dimensions:
-            yield Reason(f"{_shown(tensor)} has {len(tensor.ne)} dimensions", source, policy.too_many_dimensions, span)
+            yield Reason(f"{shown(tensor)} has {len(tensor.ne)} dimensions", source, policy.too_many_dimensions, span)
         if not tensor.ne and policy.no_dimensions != "yes":
-            yield Reason(f"{_shown(tensor)} has no dimensions", source, policy.no_dimensions, span)
+            yield Reason(f"{shown(tensor)} has no dimensions", source, policy.no_dimensions, span)
         if 0 in tensor.ne and policy.zero_length != "yes":
-            yield Reason(f"{_shown(tensor)} has a dimension of 0", source, policy.zero_length, span)
+            yield Reason(f"{shown(tensor)} has a dimension of 0", source, policy.zero_length, span)
         if policy.length is not None and any(length > policy.length for length in tensor.ne):
-            yield Reason(f"{_shown(tensor)} has a dimension above {policy.length:,}", source, "no", span)
-        if policy.overflow != "yes" and (prod(tensor.ne) >= _INT64_END or max(tensor.ne, default=0) >= _INT64_END):
+            yield Reason(f"{shown(tensor)} has a dimension above {policy.length:,}", source, "no", span)
+        if policy.overflow != "yes" and (prod(tensor.ne) >= INT64_END or max(tensor.ne, default=0) >= INT64_END):
             yield Reason(
-                f"{_shown(tensor)} has more elements than a signed 64-bit number", source, policy.overflow, span
+                f"{shown(tensor)} has more elements than a signed 64-bit number", source, policy.overflow, span
             )
-
-
-def _tensors(subject: Subject, runtime: Runtime, header: Header, alignment: int) -> Iterator[Reason]:
-    """Types, sizes and places."""
-    policy, source = runtime.container, runtime.source
-    data_start = padded(header.end, alignment) if alignment > 0 else header.end
-    expected, size = 0, subject.file.size
-    if policy.in_order and header.tensors and data_start > size:
-        yield Reason("the data section begins beyond the end of the file", source, "no", Span(size, size, "data"))
-    for tensor in header.tensors:
-        if tensor.number not in runtime.types:
-            outcome = policy.retired_type if tensor.number in RETIRED_SLOTS else policy.unknown_type
-            if outcome != "yes":
-                at = _field(tensor, 12, "type")
-                refusal = runtime.refusal if tensor.number == 36 and runtime.refusal is not None else None
-                said = refusal.text if refusal is not None else f"it does not know tensor type {tensor.number}"
-                by = refusal.source if refusal is not None else source
-                yield Reason(f"{_shown(tensor)} has type {tensor.number}: {said}", by, outcome, at)
-            continue
-        kind = _kind(tensor, runtime)
-        if kind is None or not (policy.in_order or policy.in_file or policy.mapped):
-            continue
-        block, nbytes = kind
-        row = tensor.ne[0] if tensor.ne else 1
-        if row % block and policy.split_block != "yes":
-            at = _field(tensor, 12, "type")
-            yield Reason(
-                f"{_shown(tensor)} has rows of {row:,} elements, and its type packs {block}",
-                source,
-                policy.split_block,
-                at,
-            )
-        if policy.in_order:
-            if tensor.offset != expected:
-                text = (
-                    f"{_shown(tensor)} begins at {tensor.offset:,} of the data section; it must begin at {expected:,}"
-                )
-                yield Reason(text, source, "no", _field(tensor, 8, "offset"))
-            expected += padded(nbytes, alignment)
-            if expected >= _INT64_END:
-                yield Reason("the sizes of the tensors overflow", source, "no", _field(tensor, 8, "offset"))
-        if policy.in_file and data_start + tensor.offset + nbytes > size:
-            yield Reason(
-                f"{_shown(tensor)} reaches beyond the end of the file", source, "no", _field(tensor, 8, "offset")
-            )
-        if policy.mapped:
-            start = (data_start + tensor.offset) % _UINT64_END
-            if nbytes and start + nbytes > size:
-                yield Reason(
-                    f"{_shown(tensor)} reaches beyond the end of the file", source, "no", _field(tensor, 8, "offset")
-                )
-
-
-def _field(tensor: SeenTensor, before_end: int, name: str) -> Span:
-    """The type (12 bytes before the end of a tensor info) or the offset (8)."""
-    start = max(tensor.span.start, tensor.span.stop - before_end)
-    return Span(start, min(start + (4 if name == "type" else 8), tensor.span.stop), f"{tensor.span.path}.{name}")
-
-
-def _shown(tensor: SeenTensor) -> str:
-    return quote(tensor.name, 64)
-
-
-@lru_cache(maxsize=256)
-def _meant(number: int, bitnet: bool) -> TensorType | None:
-    """What a number means to the BitNet forks, or to all others."""
-    readings = READINGS.get(number)
-    if not readings:
-        return None
-    chosen = next((kind for kind in readings if (kind.family == "BitNet") == bitnet), readings[0])
-    return chosen if bitnet or chosen.family == "ggml" else None
-
-
-def _kind(tensor: SeenTensor, runtime: Runtime) -> tuple[int, int] | None:
-    """Elements of a block, and size in bytes, of a tensor by the runtime's own table; None where that is not known."""
-    chosen = _meant(tensor.number, 36 in runtime.types)
-    if chosen is None:
-        return None
-    if tensor.number == 9 and runtime.name == "gguf-py":  # its table has blocks of 40 bytes
-        return 32, prod(tensor.ne) // 32 * 40
-    return chosen.block, chosen.nbytes(tensor.ne)

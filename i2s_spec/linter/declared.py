@@ -1,4 +1,4 @@
-"""This module holds a file against the declarations of its architecture: its keys, its sizes, its tensors, its vocabulary.
+"""This module holds a file against the declarations of its architecture: its sizes, its tensors, its vocabulary.
 
 The rules on metadata, inventory and tokenizer share what is found here, each part once. What a file says of itself is
 looked at only where it is a model of a declared architecture, in one piece: an adapter, an importance matrix or one part
@@ -6,7 +6,6 @@ of a split file lacks most of a model and is none the worse for it.
 """
 
 import re
-import struct
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -15,22 +14,18 @@ from weakref import WeakKeyDictionary
 from i2s_spec.errors import FormatError, Span
 from i2s_spec.gguf import strings
 from i2s_spec.gguf.strings import Strings
+from i2s_spec.linter.declared_keys import DeclaredKeys
 from i2s_spec.linter.subject import Subject
 from i2s_spec.schema import keys, limits
-from i2s_spec.schema.architecture import ARCHITECTURES, Architecture
+from i2s_spec.schema.architecture import Architecture
 from i2s_spec.schema.hyperparameters import Hyperparameters, hyperparameters
 from i2s_spec.schema.inventory import TERNARY_TYPES, TensorSpec
-from i2s_spec.schema.keys import MAX_LAYERS, Key
-from i2s_spec.schema.types import VALUE_FORMATS, ValueType
+from i2s_spec.schema.keys import MAX_LAYERS
 
 #: Names by which models of llama.cpp's family, and checkpoints that were never converted to it, are told.
 MODEL_NAME: Final = re.compile(
     rb"(?:blk\.\d+\.(?:attn|ffn)|token_embd\.|output_norm\.|(?:model\.)?layers\.\d+\.|model\.embed_tokens\.)"
 )
-
-#: Longest text of a value that rules look at, and most elements of an array of numbers.
-TEXT_BYTES: Final = 1 << 16
-NUMBERS: Final = 4 * MAX_LAYERS
 
 #: Tokens that end a turn of a conversation, in the vocabularies of models that hold one.
 TURN_ENDS: Final = (b"<|eot_id|>", b"<|im_end|>", b"<end_of_turn>", b"<|end|>", b"<|endofturn|>")
@@ -54,82 +49,8 @@ class Row(NamedTuple):
         return self.type in TERNARY_TYPES
 
 
-class Declared:
+class Declared(DeclaredKeys):
     """One file beside the declarations of the architecture that it names."""
-
-    def __init__(self, subject: Subject) -> None:
-        self.file = subject.file
-        self.name = subject.architecture
-        self.architecture: Architecture | None = ARCHITECTURES.get(self.name)
-
-    # --- keys ---------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def keys(self) -> dict[str, Key]:
-        """The declared keys by name; of a file of another architecture, those that all share."""
-        if self.architecture is not None:
-            return dict(self.architecture.keys)
-        return {key.name: key for key in (*keys.GENERAL, *keys.TOKENIZER)}
-
-    @cached_property
-    def places(self) -> dict[str, int]:
-        """Where the declared keys stand, the first of each; and the keys by which parts of files are told."""
-        wanted = {name.encode(): name for name in (*self.keys, "split.no", "split.count")}
-        places: dict[str, int] = {}
-        index = self.file.index
-        for i in range(index.keys):
-            name = wanted.get(index.key(i)[1])
-            if name is not None:
-                places.setdefault(name, i)
-        return places
-
-    def label(self, i: int) -> str:
-        """The type of a value as people write it."""
-        _, _, kind, element, *_ = self.file.index.key(i)
-        label = ValueType(kind).label
-        return f"{label}[{ValueType(element).label}]" if kind == ValueType.ARRAY else label
-
-    def has(self, name: str) -> bool:
-        """Whether a declared key is there with a type that it may have."""
-        i = self.places.get(name)
-        key = self.keys.get(name)
-        return i is not None and (key is None or self.label(i) in key.types)
-
-    @cached_property
-    def _values(self) -> dict[str, Any]:
-        return {}
-
-    def value(self, name: str) -> Any:
-        """The value of a declared key; None where it is missing, of a wrong type, or too long to be looked at.
-
-        Arrays of numbers come as tuples, arrays of strings not at all.
-        """
-        if name not in self._values:
-            self._values[name] = self._decoded(self.places[name]) if self.has(name) else None
-        return self._values[name]
-
-    def own(self, suffix: str) -> Any:
-        """The value of a key of the architecture, by its name without the prefix."""
-        return self.value(f"{self.name}.{suffix}")
-
-    def _decoded(self, i: int) -> Any:
-        _, _, kind, element, count, start, stop = self.file.index.key(i)
-        if kind == ValueType.STRING and count > TEXT_BYTES:
-            return None
-        if kind != ValueType.ARRAY:
-            return self.file.metadata.decode(self.file.metadata.row(i))
-        if element not in VALUE_FORMATS or count > NUMBERS:
-            return None
-        mark = "<" if self.file.byte_order == "little" else ">"
-        return struct.unpack(f"{mark}{count}{VALUE_FORMATS[element]}", self.file.source.read(start, stop - start))
-
-    def value_span(self, name: str) -> Span:
-        """The bytes of a value."""
-        return self.file.metadata.row(self.places[name]).value_span
-
-    def count(self, name: str) -> int | None:
-        """How many elements an array has; None where it is missing or of a wrong type."""
-        return self.file.index.key(self.places[name])[4] if self.has(name) else None
 
     # --- what kind of file ----------------------------------------------------------------------------------------
 
@@ -142,7 +63,7 @@ class Declared:
         if self.file.index.tensors > limits.MANY_TENSORS or self.file.fault is not None:
             return False
         kind = self.value("general.type")
-        part = self._decoded(self.places["split.no"]) if "split.no" in self.places else 0
+        part = self.decoded(self.places["split.no"]) if "split.no" in self.places else 0
         if kind not in (None, "model") or part != 0:
             return False
         tensor = self.file.index.tensor
@@ -156,7 +77,7 @@ class Declared:
     @cached_property
     def in_parts(self) -> bool:
         """Whether the model is split, and other files have some of its tensors."""
-        count = self._decoded(self.places["split.count"]) if "split.count" in self.places else 1
+        count = self.decoded(self.places["split.count"]) if "split.count" in self.places else 1
         return isinstance(count, int) and count > 1
 
     # --- tensors --------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 from i2s_spec import __version__
 from i2s_spec.errors import FormatError, Span, Words, quote
@@ -19,10 +20,14 @@ from i2s_spec.linter import rules
 from i2s_spec.linter.excerpt import excerpt_of
 from i2s_spec.linter.judgement import Bug, Excused, Report
 from i2s_spec.linter.profile import READINGS, Choice, Mode, chosen, excuses, reading_of
+from i2s_spec.linter.reference.declaration import Reference
 from i2s_spec.linter.rule import Finding, Severity, finding_of
 from i2s_spec.linter.subject import Subject
 from i2s_spec.schema import faults
 from i2s_spec.schema import limits as bounds
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.reference.weights import Weights
 
 SCHEMA_VERSION = 1
 
@@ -40,6 +45,7 @@ def lint(
     threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
     runtimes: bool = False,
+    reference: Reference | Origin | None = None,
     details: Callable[[Subject], Any] | None = None,
 ) -> Report:
     """Judge one GGUF file by the rules of a profile.
@@ -56,9 +62,12 @@ def lint(
     :param threads: how many threads read them
     :param progress: called now and then with the bytes of payload that were read, and those to read
     :param runtimes: whether to say which runtimes load and compute the file rightly
+    :param reference: another file of the same model, whose weights are right: GGUF or safetensors, or a `Reference` that
+        also says how both are meant to be packed. It decides what the file alone does not tell
     :param details: called with the file while it is open; what it gives is the report's `details`
     :returns: the report; a file is never a reason to raise
-    :raises ValueError: for an unknown profile, prefix, severity, bound or reading
+    :raises ValueError: for an unknown profile, prefix, severity, bound or reading, or a reference without payloads
+    :raises FormatError: for a reference that cannot be read; the file itself is no reason to raise
     """
     if payload is None:
         payload = reading_of(profile)
@@ -66,10 +75,22 @@ def lint(
         raise ValueError(f"unknown reading {payload!r} of payloads; there are: {', '.join(READINGS)}")
     if threads < 1:
         raise ValueError(f"{threads} threads cannot read: at least 1 is needed")
-    choice = chosen(profile, select, ignore, severity, payload=payload != "none", runtimes=runtimes)
+    if reference is not None and payload == "none":
+        raise ValueError("a reference is compared with payloads, which are not to be read")
+    choice = chosen(
+        profile, select, ignore, severity,
+        payload=payload != "none", runtimes=runtimes, reference=reference is not None,
+    )  # fmt: skip
     path = os.fspath(origin) if isinstance(origin, str | os.PathLike) else None
-    with bounds.using(limits or {}):
-        judge = _Judge(choice, Reading(payload, threads, progress), runtimes, details, excuses(excused or {}))
+    with ExitStack() as stack:
+        weights = None
+        if reference is not None:
+            from i2s_spec.linter.reference.weights import Weights
+
+            told = reference if isinstance(reference, Reference) else Reference(reference)
+            weights = stack.enter_context(Weights(told))
+        stack.enter_context(bounds.using(limits or {}))
+        judge = _Judge(choice, Reading(payload, threads, progress), runtimes, details, excuses(excused or {}), weights)
         try:
             source = source_of(origin)
         except FormatError as error:
@@ -93,17 +114,21 @@ class _Judge:
         runtimes: bool,
         details: Callable[[Subject], Any] | None,
         excused: Mapping[str, str],
+        weights: Weights | None,
     ) -> None:
-        self._rules = {
+        in_force = {
             code: rule if rule.severity is level else rule._replace(severity=level)
             for code, level in choice.levels.items()
             if (rule := rules.REGISTRY[code])
         }
+        #: Those on the header come first: payloads are read meanwhile.
+        self._rules = dict(sorted(in_force.items(), key=lambda item: item[1].late))
         self._reading = reading
         self._kept_per_rule = bounds.FINDINGS_PER_RULE
         self._wants_runtimes = runtimes
         self._make_details = details
         self._excused = excused
+        self._weights = weights
         self._counts: dict[str, int] = {}
         self._forgiven: dict[str, int] = {}
         self._findings: list[Finding] = []
@@ -122,7 +147,7 @@ class _Judge:
             return
         if file.fault is not None:
             self.add([finding_of(file.fault)])
-        subject = Subject(file, path, self._reading)
+        subject = Subject(file, path, self._reading, self._weights)
         try:
             if self._begin(subject) and self._run(subject):
                 self._more(subject)

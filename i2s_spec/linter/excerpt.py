@@ -16,8 +16,10 @@ ROWS = 3
 def excerpt_of(source: Source, span: Span) -> Excerpt | None:
     """The rows of sixteen bytes that the span lies in, at most three; the row before an empty span at the file's end.
 
-    None where there is no byte to show, or where the file can no longer be read.
+    None where there is no byte to show, as for what is about the file as a whole, or where it can no longer be read.
     """
+    if span.stop == 0:
+        return None
     start = min(span.start, max(source.size - 1, 0)) // ROW * ROW
     stop = min(max(span.stop, span.start + 1), start + ROW * ROWS)
     stop = min((stop + ROW - 1) // ROW * ROW, source.size)

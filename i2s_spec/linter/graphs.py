@@ -7,7 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import quote
-from i2s_spec.linter.containers import Reason
+from i2s_spec.linter.reason import Reason
 from i2s_spec.schema.architecture import ARCHITECTURES, Architecture
 from i2s_spec.schema.dialect import CANONICAL, Dialect
 from i2s_spec.schema.runtimes import Runtime

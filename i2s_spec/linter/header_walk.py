@@ -68,10 +68,10 @@ class _Walk:
         tensors, keys = self.number(wide, "header.tensor_count"), self.number(wide, "header.key_count")
         for what, count, most, start in (
             ("tensors", tensors, self.policy.tensors, 8),
-            ("keys", keys, self.policy.keys, 16),
+            ("keys", keys, self.policy.keys, 8 + wide),
         ):
             if most is not None and count > most:
-                span = Span(start, start + 8, "header")
+                span = Span(min(start, self.size), min(start + wide, self.size), "header")
                 raise _StopWalkError("no", f"it stops at {most:,} {what}; the header promises {count:,}", span)
         for i in range(keys):
             self._spend()

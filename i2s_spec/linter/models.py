@@ -10,7 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import FormatError, Span, Words, quote
-from i2s_spec.linter.containers import Reason
+from i2s_spec.linter.reason import Reason
 from i2s_spec.schema.architecture import ARCHITECTURES, Architecture
 from i2s_spec.schema.hyperparameters import KEY_MISSING, KEY_TYPE, Hyperparameters, hyperparameters
 from i2s_spec.schema.keys import REQUIRED, TOKENIZERS
@@ -19,6 +19,11 @@ from i2s_spec.schema.runtimes import Runtime
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import Tensor
     from i2s_spec.linter.subject import Subject
+
+#: Architectures of which every engine that descends from llama.cpp has a vocabulary among its tests, without tensors.
+VOCABULARIES: Final = frozenset({"bert", "gpt2", "llama", "phi3"})
+OF_LLAMA_CPP: Final = ("bitnet.cpp-2024", "bitnet.cpp-2025", "bitnet.cpp-2026", "llama.cpp", "ik_llama.cpp")
+_VOCABULARIES_SOURCE: Final = "ggml-org/llama.cpp models/ggml-vocab-*.gguf"
 
 #: More tensors than this are not compared with a declaration one by one: no model has as many.
 MOST_TENSORS: Final = 65_536
@@ -42,6 +47,9 @@ def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         yield Reason("general.architecture is missing or no text: unknown model architecture ''", source, "no")
         return
     span = _key_span(subject, "general.architecture")
+    if is_vocabulary(subject):
+        yield _vocabulary(subject, runtime, name)
+        return
     if name not in runtime.architectures:
         known = name in ARCHITECTURES or name.startswith("bitnet")
         text = f"it does not know the architecture {quote(name, 64)}"
@@ -62,6 +70,31 @@ def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             return
     if subject.file.index.tensors <= MOST_TENSORS:
         yield from _tensors(subject, runtime, architecture, problem)
+
+
+def is_vocabulary(subject: Subject) -> bool:
+    """Whether a file has tokens and no tensor: nobody runs it, and tokenizers are tested with it."""
+    return subject.file.index.tensor_count == 0 and "tokenizer.ggml.tokens" in subject.file.metadata
+
+
+def _vocabulary(subject: Subject, runtime: Runtime, name: str) -> Reason:
+    """What an engine makes of a vocabulary without tensors."""
+    span = _key_span(subject, "general.architecture")
+    if runtime.name not in OF_LLAMA_CPP:
+        return Reason("the file has a vocabulary and no tensors: there is no model in it", runtime.source, "no")
+    if name not in VOCABULARIES and name not in runtime.architectures:
+        text = f"a vocabulary without tensors; whether it knows the architecture {quote(name, 64)} is not known here"
+        return Reason(text, runtime.source, "unknown", span)
+    if name in ARCHITECTURES:
+        problem = _hyperparameters(subject, ARCHITECTURES[name])
+        if isinstance(problem, FormatError) and problem.code == KEY_TYPE.code:
+            where = problem.span if problem.span.stop else None
+            return Reason(f"the loader stops at the metadata: {problem.message}", "vectors/errors", "no", where)
+        stopped = next((reason for reason in _tokenizer(subject, ARCHITECTURES[name]) if reason.effect == "no"), None)
+        if stopped is not None:
+            return stopped
+    text = "a vocabulary without tensors: it loads where only that is asked for (vocab_only), and is refused as a model"
+    return Reason(text, _VOCABULARIES_SOURCE, "vocabulary")
 
 
 def _architecture_source(runtime: Runtime, name: str) -> str:

@@ -59,6 +59,9 @@ INDISPENSABLE = faults.NO_INPUT | {faults.CHANGED.code}
 #: Rules on what runtimes make of a file: they apply where a report on runtimes is asked for.
 OF_RUNTIMES = "P2"
 
+#: Rules on what another file of the same model tells: they apply where one is given.
+OF_REFERENCES = "I4"
+
 #: Rules on what conversions read; no rule of the linter.
 OF_OTHER_INPUTS = "H"
 
@@ -94,6 +97,7 @@ def chosen(
     *,
     payload: bool = True,
     runtimes: bool = False,
+    reference: bool = False,
 ) -> Choice:
     """The rules in force, with their severities.
 
@@ -103,11 +107,19 @@ def chosen(
     :param severity: severities by prefix or slug
     :param payload: whether payloads are read; without, rules that look at them do not apply
     :param runtimes: whether runtimes are reported on; without, rules on them do not apply
+    :param reference: whether there is a reference; without, rules that need one do not apply
     :raises ValueError: for an unknown profile, a prefix that fits no rule, or an unknown severity
     """
     levels = tuple((_prefix(name), _severity(level)) for name, level in (severity or {}).items())
     return _chosen(
-        profile_named(profile), _prefixes(select), _prefixes(ignore), levels, payload, runtimes, len(REGISTRY)
+        profile_named(profile),
+        _prefixes(select),
+        _prefixes(ignore),
+        levels,
+        payload,
+        runtimes,
+        reference,
+        len(REGISTRY),
     )
 
 
@@ -119,6 +131,7 @@ def _chosen(
     levels: tuple[tuple[str, Severity], ...],
     payload: bool,
     runtimes: bool,
+    reference: bool,
     rules: int,
 ) -> Choice:
     """The same for arguments that were checked; `rules` is the size of the registry."""
@@ -128,7 +141,9 @@ def _chosen(
             continue
         level = _level(rule, base, dict(levels))
         if code not in INDISPENSABLE:
-            if (rule.payload and not payload) or (code.startswith(OF_RUNTIMES) and not runtimes):
+            if rule.payload and not payload:
+                continue
+            if (code.startswith(OF_RUNTIMES) and not runtimes) or (code.startswith(OF_REFERENCES) and not reference):
                 continue
             if wanted:
                 applies = _fit(code, wanted) > _fit(code, unwanted) or (rule.check is None and _fit(code, unwanted) < 0)

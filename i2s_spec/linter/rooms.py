@@ -4,13 +4,21 @@ Of most files all rooms are the padded sizes of their tensors, and no rule has a
 here once for all rules: what a wrong idea of the size explains, what is too large, and where padding lies.
 """
 
+import struct
 from array import array
 from collections.abc import Iterator
 from itertools import chain, islice
 from math import prod
 
-from i2s_spec.linter.subject import Placement, Room, Subject
+from i2s_spec.linter.placed import Placement, Room
+from i2s_spec.linter.subject import Subject
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, padded
+
+#: Where the scales of trained models lie, with a margin of a power of ten or more on either side: the float32 1e-4 to 1e2.
+USUAL = (struct.unpack("<f", struct.pack("<f", 1e-4))[0], 1e2)
+
+#: Codes of I2_S in a byte, and rows that are looked at for a scale in front.
+CODES_PER_BYTE, ROWS = 4, 8
 
 #: Elements of one block of the canonical layout, `interleave-128`.
 BLOCK = 128
@@ -80,7 +88,8 @@ def misjudged_room(subject: Subject, placement: Placement, room: int) -> str | N
     """Which wrong idea of an I2_S tensor's size explains the distance to the next tensor, if one does.
 
     `no-tail`: the writer left out (a part of) the 32 bytes; `unpacked`: one byte for each weight; `whole-blocks`:
-    payload padded to blocks of 128; `chunks`: every chunk of a threaded quantiser wrote a tail of its own.
+    payload padded to blocks of 128; `row-scales`: every row has a scale in front; `chunks`: every chunk of a threaded
+    quantiser wrote a tail of its own.
     """
     size = placement.size
     if placement.number != I2_S.number or size is None or room <= 0 or room == padded(size, subject.step):
@@ -93,7 +102,31 @@ def misjudged_room(subject: Subject, placement: Placement, room: int) -> str | N
         return "unpacked"
     if room == padded(-(-n // BLOCK) * TAIL_BYTES + TAIL_BYTES, step):
         return "whole-blocks"
+    if row_scales(subject, placement, room):
+        return "row-scales"
     return "chunks" if chunks(subject, placement, room) else None
+
+
+def row_scales(subject: Subject, placement: Placement, room: int) -> tuple[int, int] | None:
+    """Rows and bytes of the float in front of each of them that explain the room of an I2_S tensor, if they do.
+
+    The room alone does not: in some rows, wherever they begin then, there is a float like the scales of trained models.
+    """
+    ne = subject.file.index.tensor(placement.row)[2]
+    rows, row = prod(ne[1:]), ne[0] // CODES_PER_BYTE
+    mark = "<" if subject.file.byte_order == "little" else ">"
+    for width, form in ((4, "f"), (2, "e")):
+        whole = rows * (row + width)
+        if ne[0] % CODES_PER_BYTE or rows < ROWS or room != padded(whole, subject.step):
+            continue
+        start = (subject.file.data_start or 0) + placement.offset
+        if start + whole > subject.file.size:
+            continue
+        places = (start + rows * number // ROWS * (row + width) for number in range(ROWS))
+        scales = [struct.unpack(mark + form, subject.file.source.read(at, width))[0] for at in places]
+        if all(scale > 0 and USUAL[0] <= scale <= USUAL[1] for scale in scales):
+            return rows, width
+    return None
 
 
 def chunks(subject: Subject, placement: Placement, room: int) -> int:

@@ -60,7 +60,8 @@ class Rule(NamedTuple):
 
     `sources` are the ids of the failure in the catalogues this project started from; `provenance` names upstream issues,
     pull requests, tests and CVEs; `cwe` is the weakness that a careless reader has here. `when` says in a few words to
-    which files the rule applies, `payload` whether it looks at the weights, which a header-only run does not read.
+    which files the rule applies, `payload` whether it looks at the weights, which a header-only run does not read. A
+    rule is `late` where it asks what is in the weights if they are read: that comes last, as they are read meanwhile.
     """
 
     fault: Fault
@@ -74,6 +75,7 @@ class Rule(NamedTuple):
     check: Check | None
     when: str = EVERY_FILE
     payload: bool = False
+    late: bool = False
 
     @property
     def code(self) -> str:
@@ -154,6 +156,7 @@ def rule(
     fix: Fix = Fix.NONE,
     when: str = EVERY_FILE,
     payload: bool = False,
+    late: bool = False,
 ) -> Callable[[Check], Rule]:
     """Declare the decorated function as a rule; its docstring is the rule's documentation.
 
@@ -163,7 +166,7 @@ def rule(
 
     def register(check: Check) -> Rule:
         return _register(
-            fault, severity, clause, check.__doc__ or "", sources, provenance, cwe, fix, check, when, payload
+            fault, severity, clause, check.__doc__ or "", sources, provenance, cwe, fix, check, when, payload, late
         )
 
     return register
@@ -196,12 +199,14 @@ def _register(
     check: Check | None,
     when: str = EVERY_FILE,
     payload: bool = False,
+    late: bool = False,
 ) -> Rule:
     if fault.code in REGISTRY:
         raise ValueError(f"rule code {fault.code} is used twice")
     lines = [line.strip() for line in text.strip().splitlines()]
     made = Rule(
-        fault, severity, clause, "\n".join(lines), tuple(sources.split()), provenance, cwe, fix, check, when, payload
+        fault, severity, clause, "\n".join(lines), tuple(sources.split()), provenance, cwe, fix, check, when, payload,
+        payload or late,
     )  # fmt: skip
     REGISTRY[fault.code] = made
     return made

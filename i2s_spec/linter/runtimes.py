@@ -1,6 +1,7 @@
 """This module defines `verdicts`: for each runtime whether it loads this very file, whether it computes it rightly, and why.
 
-    loads     yes; no; with option (another command comes first); crash (it dies, or never returns); unknown
+    loads     yes; no; with option (another command comes first); vocabulary only (the file has nothing else); crash (it
+              dies, or never returns); unknown
     computes  correctly; wrongly; depends on the machine; unknown; nothing where it does not load, or only reads headers
 
 Every reason has a source: an issue, a file of the runtime, or recorded behaviour (`vectors/`). Verdicts are about the
@@ -13,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.linter import containers, graphs, models
-from i2s_spec.linter.containers import Headers, Reason
+from i2s_spec.linter.containers import Headers
+from i2s_spec.linter.reason import Reason
 from i2s_spec.schema.dialect import Dialect, parse
 from i2s_spec.schema.runtimes import RUNTIME, RUNTIMES, Runtime
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 YES: Final = "yes"
 NO: Final = "no"
 WITH_OPTION: Final = "with option"
+VOCABULARY: Final = "vocabulary only"
 CRASH: Final = "crash"
 UNKNOWN: Final = "unknown"
 
@@ -32,8 +35,11 @@ DEPENDS: Final = "depends on the machine"
 NOTHING: Final = "-"
 
 #: What each effect of a reason makes of loading, the worst last.
-_LOADS: Final = {"option": WITH_OPTION, "unknown": UNKNOWN, "no": NO, "crash": CRASH}
+_LOADS: Final = {"vocabulary": VOCABULARY, "option": WITH_OPTION, "unknown": UNKNOWN, "no": NO, "crash": CRASH}
 _COMPUTES: Final = {"doubt": UNKNOWN, "cpu": DEPENDS, "wrong": WRONGLY}
+
+#: Effects, the heaviest first.
+_WEIGHTS: Final = ("crash", "no", "unknown", "option", "vocabulary", "wrong", "cpu", "doubt", "note")
 
 #: The titles of the table's columns.
 COLUMNS: Final = ("runtime", "loads", "computes", "why")
@@ -117,20 +123,20 @@ def _judged(runtime: Runtime, found: list[Reason]) -> Verdict:
     effects = {reason.effect for reason in found}
     loads = next((word for effect, word in reversed(_LOADS.items()) if effect in effects), YES)
     computes = next((word for effect, word in reversed(_COMPUTES.items()) if effect in effects), CORRECTLY)
-    if runtime.kind == "reader" or loads in (NO, CRASH):
+    if runtime.kind == "reader" or loads in (NO, CRASH, VOCABULARY):
         computes = NOTHING
     elif loads == UNKNOWN:
         computes = UNKNOWN
-    weight = {
-        effect: i for i, effect in enumerate(("crash", "no", "unknown", "option", "wrong", "cpu", "doubt", "note"))
-    }
-    ordered = tuple(sorted(found, key=lambda reason: weight[reason.effect]))
+    ordered = tuple(sorted(found, key=lambda reason: _WEIGHTS.index(reason.effect)))
     return Verdict(runtime.name, runtime.title, loads, computes, ordered)
 
 
 def _front(runtime: Runtime, engine: Verdict) -> Verdict:
     """A front end says what its engine says, in words of its own."""
     reasons = engine.reasons
+    if engine.loads == VOCABULARY:  # a front end asks for a model
+        text = "the file has a vocabulary and no tensors: there is no model in it"
+        return Verdict(runtime.name, runtime.title, NO, NOTHING, (Reason(text, engine.reasons[0].source, "no"),))
     refusal = RUNTIME[runtime.of].refusal
     if refusal is not None and runtime.refusal is not None and reasons and reasons[0].source == refusal.source:
         first = engine.reasons[0]

@@ -10,8 +10,9 @@ import struct
 from array import array
 from collections.abc import Iterable, Iterator
 from math import isfinite, isinf, isnan
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from i2s_spec.linter.rooms import USUAL
 from i2s_spec.linter.subject import Subject
 from i2s_spec.linter.weighing import weighed
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 #: Below this a scale is as good as none: times 127 and times any activation it stays too small for a float16.
 VANISHING: Final = 1e-12
-#: Where the scales of trained models lie, with a margin of a power of ten or more on either side: the float32 1e-4 to 1e2.
-USUAL: Final = (struct.unpack("<f", struct.pack("<f", 1e-4))[0], 1e2)
 #: A scale is foreign among its siblings where it is so many times as large or as small as their median, ...
 FAR: Final = 16
 #: ... and its reciprocal at home where it is within this factor of the median. Trained scales of one kind of tensor lie
@@ -29,6 +28,9 @@ FAR: Final = 16
 NEAR: Final = 4
 #: How many siblings a median needs.
 SIBLINGS: Final = 3
+
+#: Bytes of a header in front of a payload.
+HEADER: Final = 32
 
 LAYER = re.compile(rb"(?:blk\.)(\d{1,6})\.(.+)")
 
@@ -48,13 +50,13 @@ def scales(subject: Subject) -> Iterator[tuple[int, float]]:
     kept: Scales | None = subject.kept.get("scales")
     if kept is None:
         kept, swapped = (array("q"), array("d")), 0
-        mark = ">f" if subject.file.byte_order == "little" else "<f"
+        order, other = ("<f", ">f") if subject.file.byte_order == "little" else (">f", "<f")
         for place in verdict.placed:
             tail = survey.tail(place)
-            scale = survey.scale(place)
+            (scale,) = struct.unpack_from(order, tail)
             kept[0].append(place)
             kept[1].append(scale)
-            swapped += not usual(scale) and usual(struct.unpack_from(mark, tail)[0])
+            swapped += not usual(scale) and usual(struct.unpack_from(other, tail)[0])
         if 2 * swapped > len(kept[0]):
             kept = (array("q"), array("d"))
         subject.kept["scales"] = kept
@@ -76,7 +78,8 @@ def odd(subject: Subject, kind: str) -> Iterator[tuple[int, TensorSurvey]]:
         kinds = subject.kept["odd scales"] = {}
         for place, scale in scales(subject):
             if (found := kind_of(scale)) is not None:
-                kinds.setdefault(_header_kind(subject, survey[place]) or found, []).append(place)
+                header = in_front(subject, survey[place])
+                kinds.setdefault(found if header is None else "header", []).append(place)
         _reciprocals(subject, groups(subject), kinds)
     for place in kinds.get(kind, ()):
         yield place, survey[place]
@@ -97,14 +100,44 @@ def kind_of(scale: float) -> str | None:
     return None if USUAL[0] <= scale <= USUAL[1] else "unusual"
 
 
-def _header_kind(subject: Subject, tensor: TensorSurvey) -> str | None:
-    """Whether the tensor begins with a float16 scale and zeros, as blocks of a fork for PowerPC do."""
+class InFront(NamedTuple):
+    """A scale that stands in front of a payload: its value, its type, how many bytes come before the codes."""
+
+    scale: float
+    type: str
+    size: int
+
+
+def in_front(subject: Subject, tensor: TensorSurvey) -> InFront | None:
+    """The scale in front of a payload, where there is one beyond doubt.
+
+    A header of 32 bytes is a float and zeros, which would be 112 weights of -1 or more. A float32 alone is followed by
+    codes: then the codes are shifted, what stands in the place of the scale are the last four bytes of them, and the
+    float has a code 3, which codes have not.
+    """
     if tensor.payload_bytes < 64:
         return None
-    head = subject.file.source.read(tensor.start, 32)
-    if any(head[2:]):
-        return None
-    return "header" if any(usual(value) and value > 0 for value in halves(head)) else None
+    head = subject.file.source.read(tensor.start, HEADER)
+    mark = "<" if subject.file.byte_order == "little" else ">"
+    single: float = struct.unpack_from(mark + "f", head)[0]
+    if not any(head[4:]) and _positive(single):
+        return InFront(single, "float32", HEADER)
+    half = next((value for value in halves(head) if _positive(value)), None)
+    if not any(head[2:]) and half is not None:
+        return InFront(half, "float16", HEADER)
+    inside = _unused(head[:4])
+    if _positive(single) and inside and tensor.counts[3] == inside and tensor.complete and not _unused(tensor.tail[:4]):
+        return InFront(single, "float32", 4)
+    return None
+
+
+def _positive(value: float) -> bool:
+    return value > 0 and usual(value)
+
+
+def _unused(data: bytes) -> int:
+    """How many codes 3 are in some bytes."""
+    return sum(byte >> shift & 3 == 3 for byte in data for shift in (0, 2, 4, 6))
 
 
 def halves(head: bytes) -> tuple[float, float]:

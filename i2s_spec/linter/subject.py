@@ -8,26 +8,22 @@ from array import array
 from collections.abc import Iterator
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.inspect.reading import Reading
+from i2s_spec.linter.placed import LEGACY_I2_S, Placement, Room, size_of, sound_shape
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import padded
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey import Survey
     from i2s_spec.inspect.surveying import Surveying
+    from i2s_spec.linter.reference.weights import Weights
 
 #: The payloads are not read.
 HEADER_ONLY = Reading("none")
-
-#: No tensor of any kind has as many elements or bytes: sizes are kept in signed 64-bit integers.
-INT64_END = 1 << 63
-
-#: Numbers that I2_S had before its release; BF16 and a retired type today.
-LEGACY_I2_S = frozenset({30, 31})
 
 #: A key as the GGUF document wants it, or with one of the field's architecture names in front: their first segment may
 #: hold hyphens, and a dot between digits (`bitnet-b1.58`).
@@ -47,41 +43,20 @@ _LOOKED_UP = frozenset(
 )
 
 
-class Placement(NamedTuple):
-    """Where the table puts one tensor, relative to the data section.
-
-    `size` is None where it cannot be told: an unknown type, a wrong shape, a row that is not whole blocks.
-    """
-
-    offset: int
-    row: int
-    number: int
-    size: int | None
-
-    @property
-    def end(self) -> int:
-        return self.offset + (self.size or 0)
-
-
-class Room(NamedTuple):
-    """The bytes from a tensor's first one to where the next tensor begins, or the data end if there is no next."""
-
-    placement: Placement
-    size: int
-    next: Placement | None
-
-
 class Subject:
     """One file under the linter.
 
     `path` is the file's path where there is one; it is used for nothing but looking for the other parts of a split file.
-    `reading` says how much of the payloads the rules may look at.
+    `reading` says how much of the payloads the rules may look at, and `weights` are known from another file.
     """
 
-    def __init__(self, file: File, path: str | None = None, reading: Reading = HEADER_ONLY) -> None:
+    def __init__(
+        self, file: File, path: str | None = None, reading: Reading = HEADER_ONLY, weights: "Weights | None" = None
+    ) -> None:
         self.file = file
         self.path = path
         self.reading = reading
+        self.weights = weights
         #: What rules worked out and share, by a name of their own.
         self.kept: dict[str, Any] = {}
         self._surveying: Surveying | None = None
@@ -204,6 +179,11 @@ class Subject:
         }
         return Span(*spans[field], f"tensor_infos[{i}].{field}")
 
+    def dimension_span(self, i: int, which: int) -> Span:
+        """The bytes of one dimension of a tensor info."""
+        start = self.info_span(i, "ne").start + 8 * which
+        return Span(start, start + 8, f"tensor_infos[{i}].ne[{which}]")
+
     @cached_property
     def data_size(self) -> int:
         """Bytes between the start of the data section and the end of the file."""
@@ -229,7 +209,7 @@ class Subject:
         for at, i in enumerate(rows, 1):
             _, _, ne, number, offset, _ = index.tensor(i)
             room = (offsets[rows[at]] if at < len(rows) else self.data_size) - offset
-            size = _size(ne, number, room, alignment)
+            size = size_of(ne, number, room, alignment)
             placements.append(Placement(offset, i, number, sizes.setdefault(size, size)))
         return placements
 
@@ -292,29 +272,3 @@ class Subject:
     def name(self, i: int) -> bytes:
         """The name of a tensor."""
         return self.file.index.tensor(i)[1]
-
-
-def _size(ne: tuple[int, ...], number: int, room: int, alignment: int) -> int | None:
-    if not sound_shape(ne):
-        return None
-    if (
-        number in LEGACY_I2_S
-        and prod(ne) >= 128
-        and padded(types.I2_S.nbytes(ne), alignment) == padded(room, alignment)
-    ):
-        return types.I2_S.nbytes(ne)
-    kind = types.reading(number, ne, room, alignment)
-    return kind.nbytes(ne) if kind is not None and ne[0] % kind.block == 0 else None
-
-
-def all_differ(names: Iterator[tuple[int, bytes]]) -> bool:
-    """Whether no name occurs twice, as far as numbers tell that take less room than names: True is certain."""
-    hashes = array("q", (hash(name) for _, name in names))
-    if len(hashes) < 1 << 14:
-        return len(set(hashes)) == len(hashes)
-    return sum(len({one for one in hashes if one & 3 == part}) for part in range(4)) == len(hashes)
-
-
-def sound_shape(ne: tuple[int, ...]) -> bool:
-    """One to four dimensions, each at least 1, with a product that fits a signed 64-bit integer."""
-    return 0 < len(ne) <= limits.MAX_DIMENSIONS and min(ne) > 0 and prod(ne) < INT64_END

@@ -13,27 +13,16 @@ given to the model only when a message holds a certain word. Offsets count bytes
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
-from typing import Final, NamedTuple
+from typing import Final
 
-from i2s_spec.linter.template_tokens import Broken, Part, Token, cut
+from i2s_spec.linter.template_loops import loops, powers
+from i2s_spec.linter.template_tokens import Broken, Hazard, Part, Token, cut
 
 #: What of a template is looked at; the largest of published models has 30 KB, and a longer one has a finding for that.
 LOOKED_AT: Final = 1 << 18
 
-#: More turns of a loop, or copies of a text, than any template needs.
-MANY: Final = 1_000_000
-
 #: Hazards of one template that are kept.
 KEPT: Final = 32
-
-
-class Hazard(NamedTuple):
-    """A place in a template: `reach`, `loop`, `broken` or `trigger`; its bytes; what stands there, in words."""
-
-    kind: str
-    start: int
-    stop: int
-    what: str
 
 
 #: Attributes without underscores in front that lead out of an object to the interpreter.
@@ -77,8 +66,8 @@ def hazards(source: bytes) -> list[Hazard]:
     code = [part for part in parts if part.kind != "text"]
     searches = (
         (hazard for part in code for hazard in _reaches(part)),
-        (hazard for part in code for hazard in _powers(part)),
-        _loops(code),
+        (hazard for part in code for hazard in powers(part)),
+        loops(code),
         _triggers(source, parts),
     )
     for search in searches:
@@ -119,96 +108,6 @@ def _reaches(part: Part) -> Iterator[Hazard]:
         if first is not None and (_NAMED.search(joined) or _NAMED.search(joined[::-1])):
             yield Hazard("reach", first.start, token.stop, "the name of an attribute of the interpreter")
             joined, first = b"", None
-
-
-def _number(tokens: tuple[Token, ...]) -> float:
-    """The value of a product or power of numbers, such as `10**9`; 0 for anything else."""
-    if not tokens or any(token.kind != "number" for token in tokens[::2]) or len(tokens) % 2 == 0:
-        return 0.0
-    if any(token.value not in (b"*", b"**", b"+") for token in tokens[1::2]) or len(tokens) > 9:
-        return 0.0
-    values = [_float(token.value) for token in tokens[::2]]
-    signs = [token.value for token in tokens[1::2]]
-    for sign in (b"**", b"*", b"+"):
-        while sign in signs:
-            at = len(signs) - 1 - signs[::-1].index(sign)
-            left, right = values[at], values.pop(at + 1)
-            signs.pop(at)
-            if sign == b"**":
-                values[at] = _power(left, right)
-            else:
-                values[at] = left * right if sign == b"*" else left + right
-    return values[0]
-
-
-def _float(digits: bytes) -> float:
-    """A number as it is written; at most infinite."""
-    try:
-        return float(digits[:400].replace(b"_", b""))
-    except ValueError:
-        return 0.0
-
-
-def _power(base: float, exponent: float) -> float:
-    try:
-        return float(base**exponent)
-    except OverflowError:
-        return float("inf")
-
-
-def _powers(part: Part) -> Iterator[Hazard]:
-    """Numbers and texts that are made as large as the template likes."""
-    tokens = part.tokens
-    for i, token in enumerate(tokens):
-        if token.value == b"**" and token.kind == "sign":
-            stop = i + 1
-            while stop + 1 < len(tokens) and tokens[stop + 1].value == b"**" and stop - i < 8:
-                stop += 2
-            if i and _number(tokens[i - 1 : stop + 1]) > 1e18:
-                yield Hazard("loop", tokens[i - 1].start, tokens[min(stop, len(tokens) - 1)].stop, "a huge power")
-        if token.value == b"*" and token.kind == "sign" and 0 < i < len(tokens) - 1:
-            around = tokens[i - 1], tokens[i + 1]
-            if {t.kind for t in around} == {"text", "number"}:
-                end = i + 2
-                while end + 1 < len(tokens) and tokens[end].value in (b"*", b"**") and end - i < 8:
-                    end += 2
-                number = tokens[i + 1 : end] if around[1].kind == "number" else tokens[i - 1 : i]
-                if _number(number) > MANY:
-                    yield Hazard("loop", around[0].start, around[1].stop, "a text that is repeated")
-
-
-def _ranges(part: Part) -> Iterator[tuple[Token, float]]:
-    """Every call of range with numbers, and the largest of them."""
-    tokens = part.tokens
-    for i, token in enumerate(tokens[:-1]):
-        if token.value == b"range" and token.kind == "name" and tokens[i + 1].value == b"(":
-            largest, begin = 0.0, i + 2
-            for j in range(begin, min(len(tokens), begin + 40)):
-                if tokens[j].kind == "number":  # also in what is more than numbers: range(9999999 | int)
-                    largest = max(largest, _float(tokens[j].value))
-                if tokens[j].value in (b",", b")") and tokens[j].kind == "sign":
-                    largest = max(largest, _number(tokens[begin:j]))
-                    begin = j + 1
-                if tokens[j].value == b")":
-                    break
-            yield token, largest
-
-
-def _loops(parts: list[Part]) -> Iterator[Hazard]:
-    """Loops over ranges that are too long, by themselves or inside each other."""
-    nested: list[float] = []
-    for part in parts:
-        length = 1.0
-        for token, largest in _ranges(part):
-            if largest > MANY:
-                yield Hazard("loop", token.start, token.stop, "a range")
-            length = max(length, largest)
-        if part.word == b"for":
-            nested.append(min(length, MANY) * (nested[-1] if nested else 1.0))
-            if length > 1 and nested[-1] > MANY and length <= MANY:
-                yield Hazard("loop", part.start, part.stop, "ranges inside each other")
-        elif part.word == b"endfor" and nested:
-            nested.pop()
 
 
 def _unpaired(parts: list[Part]) -> list[Hazard]:

@@ -34,6 +34,15 @@ class Part(NamedTuple):
         return self.tokens[0].value if self.kind == "statement" and self.tokens else b""
 
 
+class Hazard(NamedTuple):
+    """A place in a template: `reach`, `loop`, `broken` or `trigger`; its bytes; what stands there, in words."""
+
+    kind: str
+    start: int
+    stop: int
+    what: str
+
+
 _OPEN: Final = re.compile(rb"\{[{%#]")
 _TOKEN: Final = re.compile(
     rb"""(?P<space>\s+)

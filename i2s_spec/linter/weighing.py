@@ -8,10 +8,10 @@ import os
 import struct
 from array import array
 from collections.abc import Callable
-from math import isfinite
+from math import isfinite, prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from i2s_spec.linter.rooms import judged
+from i2s_spec.linter.rooms import BLOCK, CODES_PER_BYTE, judged
 from i2s_spec.linter.subject import Subject
 
 if TYPE_CHECKING:
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 REGION: Final = 4096
 #: Zero bytes in a row in a tensor of another type that are reported: rows of an embedding that stand for no token are zeros.
 OTHER_REGION: Final = 1 << 20
-#: Zero bytes at the end of a payload that are reported: 1,024 weights of -1. What a quantiser leaves of the last block is
-#: at most 31 bytes, and has a rule of its own.
-END: Final = 256
+#: Zero bytes at the end of a payload that are reported, without those that a quantiser leaves of the last block, which
+#: have a rule of their own: 128 weights of -1, a whole block. Of payloads so small that somebody may have written them by
+#: hand more are needed.
+END: Final = 32
+END_FROM: Final = 1024
+SMALL_END: Final = 256
 #: Codes that a tensor must have before its shares say anything.
 SHARES_FROM: Final = 16_384
 #: Share of code 1 below which nothing was made zero. Trained models have about a half; the rounding of normally
@@ -146,7 +149,8 @@ def _one(subject: Subject, found: Weighed, place: int, tensor: "TensorSurvey") -
 def _runs(subject: Subject, found: Weighed, tensor: "TensorSurvey") -> bool:
     """Note long runs of one byte; whether there was none."""
     last, longest = tensor.last_run, tensor.longest_run
-    at_end = last is not None and last.value == 0 and last.length >= END
+    least = (END if tensor.payload_bytes >= END_FROM else SMALL_END) + prod(tensor.ne) % BLOCK // CODES_PER_BYTE
+    at_end = last is not None and last.value == 0 and last.length >= least
     if last is not None and at_end and not _in_hole(subject, tensor.start + last.start, last.length):
         found.ends.append(Region(tensor.row, tensor.start + last.start, tensor.start + last.stop, 0))
     if longest is None or longest.length < REGION or (at_end and longest == last):

@@ -66,6 +66,10 @@ def test_everything_that_can_be_recorded(folder: Path) -> None:
     ]  # fmt: skip
     header = json.loads((folder / "all" / "golden.json").read_text())
     assert (header["profile"], header["activation"]["name"], header["set"]) == ("hf-f32", "silu", "light")
+    with i2s.open(folder / "tiny.gguf") as file:
+        first, wanted = file.metadata["tokenizer.ggml.bos_token_id"], file.metadata["tokenizer.ggml.add_bos_token"]
+    assert wanted
+    assert (f"llama-perplexity puts token {first} in place of the first one" in done.stderr) == (first != 1)
 
 
 @pytest.mark.parametrize(
@@ -77,8 +81,9 @@ def test_everything_that_can_be_recorded(folder: Path) -> None:
         (["record", "tiny.gguf", "--tokens", "a", "-o", "x"], 2, "no token id"),
         (["record", "tiny.gguf", "--tokens", "1", "-o", "x", "--profile", "none"], 2, "no profile"),
         (["record", "tiny.gguf", "--tokens", "1", "-o", "x", "--dialect", "none"], 2, "none"),
-        (["record", "tiny.gguf", "--tokens", "1", "-o", "golden"], 3, "force replaces it"),
-        (["record", "tiny.gguf", "--tokens", "1", "-o", "tiny.gguf"], 3, "is no folder"),
+        (["record", "tiny.gguf", "--tokens", "1", "-o", "golden"], 2, "--force replaces it"),
+        (["record", "tiny.gguf", "--tokens", "1", "-o", "none/x"], 3, "no such folder"),
+        (["record", "tiny.gguf", "--tokens", "1", "-o", "tiny.gguf"], 2, "is no folder"),
         (["record", "nothing.gguf", "--tokens", "1", "-o", "x"], 3, "nothing.gguf"),
         (["compare", "golden", "nothing.npz"], 3, "nothing.npz"),
         (["compare", "nothing", "golden"], 2, "no record"),
@@ -134,3 +139,9 @@ def test_a_model_that_is_broken(folder: Path) -> None:
     done = run(folder, "golden", "compare", "golden", "nan")
     assert done.returncode == 1
     assert "NaN" in done.stdout
+    done = run(folder, "golden", "compare", "nan", "nan")
+    assert done.returncode == 0, "NaN where NaN is wanted"
+    done = run(folder, "golden", "compare", "nan", "nan", "--model", "nan.gguf")
+    assert (done.returncode, "scale-nan" in done.stderr) == (3, True)
+    done = run(folder, "golden", "compare", "nan", "nan", "--model", "nan.gguf", "--force")
+    assert done.returncode == 0, done.stdout

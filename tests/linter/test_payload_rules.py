@@ -11,10 +11,10 @@ import pytest
 
 from i2s_spec.codec import reference
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import FileSource, source_of
+from i2s_spec.gguf.source import BufferSource, FileSource, source_of
 from i2s_spec.inspect.survey import Reading
 from i2s_spec.linter import weighing
-from i2s_spec.linter.rule import REGISTRY, Finding, Severity
+from i2s_spec.linter.rule import REGISTRY, Finding, Rule, Severity
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.linter.subject import Subject
 from i2s_spec.testing.malformed.payload import SIZE, Weights, matrix, model, scaled, trits
@@ -340,3 +340,25 @@ def test_all_at_once_and_one_by_one_agree(tmp_path: Path) -> None:
         subject.end()
     assert [f[:4] for f in found(path)] == [f[:4] for f in found(path.read_bytes())]
     assert os.path.getsize(path)
+
+
+# --- the order of the rules ---
+
+
+@pytest.mark.parametrize("made", [one for one in all_rules() if one.check and not one.late], ids=lambda one: one.code)
+def test_rules_on_the_header_do_not_wait_for_the_payloads(made: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run while threads read; one that asks for the survey is declared `late`, and comes behind them."""
+
+    def asked(_: Subject) -> None:
+        raise AssertionError(f"{made.code} is not declared late, and asks for the survey")
+
+    monkeypatch.setattr(Subject, "survey", property(asked))
+    for data in (model(matrix(trits())), Draft().data, Draft("big").data):
+        file = File(BufferSource(data))
+        assert made.check is not None
+        list(made.check(Subject(file, None, Reading("full"))))
+
+
+def test_late_rules_come_last() -> None:
+    order = [one.late for one in all_rules() if one.payload]
+    assert all(order)

@@ -21,7 +21,7 @@ PREFIXES = st.lists(st.sampled_from(["G", "G1", "G2", "G203", "I", "M", "P1", "P
 
 
 def test_default_is_every_rule_as_it_is_declared() -> None:
-    levels = chosen(runtimes=True).levels
+    levels = chosen(runtimes=True, reference=True).levels
     assert levels == {code: rule.severity for code, rule in LINTED.items()}
 
 
@@ -33,14 +33,14 @@ def test_each_profile_has_a_purpose_of_one_line() -> None:
 
 
 def test_strict_knows_no_warnings() -> None:
-    levels = chosen("strict", runtimes=True).levels
+    levels = chosen("strict", runtimes=True, reference=True).levels
     assert levels.keys() == LINTED.keys()
     assert Severity.WARNING not in levels.values()
     assert all(levels[code] is Severity.NOTE for code, rule in LINTED.items() if rule.severity is Severity.NOTE)
 
 
 def test_spec_is_errors_of_the_format() -> None:
-    levels = chosen("spec", runtimes=True).levels
+    levels = chosen("spec", runtimes=True, reference=True).levels
     assert set(levels.values()) == {Severity.ERROR}
     assert {code[0] for code in levels.keys() - STOPS - INDISPENSABLE} <= set("GIMT")
 
@@ -53,7 +53,7 @@ def test_llama_cpp_takes_what_upstream_refuses_for_errors() -> None:
 
 
 def test_bitnet_cpp_does_not_care_for_upstream() -> None:
-    levels = chosen("bitnet.cpp").levels
+    levels = chosen("bitnet.cpp", reference=True).levels
     assert not any(code.startswith("P1") for code in levels)
     assert levels.keys() >= {code for code in LINTED if code[0] in "GIMTS"}
 
@@ -152,3 +152,12 @@ def test_a_new_rule_is_in_force_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     fault = REGISTRY["G106"].fault._replace(code="G998")
     monkeypatch.setitem(REGISTRY, "G998", REGISTRY["G106"]._replace(fault=fault))
     assert "G998" in chosen().levels
+
+
+def test_rules_that_need_a_reference_need_one() -> None:
+    """A file alone does not tell what they tell; nor does a header."""
+    assert not any(code.startswith("I4") for code in chosen(select=["I"]).levels)
+    assert {code for code in chosen(select=["I4"], reference=True).levels if code.startswith("I")} == {
+        code for code in LINTED if code.startswith("I4")
+    }
+    assert not any(code.startswith("I4") for code in chosen(payload=False, reference=True).levels)

@@ -11,9 +11,11 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import FAMILIES, REGISTRY, rule
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.testing.malformed import Case, malformed
+from i2s_spec.testing.malformed.reference import Compared, compared
 from i2s_spec.testing.sample import Draft
 
 CASES = list(malformed())
+PAIRS = list(compared())
 
 #: Rules about the world outside the file (test_engine.py has their cases), about files of other formats (tests/convert),
 #: about runtimes (test_runtimes.py), and those that programs apply which use a model (tests/model).
@@ -37,12 +39,23 @@ def test_spans_lie_in_the_file(case: Case) -> None:
         assert finding.message.isprintable()
 
 
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.code}-{pair.name}")
+def test_pair_gets_its_code(pair: Compared) -> None:
+    """Files that only a reference gives away: with it exactly the code, and without it nothing."""
+    report = lint(pair.data, reference=pair.reference)
+    assert {finding.code for finding in report.findings} == {pair.code} | pair.also
+    assert pair.path in {finding.span.path for finding in report.findings}
+    assert all(0 <= f.span.start <= f.span.stop <= len(pair.data) and f.message.isprintable() for f in report.findings)
+    assert lint(pair.data).findings == ()
+    assert lint(pair.reference, reference=pair.reference).findings == ()
+
+
 def test_every_rule_has_a_case() -> None:
-    assert {rule.code for rule in all_rules()} == {case.code for case in CASES} | OUTSIDE
+    assert {rule.code for rule in all_rules()} == {case.code for case in [*CASES, *PAIRS]} | OUTSIDE
 
 
 def test_case_names_are_unique() -> None:
-    assert len({case.name for case in CASES}) == len(CASES)
+    assert len({case.name for case in [*CASES, *PAIRS]}) == len(CASES) + len(PAIRS)
 
 
 def test_cases_are_reproducible() -> None:
@@ -84,7 +97,7 @@ def test_a_code_cannot_be_used_twice() -> None:
 CATALOGUE = (
     [f"C{n:02}" for n in range(1, 33)]
     + [f"T{n:02}" for n in range(1, 26)]
-    + ["P01", "P02", "P03", "S01"]
+    + ["P01", "P02", "P03", "P14", "S01"]
     + [f"M{n:02}" for n in [*range(1, 13), *range(20, 31), 60, 61, 62]]
 )
 

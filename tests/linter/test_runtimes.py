@@ -335,3 +335,33 @@ def test_what_is_no_whole_model_is_not_judged_as_one(keys: Any, words: str) -> N
 
 def without_tensors(data: bytes) -> bytes:
     return changed(data, without_tensor("token_embd.weight"))
+
+
+@pytest.mark.parametrize("name", ["llama-spm", "gpt-2", "bert-bge", "phi-3"])
+def test_a_vocabulary_alone_is_no_model(shared: Path, name: str) -> None:
+    """The engines that descend from llama.cpp load it where that is asked for; nothing else has a use for it."""
+    found = judged(shared / "real" / f"ggml-vocab-{name}.gguf")
+    for runtime in RUNTIMES:
+        verdict = found[runtime.name]
+        if runtime.kind == "reader":
+            assert verdict.loads == "yes"
+        elif runtime.kind == "front" or runtime.name == "0xBitNet":
+            assert verdict.loads == "no"
+            assert "there is no model in it" in verdict.reasons[0].text
+        else:
+            assert verdict.loads == "vocabulary only"
+            assert "refused as a model" in verdict.reasons[0].text
+        assert verdict.computes == "-"
+
+
+def test_a_vocabulary_with_a_fault_is_not_loaded(shared: Path) -> None:
+    """A size of another type, and an architecture that nobody has declared."""
+    found = judged(shared / "real" / "bitnet-rs.llama3-128k.gguf")
+    assert found["llama.cpp"].loads == "no"
+    vocabulary = gguf.parse((shared / "real" / "ggml-vocab-llama-spm.gguf").read_bytes())
+    for pair in vocabulary.key_values:
+        if pair.key == b"general.architecture":
+            pair.value = b"nobody"
+    found = judged(Draft().built(vocabulary))
+    assert found["llama.cpp"].loads == "unknown"
+    assert found["0xBitNet"].loads == "no"

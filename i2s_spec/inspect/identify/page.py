@@ -35,6 +35,11 @@ def page(found: Identification, everything: bool = False) -> Iterator[Line]:
     for question in found.questions:
         yield []
         yield from _question(question, everything)
+    if found.comparison is not None and found.comparison.decided is None:
+        from i2s_spec.inspect.identify.reference import undecided
+
+        yield []
+        yield [Piece("Reference  ", "bold"), Piece(f"it decides nothing; what would: {undecided(found.comparison)}")]
     if found.dialect is not None:
         yield []
         yield [Piece("Dialect  ", "bold"), Piece(found.dialect)]

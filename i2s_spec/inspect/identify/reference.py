@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import quote
 from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Case, Evidence, Hypothesis, Question
-from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Dialect, Layout
+from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, Dialect, Layout
 from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 #: Elements that are compared at most, and the fewest that decide anything.
 COMPARED: Final = 1 << 22
 ENOUGH: Final = 1024
+
+#: How far magnitudes that are meant to be one may lie apart, and what counts as 0, as parts of the largest.
+SAME: Final = 0.98
+NOTHING: Final = 1e-3
 
 #: What share must agree, and how far the next best must be behind. Ternarising floats again differs in ties: 1 to 2 %.
 AGREES: Final = 0.9
@@ -66,10 +70,6 @@ def compare(file: File, tensor: Tensor, weights: NDArray[Any]) -> Comparison:
     """
     import numpy as np
 
-    from i2s_spec.codec.native import unpack
-    from i2s_spec.codec.tail import read_tail
-    from i2s_spec.schema.dialect import CANONICAL
-
     if tensor.type is None or tensor.type.name != "I2_S":
         raise ValueError(f"tensor {quote(tensor.raw_name)} is not I2_S")
     if tuple(weights.shape) != tensor.shape:
@@ -78,14 +78,41 @@ def compare(file: File, tensor: Tensor, weights: NDArray[Any]) -> Comparison:
         )
     if weights.dtype.kind not in "iuf":
         raise TypeError(f"the reference holds {weights.dtype}; integers or floats are wanted")
+    known, scale = ternarised(np.asarray(weights).reshape(-1, tensor.shape[-1])[: rows_compared(tensor)])
+    return matched(file, tensor, known, scale)
+
+
+def rows_compared(tensor: Tensor, most: int = COMPARED) -> int:
+    """How many first rows of a tensor are compared: all, or whole groups of 128, which are whole units in every layout.
+
+    :param most: about how many elements these shall be
+    """
+    rows, cols = prod(tensor.shape[:-1]), tensor.shape[-1]
+    if rows * cols <= most:
+        return rows
+    return max(128, most // cols // 128 * 128) if rows >= 128 else rows
+
+
+def matched(file: File, tensor: Tensor, known: NDArray[np.int8], scale: float | None) -> Comparison:
+    """How well each dialect that the shape allows explains the first rows of an I2_S tensor.
+
+    :param known: their trits, int8 [rows, cols], of as many rows as `rows_compared` says
+    :param scale: what +1 stands for, if that is known
+    :raises FormatError: where the file does not hold the tensor
+    """
+    import numpy as np
+
+    from i2s_spec.codec.native import unpack
+    from i2s_spec.codec.tail import read_tail
+    from i2s_spec.schema.dialect import CANONICAL
+
     span = tensor.span
     tensor.require(span)
-    rows, cols = prod(tensor.shape[:-1]), tensor.shape[-1]
-    rows = _window(rows, cols)
-    known, scale = ternarised(np.asarray(weights).reshape(-1, cols)[:rows])
+    rows, cols = known.shape
     payload = file.source.read(span.start, rows * cols // 4)
     stored = float(read_tail(tensor.tail, CANONICAL.tail, file.byte_order))
     ratio = stored / scale if scale else None
+    wanted = {trit: known == trit for trit in (-1, 0, 1)}
     matches = []
     for layout in LAYOUTS.values():
         if not layout.in_gguf or not _fits(layout, rows, cols):
@@ -97,30 +124,17 @@ def compare(file: File, tensor: Tensor, weights: NDArray[Any]) -> Comparison:
             code3="plus-two",
         )
         codes = canonical + np.int8(1)
+        found = [codes == code for code in range(4)]
         for code_map in CODE_MAPS.values():
-            share = float(np.mean(_trits(codes, code_map) == known))
+            pairs = ((found[code], wanted[trit]) for code, trit in enumerate(code_map.trits) if trit is not None)
+            share = sum(int(np.count_nonzero(one & other)) for one, other in pairs) / codes.size
             matches.append(Match(Dialect(layout, code_map, CANONICAL.tail), share, rows * cols, ratio))
     matches.sort(key=lambda match: -match.share)
     return Comparison(tensor.raw_name, tuple(matches))
 
 
-def _window(rows: int, cols: int) -> int:
-    """How many first rows are compared: all, or whole groups of 128 rows, which are whole units in every layout."""
-    if rows * cols <= COMPARED:
-        return rows
-    return max(128, COMPARED // cols // 128 * 128) if rows >= 128 else rows
-
-
 def _fits(layout: Layout, rows: int, cols: int) -> bool:
     return rows % layout.row_block == 0 and rows * cols % layout.block == 0
-
-
-def _trits(codes: NDArray[np.int8], code_map: CodeMap) -> NDArray[np.int8]:
-    """Codes 0 to 3 as trits; the code that stands for nothing agrees with no trit."""
-    import numpy as np
-
-    table = np.array([9 if trit is None else trit for trit in code_map.trits], dtype=np.int8)
-    return table[codes]
 
 
 def ternarised(weights: NDArray[Any]) -> tuple[NDArray[np.int8], float]:
@@ -137,7 +151,7 @@ def ternarised(weights: NDArray[Any]) -> tuple[NDArray[np.int8], float]:
     if largest == 0:
         raise ValueError("the reference is all zeros, which every layout reads alike")
     sign = np.sign(weights).astype(np.int8)
-    near = (magnitude < largest * 1e-3) | (magnitude > largest * 0.98)
+    near = (magnitude < largest * NOTHING) | (magnitude > largest * SAME)
     if near.all():
         return np.where(magnitude < largest * 0.5, np.int8(0), sign), largest
     mean = float(magnitude.mean(dtype=np.float64))
@@ -152,7 +166,7 @@ def weigh(question: Question, comparison: Comparison) -> Question:
     best = comparison.decided
     part = "layout" if question.name == "layout" else "code_map"
     if best is None:
-        return question._replace(would_tell=_undecided(comparison))
+        return question._replace(would_tell=undecided(comparison))
     case = Case([(each.name, each.title) for each in question.hypotheses])
     shares: dict[str, float] = {}
     for match in comparison.matches:
@@ -187,7 +201,8 @@ def _weaker(against: tuple[Evidence, ...], each: Hypothesis) -> tuple[Evidence, 
     return against
 
 
-def _undecided(comparison: Comparison) -> str:
+def undecided(comparison: Comparison) -> str:
+    """What would decide, where a comparison did not, and why it did not."""
     if not comparison.matches:
         return "another reference: the shape of this tensor has no place in any layout"
     best = comparison.matches[0]

@@ -21,9 +21,16 @@ MOST_BOOLEANS = 1 << 16
 
 @repair("G406", Fix.SAFE, "padding becomes zeros")
 def zero_padding(bench: Bench) -> Iterator[Outcome]:
-    """No reader looks at padding, and the GGUF document says what it is (clause 2.7)."""
+    """No reader looks at padding, and the GGUF document says what it is (clause 2.7).
+
+    Where the alignment is disputed, so is what is padding: it may be weights, and is looked at again afterwards.
+    """
+    disputed = next((code for code in ("G217", "G218", "G219", "G222") if any(bench.findings(code))), None)
     for finding in bench.findings("G406"):
         start, stop, _ = finding.span
+        if disputed is not None:
+            yield Declined("G406", finding.span, f"where the tensors begin is disputed ({disputed}): it may be weights")
+            continue
         edit = Edit(finding.span, zeros(stop - start))
         yield Action("G406", finding.span, f"{stop - start:,} bytes of padding become zeros", (edit,), safe=True)
 

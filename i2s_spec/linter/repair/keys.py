@@ -126,5 +126,8 @@ def _require_exact(value: Any) -> None:
     if isinstance(value, int):
         if value and abs(value) >> 24 and abs(value) % (1 << abs(value).bit_length() - 24):
             raise ValueError(f"{value} has no float32")
-    elif getattr(getattr(value, "dtype", None), "kind", "") in "iu" and (value.astype("f4").astype("O") != value).any():
+    elif (
+        getattr(getattr(value, "dtype", None), "kind", None) in {"i", "u"}
+        and (value.astype("f4").astype("O") != value).any()
+    ):
         raise ValueError("it has whole numbers that no float32 is equal to")

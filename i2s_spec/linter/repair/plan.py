@@ -111,6 +111,8 @@ def _why_not(action: Action, bench: Bench) -> str | None:
     end = file.infos_end
     if all(_changes_nothing(edit, bench) for edit in action.edits):
         return "what it would write is there already"
+    if _twice(action.edits):
+        return "it would change bytes twice, which tensors share"
     moves = any(edit.span.stop - edit.span.start != len(edit.new) for edit in action.edits)
     if action.layout is not None or (moves and (end is None or min(edit.span.start for edit in action.edits) < end)):
         if not bench.whole:
@@ -118,6 +120,16 @@ def _why_not(action: Action, bench: Bench) -> str | None:
         if action.layout is None and file.data_start is None and file.index.tensors:
             return "where the data section begins is not known"
     return None
+
+
+def _twice(edits: Iterable[Edit]) -> bool:
+    """Whether edits that are not the same overlap; insertions in one place do not."""
+    reached = 0
+    for start, stop in sorted(edit.order for edit in dict.fromkeys(edits)):
+        if start < reached:
+            return True
+        reached = max(reached, stop)
+    return False
 
 
 def _changes_nothing(edit: Edit, bench: Bench) -> bool:

@@ -8,6 +8,7 @@ has no control characters and no bidirectional marks any more; what else its own
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.totals import Judged, Totals
 
 
-class Format:
+class Format(ABC):
     """How reports are written; the pieces are printed one after another.
 
     A format that wants to know more of a file than its findings names in `details` a function that is called with the
@@ -47,8 +48,9 @@ class Format:
             judged = {name: value for name, value in judged.items() if name != "details"}
         return self._file(judged)
 
+    @abstractmethod
     def _file(self, judged: Judged) -> str:
-        raise NotImplementedError
+        """One report, as plain data."""
 
     def end(self, totals: Totals) -> str:
         """What follows the last report."""

@@ -34,6 +34,7 @@ _REPAIRS = {"safe": "i2s fix repairs it", "unsafe": "i2s fix --unsafe repairs it
 
 _MOODS = {
     "yes": "ok", "correctly": "ok", "no": "error", "crash": "error", "wrongly": "error", "with option": "warning",
+    "vocabulary only": "plain",
     "depends on the machine": "warning", "unknown": "plain", "-": "plain",
 }  # fmt: skip
 

@@ -12,6 +12,8 @@ slack         bytes that belong to no tensor
 extent        the size and shape of I2_S tensors
 payload       codes, constant and unwritten regions, repeated tensors
 scale         the tail
+in_front      scales in front of codes
+reference     what only another file of the same model tells
 metadata      keys of the architectures
 sizes         the sizes and numbers that metadata give a model
 numbers       numbers that mean different things in different forks
@@ -31,6 +33,7 @@ from i2s_spec.linter.rules import (
     extent,
     header,
     identity,
+    in_front,
     infos,
     inputs,
     inventory,
@@ -39,6 +42,7 @@ from i2s_spec.linter.rules import (
     numbers,
     payload,
     placement,
+    reference,
     roles,
     runtimes,
     scale,
@@ -53,9 +57,9 @@ from i2s_spec.linter.rules import (
 )
 
 __all__ = [
-    "REGISTRY", "all_rules", "bounds", "extent", "header", "identity", "infos", "inputs", "inventory", "keys", "metadata",
-    "numbers", "payload", "placement", "roles", "runtimes", "scale", "sizes", "slack", "split", "template",
-    "tokenizer", "use", "values", "vocabulary",
+    "REGISTRY", "all_rules", "bounds", "extent", "header", "identity", "in_front", "infos", "inputs", "inventory", "keys",
+    "metadata", "numbers", "payload", "placement", "reference", "roles", "runtimes", "scale", "sizes", "slack", "split",
+    "template", "tokenizer", "use", "values", "vocabulary",
 ]  # fmt: skip
 
 

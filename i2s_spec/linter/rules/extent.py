@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from math import isfinite, prod
 
 from i2s_spec.errors import Words
+from i2s_spec.linter.placed import Placement
 from i2s_spec.linter.rooms import BLOCK, chunks, misjudged
 from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, rule
-from i2s_spec.linter.subject import Placement, Subject
+from i2s_spec.linter.subject import Subject
 from i2s_spec.schema.types import I2_S, TAIL_BYTES
 
 #: What is read at once of scales that lie close together.
@@ -97,7 +98,7 @@ def tail_missing(subject: Subject) -> Iterator[Finding]:
     last = tail_cut(subject)
     if last is not None:
         got = subject.data_size - (last.end - TAIL_BYTES)
-        span = subject.absolute(last.offset, last.end, f"data[{last.row}]")
+        span = subject.absolute(last.end - TAIL_BYTES, last.end, f"data[{last.row}]")
         yield tail_missing.at(span, got=got, want=TAIL_BYTES, name=subject.name(last.row))
 
 
@@ -232,7 +233,7 @@ def legacy_number(subject: Subject) -> Iterator[Finding]:
 
 @rule("I301", "scale-byte-order", "the scales of {got} of {of} I2_S tensors make sense only in {other} order, while the "
       "file is {order}; the first is {name}", clause="6.2", sources="C09 M72", fix=Fix.UNSAFE,
-      provenance=("ggml-org/llama.cpp#11349",))  # fmt: skip
+      provenance=("ggml-org/llama.cpp#11349",), late=True)  # fmt: skip
 def scale_byte_order(subject: Subject) -> Iterator[Finding]:
     """The scales are in the other byte order than the file.
 
@@ -261,11 +262,15 @@ def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
     mark, swapped = ("<f", ">f") if subject.file.byte_order == "little" else (">f", "<f")
     wrong: list[Placement] = []
     seen, window, at = 0, b"", 0
+    survey = subject.survey
+    tails = {} if survey is None else {survey.row(place): survey.tail(place) for place in range(len(survey))}
     for placement in subject.placements:
         if placement.number != I2_S.number or not placement.size or placement.end > size:
             continue
         start = placement.end - TAIL_BYTES
-        if not at <= start <= at + len(window) - 4:  # one read serves many tensors where they are small
+        if (tail := tails.get(placement.row)) is not None:
+            at, window = start, tail
+        elif not at <= start <= at + len(window) - 4:  # one read serves many tensors where they are small
             at, window = start, source.read(base + start, min(WINDOW if placement.size < WINDOW else 4, size - start))
         seen += 1
         scale, other = (struct.unpack_from(each, window, start - at)[0] for each in (mark, swapped))

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 from math import prod
 
+from i2s_spec.linter.placed import INT64_END, all_differ, sound_shape
 from i2s_spec.linter.rule import WARNING, Finding, Fix, raised, rule
-from i2s_spec.linter.subject import INT64_END, Subject, all_differ, sound_shape
+from i2s_spec.linter.subject import Subject
 from i2s_spec.schema import faults, limits, types
 
 raised(
@@ -182,7 +183,8 @@ def empty_dimension(subject: Subject) -> Iterator[Finding]:
     """
     for tensor in subject.odd_tensors:
         if 0 in tensor.ne:
-            yield empty_dimension.at(subject.info_span(tensor.index, "ne"), got=tensor.ne, name=tensor.raw_name)
+            span = subject.dimension_span(tensor.index, tensor.ne.index(0))
+            yield empty_dimension.at(span, got=tensor.ne, name=tensor.raw_name)
 
 
 @rule("G311", "huge-dimension", "tensor {name} has a dimension of 2^63 or more: {got}", clause="2.6",
@@ -199,7 +201,9 @@ def huge_dimension(subject: Subject) -> Iterator[Finding]:
     """
     for tensor in subject.odd_tensors:
         if tensor.ne and max(tensor.ne) >= INT64_END:
-            yield huge_dimension.at(subject.info_span(tensor.index, "ne"), got=tensor.ne, name=tensor.raw_name)
+            which = next(i for i, length in enumerate(tensor.ne) if length >= INT64_END)
+            span = subject.dimension_span(tensor.index, which)
+            yield huge_dimension.at(span, got=tensor.ne, name=tensor.raw_name)
 
 
 @rule("G312", "too-many-elements", "tensor {name} of shape {shape} has {got} elements, more than 2^63 - 1",

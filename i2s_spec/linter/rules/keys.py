@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from i2s_spec.errors import Span, Words
 from i2s_spec.gguf import _scanner
 from i2s_spec.linter.declared import declared
+from i2s_spec.linter.placed import all_differ
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, raised, rule
-from i2s_spec.linter.subject import Subject, all_differ
+from i2s_spec.linter.subject import Subject
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.types import ValueType
 

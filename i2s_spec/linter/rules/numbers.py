@@ -7,8 +7,9 @@ from typing import Final
 
 from i2s_spec.errors import Span, Words
 from i2s_spec.linter.declared import Declared, declared
+from i2s_spec.linter.placed import sound_shape
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
-from i2s_spec.linter.subject import Subject, sound_shape
+from i2s_spec.linter.subject import Subject
 from i2s_spec.schema import keys, numbers
 from i2s_spec.schema.types import READINGS, padded
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from math import prod
 from typing import TYPE_CHECKING
 
 from i2s_spec.errors import Span, Words
 from i2s_spec.linter.likeness import rows_repeat, twins
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, rule
+from i2s_spec.linter.scales import odd
 from i2s_spec.linter.subject import Subject
 from i2s_spec.linter.weighing import COMPARED, Region, weighed
 
@@ -52,7 +54,10 @@ def unused_code(subject: Subject) -> Iterator[Finding]:
 
     Fix: fetch or convert the file again.
     """
+    in_front = {tensor.row for _, tensor in odd(subject, "header")}  # what a float in front has is told of as that
     for tensor in _tensors(subject, "unused"):
+        if tensor.row in in_front:
+            continue
         assert tensor.first_unused is not None
         span = tensor.span(tensor.first_unused, tensor.first_unused + 1)
         partly = Words("" if tensor.complete else " in the part that was read")
@@ -181,6 +186,9 @@ def rows_repeat_rule(subject: Subject) -> Iterator[Finding]:
     for place in verdict.placed:
         if survey.size(place) < COMPARED or survey.digest(place)[0] is None:
             continue
+        rows = prod(subject.file.index.tensor(survey.row(place))[2][1:])
+        if any(count % rows for count in survey.counts(place)):  # equal rows have equal shares of each code
+            continue
         tensor = survey[place]
         if tensor.constant is None and rows_repeat(subject, tensor):
             yield rows_repeat_rule.at(_payload(tensor), name=tensor.name, rows=4 * tensor.payload_bytes // tensor.ne[0])
@@ -268,7 +276,7 @@ def lopsided_signs(subject: Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@rule("I212", "uncommon-zeros", "{got} of the weights of I2_S tensor {name} are 0; 30 to 70 % are common ({tensors} tensors "
+@rule("I212", "uncommon-zeros", "{got} of the weights of I2_S tensor {name} are 0; 25 to 75 % are common ({tensors} tensors "
       "are outside)", severity=NOTE, clause="5.4", sources="P08 M66", when=WITH_I2S, payload=True)  # fmt: skip
 def uncommon_zeros(subject: Subject) -> Iterator[Finding]:
     """The share of zeros is uncommon.

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from i2s_spec.linter.placed import INT64_END, Placement
 from i2s_spec.linter.rooms import misjudged_room, wide
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.linter.rules.extent import tail_cut
-from i2s_spec.linter.subject import INT64_END, Placement, Subject
+from i2s_spec.linter.subject import Subject
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.types import padded
 

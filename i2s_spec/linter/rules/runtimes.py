@@ -12,7 +12,7 @@ from i2s_spec.linter.rule import NOTE, WARNING, Finding, rule
 from i2s_spec.linter.subject import Subject
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.containers import Reason
+    from i2s_spec.linter.reason import Reason
     from i2s_spec.linter.runtimes import Verdict
 
 _NOWHERE = Span(0, 0)
@@ -37,7 +37,7 @@ def _details(verdict: "Verdict", reason: "Reason") -> dict[str, Words]:
 
 @rule("P201", "runtime-refuses", "{runtime} does not load this file: {why} ({source})", severity=NOTE, clause="7.6",
       sources="P1", provenance=("ggml-org/llama.cpp#12997", "ollama/ollama#10334", "microsoft/BitNet#206"),
-      when=_WHEN)  # fmt: skip
+      when=_WHEN, late=True)  # fmt: skip
 def runtime_refuses(subject: Subject) -> Iterator[Finding]:
     """A runtime does not load the file, or dies of it.
 
@@ -57,7 +57,7 @@ def runtime_refuses(subject: Subject) -> Iterator[Finding]:
 
 @rule("P202", "runtime-computes-wrongly", "{runtime} loads this file and computes something else: {why} ({source})",
       severity=NOTE, clause="7.6", sources="P3 P5", provenance=("microsoft/BitNet#588", "microsoft/BitNet#602"),
-      when=_WHEN)  # fmt: skip
+      when=_WHEN, late=True)  # fmt: skip
 def runtime_computes_wrongly(subject: Subject) -> Iterator[Finding]:
     """A runtime loads the file and computes something else than the model.
 
@@ -79,7 +79,7 @@ def runtime_computes_wrongly(subject: Subject) -> Iterator[Finding]:
 
 @rule("P203", "runtime-depends-on-machine", "{runtime} computes this file rightly on some machines only: {why} ({source})",
       severity=NOTE, clause="7.6", sources="P3", provenance=("microsoft/BitNet#585", "microsoft/BitNet#547"),
-      when=_WHEN)  # fmt: skip
+      when=_WHEN, late=True)  # fmt: skip
 def runtime_depends_on_machine(subject: Subject) -> Iterator[Finding]:
     """A runtime computes the file rightly on some machines, and wrongly on others.
 
@@ -101,7 +101,7 @@ def runtime_depends_on_machine(subject: Subject) -> Iterator[Finding]:
 
 @rule("P204", "runtime-needs-conversion", "{runtime} takes this file only after a conversion: {why} ({source})",
       severity=NOTE, clause="7.6", sources="P1",
-      provenance=("ikawrakow/ik_llama.cpp#365", "ikawrakow/ik_llama.cpp#167"), when=_WHEN)  # fmt: skip
+      provenance=("ikawrakow/ik_llama.cpp#365", "ikawrakow/ik_llama.cpp#167"), when=_WHEN, late=True)  # fmt: skip
 def runtime_needs_conversion(subject: Subject) -> Iterator[Finding]:
     """A runtime loads the file as it is, and can only compute it once it is converted.
 
@@ -122,7 +122,7 @@ def runtime_needs_conversion(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("P205", "no-runtime", "no runtime that is known here loads this file and computes it rightly", severity=WARNING,
-      clause="7.6", sources="P1 P5", provenance=("microsoft/BitNet#588",), when=_WHEN)  # fmt: skip
+      clause="7.6", sources="P1 P5", provenance=("microsoft/BitNet#588",), when=_WHEN, late=True)  # fmt: skip
 def no_runtime(subject: Subject) -> Iterator[Finding]:
     """No known runtime loads the file and computes it rightly, on any machine.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from i2s_spec.errors import Words
 from i2s_spec.linter.likeness import twins
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
-from i2s_spec.linter.scales import LAYER, SIBLINGS, halves, kind_of, odd, scales, usual
+from i2s_spec.linter.scales import LAYER, SIBLINGS, kind_of, odd, scales, usual
 from i2s_spec.linter.subject import Subject
 from i2s_spec.linter.weighing import COMPARED, weighed
 
@@ -211,25 +211,6 @@ def tail_of_another(subject: Subject) -> Iterator[Finding]:
     Fix: nothing has to be done; zeros can be written there.
     """
     yield from _tails(subject, "known")
-
-
-@rule("I312", "scale-in-front", "I2_S tensor {name} begins with a float16 scale of {got} and 30 zero bytes, and has none "
-      "behind its payload", clause="6.1", sources="S12", when=WITH_I2S, payload=True,
-      provenance=("Scottcjn/BitNet",))  # fmt: skip
-def scale_in_front(subject: Subject) -> Iterator[Finding]:
-    """The scale stands in front of the codes.
-
-    Why: a fork for PowerPC writes a header of 32 bytes with a float16 scale, then blocks of its own. Type and size are
-    those of I2_S, the weights are not.
-
-    Example: 00 3c and 30 zero bytes at the start of a tensor, and no scale at its end.
-
-    Fix: convert the checkpoint with a released writer.
-    """
-    for _, tensor in odd(subject, "header"):
-        values = halves(subject.file.source.read(tensor.start, 2))
-        got = next(value for value in values if usual(value) and value > 0)
-        yield scale_in_front.at(tensor.span(0, 32), got=_digits(got), name=tensor.name)
 
 
 @rule("I313", "scales-identical", "all {got} I2_S tensors of some size have the scale {scale}", severity=WARNING,

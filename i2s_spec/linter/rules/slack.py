@@ -41,7 +41,8 @@ def _padding(subject: Subject, least: int = 1) -> Iterator[tuple[int, int, str]]
         if min(padded(size, step), room) - size < least:
             continue
         base = file.data_start + placement.offset
-        yield base + size, min(base + min(padded(size, step), room), file.size), f"padding[{placement.row}]"
+        if base + size < file.size:  # behind an incomplete tensor there is none
+            yield base + size, min(base + min(padded(size, step), room), file.size), f"padding[{placement.row}]"
 
 
 @rule("G406", "padding-not-zero", "byte {at} is padding and is 0x{got_hex}, not zero", severity=WARNING, clause="2.7",
@@ -156,7 +157,7 @@ def _looked_at(subject: Subject, start: int, stop: int) -> Iterator[tuple[int, b
 
 
 @rule("G411", "zero-run", "tensor {name} has at least {got} zero bytes in a row; in I2_S a zero byte is four weights of -1",
-      severity=WARNING, clause="5.4", sources="M28", provenance=("microsoft/BitNet#608",))  # fmt: skip
+      severity=WARNING, clause="5.4", sources="M28", provenance=("microsoft/BitNet#608",), late=True)  # fmt: skip
 def zero_run(subject: Subject) -> Iterator[Finding]:
     """A long stretch of a tensor is zero bytes.
 

@@ -10,7 +10,7 @@ from i2s_spec.linter import template_source
 from i2s_spec.linter.declared import declared
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, rule
 from i2s_spec.linter.subject import Subject
-from i2s_spec.linter.template_source import Hazard
+from i2s_spec.linter.template_tokens import Hazard
 from i2s_spec.schema.types import ValueType
 
 TEMPLATES: Final = "files with a chat template"

@@ -15,6 +15,8 @@ metadata     keys and values of the architectures
 inventory    tensors that fit their architecture
 tokenizer    the vocabulary
 template     chat templates and other text that somebody may run or print
+
+Files that nothing but another file of the same model gives away come in pairs (`reference.compared`).
 """
 
 from __future__ import annotations

@@ -36,6 +36,19 @@ def _header_in_front() -> bytes:
     return model(matrix(payload, tail=bytes(32)))
 
 
+def _float_in_front(rest: bytes = bytes(28)) -> bytes:
+    """A float32 and, with `rest`, zeros where the codes should begin; the codes end where the scale should be."""
+    shifted = struct.pack("<f", 0.03125) + rest + trits(SIZE, 6)  # whose last bytes are no usual scale
+    return model(matrix(shifted[:SIZE], tail=shifted[SIZE:].ljust(32, b"\0")))
+
+
+def _by_rows(form: str) -> bytes:
+    """Rows of 512 weights with a scale in front of each, and nothing behind them."""
+    codes, scale = trits(), struct.pack(form, 0.03125)
+    rows = b"".join(scale + codes[at : at + 128] for at in range(0, SIZE, 128))
+    return model(Weights(b"first.weight", (512, 64), rows, b""))
+
+
 def _left_behind() -> bytes:
     """A large tensor, then a small one whose tail has bytes of it, as one buffer for both leaves them."""
     large = trits(2 * SIZE, 4)
@@ -64,6 +77,10 @@ add("tail-with-old-memory", "I310", "data[0].tail.unused", partial(
     model, matrix(trits(), tail=scaled(0.5, bytes(range(1, 29))))))  # fmt: skip
 add("tail-of-another-tensor", "I311", "data[1].tail.unused", _left_behind)
 add("scale-in-front", "I312", "data[0]", _header_in_front)
+add("float-in-front-with-zeros", "I312", "data[0]", _float_in_front, also=("I310",))
+add("float-in-front", "I312", "data[0]", partial(_float_in_front, b""))
+add("float-in-every-row", "I112", "data[0]", partial(_by_rows, "<f"))
+add("half-in-every-row", "I112", "data[0]", partial(_by_rows, "<e"))
 add("scales-identical", "I313", "data[0].tail.scale", partial(_several, 1.0, 1.0, 1.0, 1.0))
 add("scales-far-apart", "I314", "data[1].tail.scale", partial(_attention, 0.02, 4.1, 0.03),
     also=("M001",))  # fmt: skip

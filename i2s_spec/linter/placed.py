@@ -1,0 +1,69 @@
+"""This module defines where the table puts a tensor, the room that it has there, and what sizes there can be."""
+
+from array import array
+from collections.abc import Iterator
+from math import prod
+from typing import NamedTuple
+
+from i2s_spec.schema import limits, types
+from i2s_spec.schema.types import padded
+
+#: No tensor of any kind has as many elements or bytes: sizes are kept in signed 64-bit integers.
+INT64_END = 1 << 63
+
+#: Numbers that I2_S had before its release; BF16 and a retired type today.
+LEGACY_I2_S = frozenset({30, 31})
+
+
+class Placement(NamedTuple):
+    """Where the table puts one tensor, relative to the data section.
+
+    `size` is None where it cannot be told: an unknown type, a wrong shape, a row that is not whole blocks.
+    """
+
+    offset: int
+    row: int
+    number: int
+    size: int | None
+
+    @property
+    def end(self) -> int:
+        return self.offset + (self.size or 0)
+
+
+class Room(NamedTuple):
+    """The bytes from a tensor's first one to where the next tensor begins, or the data end if there is no next."""
+
+    placement: Placement
+    size: int
+    next: Placement | None
+
+
+def size_of(ne: tuple[int, ...], number: int, room: int, alignment: int) -> int | None:
+    """Bytes of a tensor by its type; None where shape and type do not say it.
+
+    :param room: bytes to the next tensor, by which old numbers of I2_S are told from what they mean today
+    """
+    if not sound_shape(ne):
+        return None
+    if (
+        number in LEGACY_I2_S
+        and prod(ne) >= 128
+        and padded(types.I2_S.nbytes(ne), alignment) == padded(room, alignment)
+    ):
+        return types.I2_S.nbytes(ne)
+    kind = types.reading(number, ne, room, alignment)
+    return kind.nbytes(ne) if kind is not None and ne[0] % kind.block == 0 else None
+
+
+def all_differ(names: Iterator[tuple[int, bytes]]) -> bool:
+    """Whether no name occurs twice, as far as numbers tell that take less room than names: True is certain."""
+    hashes = array("q", (hash(name) for _, name in names))
+    if len(hashes) < 1 << 14:
+        return len(set(hashes)) == len(hashes)
+    return sum(len({one for one in hashes if one & 3 == part}) for part in range(4)) == len(hashes)
+
+
+def sound_shape(ne: tuple[int, ...]) -> bool:
+    """One to four dimensions, each at least 1, with a product that fits a signed 64-bit integer."""
+    return 0 < len(ne) <= limits.MAX_DIMENSIONS and min(ne) > 0 and prod(ne) < INT64_END

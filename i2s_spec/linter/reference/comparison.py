@@ -1,0 +1,197 @@
+"""This module compares an I2_S tensor with what is known of its weights, and finds out what a difference is.
+
+What was read in another way is found by reading it so: another layout or code map, all signs turned, the rows of heads
+in the order of checkpoints. Nothing is taken for any of that unless nine of ten weights agree then.
+"""
+
+from __future__ import annotations
+
+from math import isfinite, lcm
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from i2s_spec.codec.in_order import in_order
+from i2s_spec.codec.trits import WINDOW
+from i2s_spec.convert.hugging_face import to_checkpoint_rows, to_gguf_rows
+from i2s_spec.inspect.identify.reference import AGREES, COMPARED, ENOUGH, MARGIN, Match, matched, rows_compared
+from i2s_spec.linter.reference.known import Known, of_tensor
+from i2s_spec.schema.dialect import Dialect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from i2s_spec.gguf.reader import File, Tensor
+
+#: How far scales may lie apart that are the same: bfloat16 has 8 bits.
+SCALE: Final = 1 / 128
+
+
+#: Weights by which a difference is explained, about; ten thousand would do.
+DECIDING: Final = 1 << 18
+
+
+class Difference(NamedTuple):
+    """Where two tensors differ: how many weights of how many, the first of them, the bytes that hold them all."""
+
+    weights: int
+    compared: int
+    first: int
+    start: int
+    stop: int
+
+
+class Outcome(NamedTuple):
+    """How a tensor fits what is known of it; each part is None where there is nothing to say.
+
+    `difference` is what is wrong, `match` the dialect that explains it, `how` another explanation in words, `scale` the
+    two scales where they differ.
+    """
+
+    difference: Difference | None
+    match: Match | None
+    how: str
+    scale: tuple[float, float] | None
+
+    @property
+    def good(self) -> bool:
+        return self.difference is None and self.scale is None
+
+
+class _Part(NamedTuple):
+    weights: int
+    first: int
+    start: int
+    stop: int
+
+
+def compared(
+    file: File,
+    tensor: Tensor,
+    known: Known,
+    expected: Dialect,
+    twin: tuple[File, Tensor] | None = None,
+    threads: int = 1,
+    whole: bool = True,
+) -> Outcome:
+    """Compare a tensor with what is known of it.
+
+    :param expected: how the tensor is meant to be packed
+    :param twin: the tensor of the reference, where that is a GGUF file
+    :param whole: look at all weights, not at the first `COMPARED` of them
+    :raises ValueError: for shapes that have no place in the dialect
+    :raises FormatError: where a file does not hold its tensor
+    """
+    ours = of_tensor(file, tensor, expected)
+    difference = _difference(ours, known, threads, whole)
+    scale = _scales(ours.scale, known)
+    if difference is None or (not known.exact and difference.weights <= (1 - AGREES) * difference.compared):
+        return Outcome(None, None, "", scale)
+    rows = rows_compared(tensor, DECIDING)
+    trits = known.first_rows(rows)
+    best = _decided(matched(file, tensor, trits, known.scale).matches, expected)
+    if best is not None:
+        return Outcome(difference, best, "", scale)
+    how = _how(file, tensor, ours.first_rows(rows), trits)
+    if not how and twin is not None and known.dialect is not None:
+        other = _decided(matched(*twin, ours.first_rows(rows), None).matches, known.dialect)
+        how = "" if other is None else f"they agree if it is the reference that is packed as {other.dialect}"
+    alien = not how and difference.weights > (1 - AGREES) * difference.compared
+    return Outcome(difference, None, how, None if alien else scale)
+
+
+def _difference(ours: Known, known: Known, threads: int, whole: bool) -> Difference | None:
+    """Where the trits differ, window by window; bytes that are equal are not decoded."""
+    assert ours.payload is not None
+    assert ours.dialect is not None
+    payload, layout = ours.payload, ours.dialect.layout
+    same = known.dialect is not None and (known.dialect.layout, known.dialect.code_map) == (
+        layout,
+        ours.dialect.code_map,
+    )
+    rows, cols = ours.shape[0], ours.shape[-1]
+    total = rows * cols if whole else min(rows * cols, COMPARED)
+    unit = lcm(ours.unit, known.unit)
+    step = max(WINDOW // unit, 1) * unit
+    total = rows * cols if total + unit > rows * cols else -(-total // unit) * unit
+
+    def look(start: int) -> _Part | None:
+        stop = min(start + step, total)
+        if same and known.payload is not None and payload(start, stop) == known.payload(start, stop):
+            return None
+        odd = np.flatnonzero(ours.trits(start, stop) != known.trits(start, stop))
+        if not odd.size:
+            return None
+        odd += start
+        where = layout.byte_of(odd, rows, cols)
+        return _Part(odd.size, int(odd[0]), int(where.min()), int(where.max()) + 1)
+
+    parts = [part for part in in_order(look, range(0, total, step), threads) if part is not None]
+    if not parts:
+        return None
+    return Difference(
+        sum(part.weights for part in parts), total, parts[0].first,
+        min(part.start for part in parts), max(part.stop for part in parts),
+    )  # fmt: skip
+
+
+def _scales(stored: float | None, known: Known) -> tuple[float, float] | None:
+    """Both scales, where they differ by more than rounding; those of rounded weights depend on the rule."""
+    if stored is None or known.scale is None or not known.exact or not isfinite(stored) or not isfinite(known.scale):
+        return None
+    if known.scale == 0 or abs(stored - known.scale) <= SCALE * abs(known.scale):
+        return None
+    return stored, known.scale
+
+
+def _decided(matches: tuple[Match, ...], expected: Dialect) -> Match | None:
+    """The other dialect that explains the tensor, if one does; the expected one is none, however well it agrees."""
+    if not matches or matches[0].share < AGREES or matches[0].compared < ENOUGH:
+        return None
+    best = matches[0]
+    meant = next((match for match in matches if _alike(match.dialect, expected)), None)
+    rival = max((match.share for match in matches[1:]), default=0.0)
+    if meant is not None and (meant is best or best.share - meant.share < MARGIN):
+        return None
+    return best if best.share - rival >= MARGIN else None
+
+
+def _alike(one: Dialect, other: Dialect) -> bool:
+    return (one.layout, one.code_map) == (other.layout, other.code_map)
+
+
+def _how(file: File, tensor: Tensor, ours: NDArray[np.int8], known: NDArray[np.int8]) -> str:
+    """What else makes most weights agree, in words; nothing where nothing does."""
+
+    def agrees(one: NDArray[np.int8], other: NDArray[np.int8]) -> bool:
+        return one.size >= ENOUGH and bool(np.mean(one == other) >= AGREES)
+
+    if agrees(-ours, known):
+        return "all signs are turned"
+    orders: tuple[tuple[str, Callable[[NDArray[np.int8], int], NDArray[np.int8]]], ...] = (
+        ("its rows are in the order of checkpoints, which rotate halves of heads", to_gguf_rows),
+        ("its rows are in the order of architectures that rotate neighbours", to_checkpoint_rows),
+    )
+    for heads in _heads(file, tensor):
+        size = tensor.shape[0] // heads
+        count = ours.shape[0] // size
+        if count and size % 2 == 0 and tensor.shape[0] % heads == 0:
+            for words, order in orders:
+                if agrees(order(ours[: count * size], count), known[: count * size]):
+                    return words
+    return ""
+
+
+def _heads(file: File, tensor: Tensor) -> list[int]:
+    """How many heads the rows of a tensor may belong to."""
+    part = tensor.name.rpartition(".")[0].rpartition(".")[2]
+    if part not in ("attn_q", "attn_k"):
+        return []
+    found = []
+    for name in ("head_count", "head_count_kv"):
+        value = file.metadata.get(f"{file.metadata.get('general.architecture')}.attention.{name}")
+        if isinstance(value, int) and 0 < value <= tensor.shape[0]:
+            found.append(value)
+    return found

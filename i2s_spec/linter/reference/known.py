@@ -1,0 +1,128 @@
+"""This module gives the weights of a tensor as trits, a window at a time, whatever it is that holds them.
+
+Floats that are -s, 0 and +s are exact. All others are weights before they were made ternary: they are rounded by their
+mean magnitude, as the training of these models does; what lies near half of it may come out either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite, prod
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from i2s_spec.codec.form import FLOAT_WORDS, NotTernaryError, widened
+from i2s_spec.codec.trits import WINDOW
+from i2s_spec.gguf.ternary import ternary
+from i2s_spec.inspect.identify.reference import NOTHING, SAME
+from i2s_spec.schema.dialect import Dialect
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.gguf.reader import File, Tensor
+
+
+class Known(NamedTuple):
+    """The weights of one tensor, in NumPy's shape.
+
+    `trits` gives the int8 trits of a range of flat elements whose ends are multiples of `unit`, or the end; `scale` is
+    what +1 stands for, None where that is not said; `exact` is False for weights that were rounded here. Of a payload of
+    I2_S, `payload` gives the bytes that hold a range.
+    """
+
+    shape: tuple[int, ...]
+    unit: int
+    trits: Callable[[int, int], NDArray[np.int8]]
+    scale: float | None
+    exact: bool = True
+    payload: Callable[[int, int], bytes] | None = None
+    dialect: Dialect | None = None
+
+    def whole(self) -> NDArray[np.int8]:
+        """All trits, int8 of the tensor's shape."""
+        found = np.empty(prod(self.shape), dtype=np.int8)
+        step = max(WINDOW // self.unit, 1) * self.unit
+        for start in range(0, found.size, step):
+            found[start : start + step] = self.trits(start, min(start + step, found.size))
+        return found.reshape(self.shape)
+
+    def first_rows(self, rows: int) -> NDArray[np.int8]:
+        """The trits of so many rows, int8 [rows, cols]."""
+        cols = self.shape[-1]
+        stop = min(-(-rows * cols // self.unit) * self.unit, prod(self.shape))
+        return self.trits(0, stop)[: rows * cols].reshape(rows, cols)
+
+
+def of_tensor(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -> Known:
+    """What a tensor of a GGUF file holds.
+
+    :param dialect: of I2_S, which the file does not say; the code that stands for nothing is taken for 0
+    :raises ValueError: for types that hold neither trits nor floats, and shapes that have no place in them
+    :raises FormatError: where the file does not hold the tensor
+    """
+    name = tensor.type.name if tensor.type is not None else ""
+    span = tensor.span
+    tensor.require(span)
+    if name in FLOAT_WORDS:
+        mark = ("<" if file.byte_order == "little" else ">") + FLOAT_WORDS[name]
+        width = np.dtype(mark).itemsize
+        return of_floats(
+            tensor.shape,
+            lambda start, stop: _floats(
+                file.source.read(span.start + width * start, width * (stop - start)), mark, name
+            ),
+        )
+    held = ternary(file, tensor, dialect, "zero")
+    form = held.form
+
+    def payload(start: int, stop: int) -> bytes:
+        return held.fetch(form.byte(start), form.byte(stop))
+
+    def trits(start: int, stop: int) -> NDArray[np.int8]:
+        return form.decode(payload(start, stop), stop - start, "zero").trits
+
+    try:
+        scale: float | None = float(held.scale)
+    except NotTernaryError:  # blocks with scales of their own
+        scale = None
+    packed = name == "I2_S"
+    return Known(
+        tensor.shape, form.unit, trits, scale, True, payload if packed else None, form.dialect if packed else None
+    )  # fmt: skip
+
+
+def _floats(data: bytes, mark: str, kind: str) -> NDArray[np.float32]:
+    return widened(np.frombuffer(data, dtype=mark).astype(mark[1:], copy=False), kind)
+
+
+def of_floats(shape: tuple[int, ...], fetch: Callable[[int, int], NDArray[np.float32]]) -> Known:
+    """Floats as trits; they are read twice to find out what they are.
+
+    :param fetch: gives the float32 of a range of flat elements
+    :raises ValueError: for infinities and NaN
+    """
+    total = prod(shape)
+    windows = [(start, min(start + WINDOW, total)) for start in range(0, total, WINDOW)]
+    largest, added = 0.0, 0.0
+    for window in windows:
+        magnitude = np.abs(fetch(*window))
+        largest = max(largest, float(magnitude.max()))
+        added += float(magnitude.sum(dtype=np.float64))
+    if not isfinite(added):
+        raise ValueError("it holds infinities or NaN")
+    exact = all(_ternary(np.abs(fetch(*window)), largest) for window in windows)
+    scale = largest if exact else added / total
+    least = np.float32(0.5 * scale)
+
+    def trits(start: int, stop: int) -> NDArray[np.int8]:
+        values = fetch(start, stop)
+        return np.where(np.abs(values) < least, np.int8(0), np.sign(values).astype(np.int8))
+
+    return Known(shape, 1, trits, scale, exact)
+
+
+def _ternary(magnitude: NDArray[np.float32], largest: float) -> bool:
+    """Whether magnitudes are 0 or the largest, as far as words of 16 bits tell."""
+    return bool(((magnitude <= NOTHING * largest) | (magnitude >= SAME * largest)).all())

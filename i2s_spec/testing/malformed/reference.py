@@ -1,0 +1,76 @@
+"""This module makes files that only another file of the same model gives away: each comes with that file."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from i2s_spec.testing.malformed.payload import SIZE, matrix, model, scaled, trits
+
+#: Columns of the matrix, whose rows are as many as its payload fills.
+_COLS = 512
+
+
+class Compared(NamedTuple):
+    """A file whose weights are not those of a reference, the code that a linter must give, and the path of the span."""
+
+    name: str
+    code: str
+    path: str
+    data: bytes
+    reference: bytes
+    also: frozenset[str] = frozenset()
+
+
+def _codes(seed: int = 1) -> list[int]:
+    return random.Random(seed).choices((0, 1, 2), k=4 * SIZE)
+
+
+def _interleaved(codes: list[int], block: int) -> bytes:
+    """Codes as `interleave-128` and `interleave-64` have them."""
+    lanes, made = block // 4, bytearray()
+    for at in range(0, len(codes), block):
+        for lane in range(lanes):
+            a, b, c, d = codes[at + lane : at + block : lanes]
+            made.append(a << 6 | b << 4 | c << 2 | d)
+    return bytes(made)
+
+
+def _by_rows(codes: list[int]) -> bytes:
+    """Codes as `rows-1x4` has them."""
+    made = bytearray()
+    for at in range(0, len(codes), 4 * _COLS):
+        for col in range(_COLS):
+            a, b, c, d = codes[at + col : at + 4 * _COLS : _COLS]
+            made.append(a << 6 | b << 4 | c << 2 | d)
+    return bytes(made)
+
+
+def _file(payload: bytes, name: bytes = b"first.weight", scale: float = 0.5) -> bytes:
+    return model(matrix(payload, name, _COLS, scaled(scale)))
+
+
+def compared() -> Iterator[Compared]:
+    """Every case; the bytes are made when the case is reached.
+
+    >>> [case.code for case in compared()]
+    ['I401', 'I401', 'I401', 'I402', 'I402', 'I402', 'I403', 'I404']
+    """
+    codes = _codes()
+    right = _interleaved(codes, 128)
+    sound = _file(right)
+    for name, payload in (
+        ("in-blocks-of-64", _interleaved(codes, 64)),
+        ("four-rows-a-byte", _by_rows(codes)),
+        ("zero-first-codes", _interleaved([(2, 0, 1)[code] for code in codes], 128)),
+    ):
+        yield Compared(name, "I401", "data[0]", _file(payload), sound)
+    odd = bytearray(right)
+    odd[1000:1016] = bytes(0xAA - byte for byte in odd[1000:1016])  # -1 for +1, and the other way round
+    odd[1000], odd[1015] = (0x55 if right[at] != 0x55 else 0xAA for at in (1000, 1015))
+    yield Compared("a-few-weights", "I402", "data[0]", _file(bytes(odd)), sound)
+    yield Compared("signs-turned", "I402", "data[0]", _file(_interleaved([2 - code for code in codes], 128)), sound)
+    yield Compared("another-model", "I402", "data[0]", _file(trits(SIZE, 9)), sound)
+    yield Compared("another-scale", "I403", "data[0].tail.scale", _file(right, scale=2.0), sound)
+    yield Compared("another-name", "I404", "tensor_infos[0].name", _file(right, b"second.weight"), sound)
