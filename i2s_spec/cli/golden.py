@@ -94,17 +94,30 @@ def record(
             )  # fmt: skip
     click.echo(f"{quote(folder, bare=True)}: {described(header)}")
     if not quiet:
+        if kl_base and (first := _wanted_first(opened.file.metadata)) not in (None, header["token_ids"][0]):
+            remark(
+                f"llama-perplexity puts token {first:,} in place of the first one, as the file asks for: begin with it"
+            )
         remark(
             "now dump the same values of your runtime, and: "
             f"i2s golden compare {_shell(folder)} DUMP --model {_shell(model)}"
         )
 
 
+def _wanted_first(metadata: Any) -> int | None:
+    """The token that stock tools put before every text, if the file asks for it."""
+    first = metadata.get("tokenizer.ggml.bos_token_id")
+    return first if metadata.get("tokenizer.ggml.add_bos_token") and isinstance(first, int) else None
+
+
 def _refuse_taken(folder: str, force: bool) -> None:
     """Say early what would be said at the end: the name is taken."""
     from i2s_spec.golden.store import refuse_taken
 
-    refuse_taken(folder, force)
+    try:
+        refuse_taken(folder, force)
+    except FileExistsError as error:
+        raise click.UsageError(str(error).replace("; force replaces it", "; --force replaces it")) from None
 
 
 @command.command(
@@ -127,12 +140,13 @@ def _refuse_taken(folder: str, force: bool) -> None:
     "--format", "form", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True
 )
 @click.option("-o", "--output", type=click.Path(), help="Write the report to a file.")
+@click.option("--force", is_flag=True, help="Try a model that the linter calls broken.")
 @click.option("--no-diagnosis", is_flag=True, help="Do not look for the mistake that explains what is wrong.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads. [default: one per processor]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bars.")
 def compare(
     golden: str, candidate: str, model: str | None, mode: Any, profile: str | None, prefix: str, form: str,
-    output: str | None, no_diagnosis: bool, threads: int | None, quiet: bool,
+    output: str | None, force: bool, no_diagnosis: bool, threads: int | None, quiet: bool,
 ) -> int:  # fmt: skip
     """Find the first value that a runtime computes wrong, and the known mistake that explains it.
 
@@ -148,7 +162,7 @@ def compare(
         with counting_bar("taps", None, quiet) as progress:
             result = run(
                 golden, candidate, model=model, mode=mode, profile=profile, prefix=prefix, threads=threads,
-                diagnose=not no_diagnosis, progress=progress,
+                diagnose=not no_diagnosis, force=force, progress=progress,
             )  # fmt: skip
     except ValueError as error:
         if isinstance(error, FormatError | SettingError):

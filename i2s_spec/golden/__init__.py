@@ -10,10 +10,12 @@ tap, dumps, names, shaping, candidate
 comparison  compare
 opreplay, layered, free
             its three modes
-replay, sums, tolerance, measures
+replay, reach, sums, tolerance, measures
             one value beside what its inputs give: the integers in it, how far off it may be, how far it is
-mistakes, deviations, wrong_operations, patterns, diagnosis
-            known mistakes as changes of a model, and what makes them; what wrong values look like; which explains one
+mistakes, deviations, graph_deviations, wrong_operations, wrong_projections
+            known mistakes as changes of a model, and what makes them
+patterns, orders, places, seen, diagnosis, rerun
+            what wrong values look like, and where they stand; which of all these explains one
 result, grouping, report
             what came out, in words, and as text, JSON, Markdown and HTML
 """

@@ -107,6 +107,7 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
         self.notes: dict[str, str] = {}
         self.rows: dict[str, int] = {}
         self._kept: OrderedDict[str, NDArray[Any]] = OrderedDict()
+        self._kept_bytes = 0
         self.names = self._matched()
         self.shapes_off = {
             name: shape
@@ -167,8 +168,9 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
             self.shapes_off[name] = self.dump.stored[self.names[name]].shape or ()
             raise KeyError(name)
         self._kept[name] = shaped.value
-        while sum(each.nbytes for each in self._kept.values()) > KEPT_BYTES and len(self._kept) > 1:
-            self._kept.popitem(last=False)
+        self._kept_bytes += shaped.value.nbytes
+        while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
+            self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
         return shaped.value
 
     def _shaped(self, name: str, value: NDArray[Any]) -> Shaped | None:

@@ -23,6 +23,7 @@ from i2s_spec.golden.dumps import read_dump
 from i2s_spec.golden.grouping import grouped, sentence
 from i2s_spec.golden.result import MODES, Comparison, Mode, TapResult
 from i2s_spec.golden.store import read_header
+from i2s_spec.schema import dialect as dialects
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -42,6 +43,7 @@ def compare(
     profile: str | Profile | None = None,
     prefix: str = "",
     threads: int | None = None,
+    force: bool = False,
     diagnose: bool = True,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -55,6 +57,7 @@ def compare(
     :param profile: numerics to replay with; the record's unless given
     :param prefix: of the candidate's names: only those, without it
     :param threads: of a model that is loaded here
+    :param force: replay with a model although the linter finds errors in it
     :param diagnose: look for the mistake that explains the first wrong tap
     :param progress: called with (taps done, taps)
     :raises SettingError: for what is no record or no dump, and for a model that is not the record's
@@ -65,7 +68,7 @@ def compare(
     record = Golden(golden)
     theirs = Candidate(read_dump(candidate, prefix), record)
     also = _require_same_tokens(record, theirs)
-    with _loaded(record, model, profile, threads) as reference:
+    with _loaded(record, model, profile, threads, force) as reference:
         chosen, notes = _mode(mode, reference, theirs)
         result = Comparison(
             chosen, str(golden), str(candidate), theirs.dump.kind,
@@ -113,7 +116,7 @@ def _mode(mode: Mode | None, model: Model | None, theirs: Candidate) -> tuple[Mo
 
 
 def _loaded(
-    record: Golden, model: Model | str | os.PathLike[str] | None, profile: Any, threads: int | None
+    record: Golden, model: Model | str | os.PathLike[str] | None, profile: Any, threads: int | None, force: bool
 ) -> AbstractContextManager[Model | None]:
     """The reference, checked against the record; what is loaded here is closed at the end."""
     from i2s_spec.model.forward import Model
@@ -130,9 +133,13 @@ def _loaded(
         pass
     activation = header.get("activation")
     name = activation.get("name") if isinstance(activation, dict) else None
+    try:
+        dialect = dialects.parse(str(header.get("dialect", "canonical")))
+    except ValueError as error:
+        raise SettingError(f"the record is of a dialect that is none: {error}") from None
     opened = load_model(
         os.fspath(model), profile=header["profile"].rstrip("*") if profile is None else profile, threads=threads,
-        dialect=str(header.get("dialect", "canonical")), activation=name if isinstance(name, str) else None,
+        dialect=dialect, activation=name if isinstance(name, str) else None, force=force,
     )  # fmt: skip
     try:
         _require_same(record, opened)

@@ -16,8 +16,10 @@ from i2s_spec.errors import SettingError
 from i2s_spec.golden.candidate import only_known
 from i2s_spec.golden.measures import beyond, relative
 from i2s_spec.golden.mistakes import MISTAKES, Mistake
-from i2s_spec.golden.patterns import WEAK, nrc_applies, nrc_diagnosis, recognised
-from i2s_spec.golden.replay import Replay, Replayer
+from i2s_spec.golden.patterns import WEAK, recognised
+from i2s_spec.golden.places import nrc_diagnosis, nrc_possible
+from i2s_spec.golden.reach import Replay
+from i2s_spec.golden.replay import Replayer
 from i2s_spec.golden.result import Diagnosis
 from i2s_spec.golden.tolerance import FAIL
 from i2s_spec.model.taps import INTEGER_TAPS
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.model.forward import Model
+    from i2s_spec.model.graph import Graph
 
 #: What is left with a mistake that explains a value nearly, as a share of what is off without it.
 NEARLY: Final = 0.1
@@ -93,19 +96,17 @@ class Diagnoser:
         found = self._ranked(self.candidates(ops, only), attempt, before)
         if only is not None:
             return found
-        node = graph.by_name.get(replay.name)
         inputs = tuple(
-            np.asarray(replayer.values[name])
-            for name in (node.inputs if node is not None else ())
-            if name in replayer.values
+            np.asarray(replayer.values[name]) for name in _entering(replay, graph) if name in replayer.values
         )
         patterns = (
             recognised(known, want, only_known(replay.limit, rows), inputs, len(replayer.tokens))
             if rows is None
             else []
         )
-        linear = replay.span != "op" or replay.op == "linear"
-        return _joined(found, patterns, len(replayer.tokens) if linear else 0)
+        off, alone = beyond(known, want, only_known(replay.limit, rows)), replay.span == "op"
+        may = (not alone or replay.op == "linear") and nrc_possible(off, len(replayer.tokens), alone)
+        return _joined(found, patterns, len(replayer.tokens) if may else 0)
 
     def of_run(
         self, run: Callable[[Model], NDArray[Any] | None], got: NDArray[Any], want: NDArray[Any], limit: Any = 0.0,
@@ -126,7 +127,8 @@ class Diagnoser:
 
         every = frozenset(op for mistake in MISTAKES for op in mistake.ops) if ops is None else ops
         found = self._ranked(self.candidates(every), attempt, before, far=FAIL.relative)
-        return _joined(found, recognised(got, want, limit, (), tokens), tokens)
+        may = nrc_possible(beyond(got, want, limit), tokens, alone=False)
+        return _joined(found, recognised(got, want, limit, (), tokens), tokens if may else 0)
 
     def _ranked(
         self,
@@ -160,19 +162,28 @@ class Diagnoser:
         return exact + ([] if exact else near)
 
 
+def _entering(replay: Replay, graph: Graph) -> list[str]:
+    """What goes into the operations that were replayed together, and is no value of theirs."""
+    nodes = [graph.by_name[name] for name in replay.reach if name in graph.by_name]
+    names = dict.fromkeys(name for node in nodes for name in node.inputs)
+    return [name for name in names if name not in replay.reach]
+
+
 def _diagnosis(mistake: Mistake, fits: Any, left: float | None) -> Diagnosis:
     return Diagnosis(mistake.name, mistake.says, fits, left, mistake.seen)
 
 
 def _joined(known: list[Diagnosis], patterns: list[Diagnosis], tokens: int = 0) -> list[Diagnosis]:
-    """Mistakes that fit exactly, patterns that say how, mistakes that fit nearly, patterns that say where.
+    """Mistakes that fit exactly, patterns that say how, mistakes that fit nearly; patterns that say where,
+    unless a mistake fits exactly.
 
-    Where nothing at all is found, the number of tokens may still be one that a known mistake needs.
+    :param tokens: where nothing at all is found, the number of tokens for which `nrc-4` is possible; else 0
     """
     exact = [each for each in known if each.fits == "exactly"]
     near = [each for each in known if each.fits != "exactly"]
     strong = [each for each in patterns if each.name not in WEAK]
-    found = [*exact, *strong, *near, *(each for each in patterns if each.name in WEAK)]
-    if not exact and not strong and not near and nrc_applies(tokens):
-        found.insert(0, nrc_diagnosis(tokens))
+    weak = [] if exact else [each for each in patterns if each.name in WEAK]
+    found = [*exact, *strong, *near, *weak]
+    if tokens and not exact and not strong and not near:
+        found.insert(0, nrc_diagnosis(tokens, known=False))
     return found[:SHOWN]

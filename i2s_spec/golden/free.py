@@ -13,8 +13,9 @@ import numpy as np
 
 from i2s_spec.golden.candidate import WHOLE, Candidate, Golden, only_known
 from i2s_spec.golden.diagnosis import Diagnoser
-from i2s_spec.golden.measures import logit_measures, measure, relative
+from i2s_spec.golden.measures import length, logit_measures, measure, relative
 from i2s_spec.golden.patterns import recognised
+from i2s_spec.golden.rerun import by_running, limit_of
 from i2s_spec.golden.result import Comparison, Diagnosis, TapResult, Whole
 from i2s_spec.golden.tap import Tap, corner_indices
 from i2s_spec.golden.tolerance import EMBEDDING_COSINE, FAIL, FORCED, PLAUSIBLE, forced_start
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from i2s_spec.model.forward import Model
 
     Array = NDArray[Any]
-
-#: Tokens that are enough to tell mistakes apart.
-FEW_TOKENS: Final = 16
 
 #: Names behind which activations have been quantised.
 _PROJECTIONS: Final = ("linear",)
@@ -69,7 +67,16 @@ def run(
                     result.first = tap
                     if diagnose:
                         tap.diagnoses = tuple(_explained(record, theirs, model, tap, pair))
+                elif result.first is None and diagnose and name in WHOLE and _far(tap) and not pair.resolution:
+                    found = _explained(record, theirs, model, tap, pair)
+                    exact = tuple(each for each in found if each.fits == "exactly")
+                    if exact:  # correct runtimes are seldom so far apart, and this one is what a mistake gives
+                        tap.status, tap.diagnoses, result.first = "wrong", exact, tap
             result.taps.append(tap)
+
+
+def _far(tap: TapResult) -> bool:
+    return tap.measures is not None and tap.measures.relative > PLAUSIBLE.relative
 
 
 def _pair(record: Golden, theirs: Candidate, name: str) -> _Pair | None:
@@ -138,7 +145,7 @@ def _judge(tap: TapResult, pair: _Pair, quantised: int | None, theirs: Candidate
     if limit is not None:
         wrong = tap.measures.over > 0
     else:  # many small numbers say nothing against the resolution of a text
-        room = pair.resolution * float(np.sqrt(pair.want.size)) / (float(np.linalg.norm(finite)) or 1.0)
+        room = pair.resolution * float(np.sqrt(pair.want.size)) / (length(finite.astype(np.float64)) or 1.0)
         wrong = tap.measures.relative > FAIL.relative + room or tap.measures.not_finite > 0
         if not wrong and tap.measures.relative > PLAUSIBLE.relative + room:
             tap.notes = (*tap.notes, "doubtful: correct runtimes are seldom so far apart")
@@ -161,7 +168,7 @@ def _sum_notes(theirs: Candidate, tap: TapResult, pair: _Pair) -> list[str]:
     want = theirs.golden.value(tap.name)
     if want is None or want.shape[:1] != shown.shape[:1]:
         return notes
-    total, size = float(np.sum(want, dtype=np.float64)), float(np.linalg.norm(want.astype(np.float64)))
+    total, size = float(np.sum(want, dtype=np.float64)), length(want.astype(np.float64))
     near = abs(shown.total - total) <= FAIL.relative * size * float(np.sqrt(want.size)) ** 0.5 + room
     return [*notes, "the sum is that of all elements" if near else f"the sum {shown.total:.6g} is neither that of the shown"
             f" numbers ({of_shown:.6g}) nor near that of all ({total:.6g})"]  # fmt: skip
@@ -171,66 +178,10 @@ def _explained(record: Golden, theirs: Candidate, model: Model | None, tap: TapR
     """What explains a value that the record does not give."""
     tokens = record.tokens
     if model is None:
-        limit = _limit(pair.want)
+        limit = limit_of(pair.want)
         return recognised(pair.got, pair.want, limit, (), len(tokens)) if not pair.resolution else []
     few = tap.name not in theirs.rows and not pair.resolution
     return by_running(Diagnoser(model), tokens, tap.name, pair.got, pair.want, pair.cut, few)
-
-
-def by_running(
-    diagnoser: Diagnoser, tokens: NDArray[np.int64], name: str, got: Array, want: Array, cut: Callable[[Array], Array],
-    few: bool,
-) -> list[Diagnosis]:  # fmt: skip
-    """What explains a value, by running the model from its tokens with each mistake in place.
-
-    :param cut: takes from a whole value what is compared
-    :param few: whether all rows are there, so that the first tokens may do
-    """
-    settings = diagnoser.model.settings
-    few = few and len(tokens) > FEW_TOKENS and settings.causal and got.shape[:1] == (len(tokens),)
-    few = few and base(name) not in ("kq", "kq_soft_max", "kq_soft_max_ext")
-    used = tokens[:FEW_TOKENS] if few else tokens
-    if few:
-        got, want = got[:FEW_TOKENS], want[:FEW_TOKENS]
-
-    def again(changed: Model) -> Array | None:
-        value = value_of(changed, used, name)
-        return value if value is None or few else cut(value)
-
-    return diagnoser.of_run(again, got, want, _limit(want), len(tokens))
-
-
-def _limit(want: Array) -> float:
-    finite = np.abs(want[np.isfinite(want)])
-    return FORCED.f32 * float(finite.max()) if finite.size else 0.0
-
-
-def value_of(model: Model, tokens: NDArray[np.int64], name: str) -> Array | None:
-    """What a model gives for a tap; nothing behind it is computed."""
-    from dataclasses import replace
-
-    if name == "result_output" and name in model.graph.by_name:
-        return model.forward(tokens).logits
-    if name == "embedding" and name in model.graph.by_name:
-        return model.forward(tokens).embedding
-    if name not in model.tap_names():
-        return None
-    nodes = model.graph.nodes
-    prefix = name.rpartition(".")[0]
-    stop = next(
-        at
-        for at, node in enumerate(nodes)
-        if node.name == name or (prefix and node.weights[:1] == (f"{prefix}.weight",))
-    )
-    part = replace(model.graph, nodes=nodes[: stop + 1], results=(nodes[stop].name,))
-    found: dict[str, Any] = {}
-    from i2s_spec.model import execution
-    from i2s_spec.model.graph import TOKENS
-
-    work = model._run([len(tokens)], [model.new_cache(len(tokens))], frozenset({name}), found)
-    execution.execute(part, {TOKENS: tokens}, work, model.operations())
-    value: Array | None = found.get(name)
-    return value[0] if isinstance(value, list) else value
 
 
 def drift(result: Comparison, record: Golden, theirs: Candidate) -> None:

@@ -68,7 +68,14 @@ def sentence(result: Comparison) -> tuple[bool, str]:
         flips = sum(tap.flips.explained for tap in result.taps if tap.flips is not None and tap.status == "flips")
         explained = f"; {flips:,} flipped codes, all explained by rounding" if flips else ""
         far = sum(tap.span == "model" for tap in result.taps if tap.status in ("ok", "flips"))
-        if result.mode == "op-replay" and far == compared:
+        alone = result.mode == "op-replay" and far == compared
+        if result.whole is not None and result.whole.verdict == "doubtful" and (alone or result.mode == "free-running"):
+            far_off = f"{result.whole.name} is {result.whole.relative:.2g} from the record's"
+            return True, (
+                f"nothing is certainly wrong, but {far_off}, which is further than correct runtimes usually are; more taps, "
+                "or op-replay, would tell"
+            )
+        if alone:
             what = "the one tap" if far == 1 else f"each of {far:,} taps"
             near = "as near the reference as correct runtimes are; more taps would prove more"
             return True, f"{what} that could be compared is plausible: {near}"

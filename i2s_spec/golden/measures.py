@@ -38,9 +38,12 @@ class Measures(NamedTuple):
 
 def measure(got: NDArray[Any], want: NDArray[Any], limit: NDArray[np.float64] | float = 0.0) -> Measures:
     """Measure a value against the wanted one, of the same shape."""
-    a, b = got.astype(np.float64), want.astype(np.float64)
-    if not a.size:
+    if not got.size:
         return Measures(0.0, 1.0, 0.0, (), 0.0, 0.0, 0, 0.0, 0, 0)
+    if np.array_equal(got, want):  # most values of a correct runtime
+        start = (0,) * got.ndim
+        return Measures(0.0, 1.0, 0.0, start, float(got[start]), float(want[start]), 0, 0.0, 0, got.size)
+    a, b = got.astype(np.float64), want.astype(np.float64)
     over = beyond(got, want, limit)
     both = np.isfinite(a) & np.isfinite(b)
     strange = int((~np.isfinite(a) & ~((a == b) | (np.isnan(a) & np.isnan(b)))).sum())
@@ -50,13 +53,22 @@ def measure(got: NDArray[Any], want: NDArray[Any], limit: NDArray[np.float64] | 
     if not difference[at] and over.any():
         at = tuple(int(i) for i in np.argwhere(over)[0])
     x, y = a[both], b[both]
-    norms = float(np.linalg.norm(x)), float(np.linalg.norm(y))
-    relative = float(np.linalg.norm(x - y)) / norms[1] if norms[1] else (0.0 if not norms[0] else np.inf)
-    cosine = float(x @ y) / (norms[0] * norms[1]) if norms[0] and norms[1] else (1.0 if norms[0] == norms[1] else 0.0)
+    norms = length(x), length(y)
+    relative = length(x - y) / norms[1] if norms[1] else (0.0 if not norms[0] else np.inf)
+    cosine = (
+        float(np.sum(x * y)) / (norms[0] * norms[1])
+        if norms[0] and norms[1]
+        else (1.0 if norms[0] == norms[1] else 0.0)
+    )
     return Measures(
         relative, cosine, float(difference.max()), at, float(a[at]), float(b[at]), distance(got, want),
         float(over.mean()), strange, a.size,
     )  # fmt: skip
+
+
+def length(x: NDArray[np.float64]) -> float:
+    """The L2 norm of a vector: by a sum of NumPy's, since BLAS starts threads for each, which wait for busy processors."""
+    return float(np.sqrt(np.sum(np.square(x))))
 
 
 def beyond(got: NDArray[Any], want: NDArray[Any], limit: NDArray[np.float64] | float) -> Mask:
@@ -82,13 +94,14 @@ def distance(got: NDArray[Any], want: NDArray[Any]) -> int:
 
 def relative(got: NDArray[Any], want: NDArray[Any]) -> float:
     """L2 norm of the difference over that of the wanted value; infinite where one is not finite and the other is."""
+    if np.array_equal(got, want):
+        return 0.0
     a, b = got.astype(np.float64).ravel(), want.astype(np.float64).ravel()
     strange = np.isfinite(a) != np.isfinite(b)
     if strange.any():
         return float("inf")
     finite = np.isfinite(a) & np.isfinite(b)
-    size = float(np.linalg.norm(b[finite]))
-    far = float(np.linalg.norm(a[finite] - b[finite]))
+    size, far = length(b[finite]), length(a[finite] - b[finite])
     return far / size if size else (0.0 if not far else float("inf"))
 
 
@@ -103,10 +116,15 @@ def is_brain(value: NDArray[Any]) -> bool:
 
 
 def logit_measures(got: NDArray[np.float32], want: NDArray[np.float32]) -> tuple[float, float]:
-    """Of logits [T, vocab]: the share of rows with the same largest one, and the mean KL divergence from the wanted ones."""
+    """Of logits [T, vocab]: the share of rows with the same largest one, and the mean KL divergence from the wanted ones.
+
+    Rows that are the same in both, not finite ones too, diverge by nothing.
+    """
     with np.errstate(all="ignore"):
         p, q = _log_soft_max(want), _log_soft_max(got)
         divergence = (np.exp(p) * (p - q)).sum(axis=-1)
+    alike = np.array([np.array_equal(a, b, equal_nan=True) for a, b in zip(got, want, strict=True)])
+    divergence = np.where(alike, 0.0, divergence)
     same = float((got.argmax(axis=-1) == want.argmax(axis=-1)).mean())
     mean = float(divergence.mean())
     return same, mean if np.isfinite(mean) else float("inf")

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from i2s_spec.errors import SettingError
 from i2s_spec.golden import sums
 from i2s_spec.golden.measures import beyond
-from i2s_spec.golden.tolerance import FORCED, LIMITS, UNFORCED, brain_limit, dense_limit, ulps
+from i2s_spec.golden.reach import Replay, limit_of, share_of, spread, widen
+from i2s_spec.golden.tolerance import ulps
 from i2s_spec.model import integers, quantiser
 from i2s_spec.model.graph import TOKENS
 from i2s_spec.model.taps import INTEGER_TAPS
@@ -28,36 +29,8 @@ from i2s_spec.model.weights import Ternary
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from i2s_spec.golden.sums import Flips
     from i2s_spec.model.forward import Model
     from i2s_spec.model.graph import Node
-
-#: How a value is judged: by its operation, by what a layer may add up to, or by what a whole model may.
-Span = Literal["op", "layer", "model"]
-
-
-@dataclass
-class Replay:
-    """One value of a candidate beside what its own inputs give.
-
-    :param reach: the operations that were replayed together, the first one first
-    :param value: what they give; tokens whose flipped codes are explained have what the flipped codes give
-    :param limit: how far off each element may be
-    :param words: the same in words
-    :param span: what the limit is one of
-    :param flips: of projections and codes
-    :param rows: how many of the last rows its inputs let one know; None for all
-    """
-
-    name: str
-    op: str
-    reach: tuple[str, ...]
-    value: NDArray[Any]
-    limit: NDArray[np.float64] | float
-    words: str
-    span: Span = "op"
-    flips: Flips | None = None
-    rows: int | None = None
 
 
 @dataclass
@@ -113,7 +86,7 @@ class Replayer:
         else:
             replay = self._float(node, inputs, found, share, reach, got)
         if replay is not None:
-            self._widen(replay)
+            widen(self.model, self.brain, replay)
             replay.rows = min(filter(None, (self._known(each) for each in node.inputs)), default=None)
         return replay
 
@@ -127,31 +100,15 @@ class Replayer:
         self, node: Node, inputs: list[Any], found: Mapping[str, Any], share: float, reach: tuple[str, ...], got: Any
     ) -> Replay:
         value = found[node.name]
-        words, limit = self._limit(node, inputs, value)
+        words, limit = limit_of(self.model, self.brain, node, inputs, value)
         if share:
-            limit = limit + _spread(share, value)
+            limit = limit + spread(share, value)
             words = f"{words}, and what {', '.join(reach)} add"
         replay = Replay(node.name, node.op, (*reach, node.name), value, limit, words)
         matrix = self.model.weights.matrix(node.weight) if node.op == "linear" else None
         if isinstance(matrix, Ternary) and not self.brain:
             self._projection(replay, node, inputs[0], found, share, matrix, got)
         return replay
-
-    def _limit(self, node: Node, inputs: list[Any], value: NDArray[Any]) -> tuple[str, Any]:
-        own = LIMITS[node.op]
-        if node.op == "head":
-            own = dense_limit(self.model.weights.tensor_type(node.weight))
-        elif node.op == "linear" and not self._is_integer(node):
-            own = dense_limit("F16")
-        if self.brain:
-            own = brain_limit(node.op, own)
-        return own.words, own.of(node, inputs, value)
-
-    def _is_integer(self, node: Node) -> bool:
-        """Whether a projection is one of integers."""
-        return self.model.profile.quantiser.groups != "none" and isinstance(
-            self.model.weights.matrix(node.weight), Ternary
-        )
 
     def _projection(
         self, replay: Replay, node: Node, x: Any, found: Mapping[str, Any], share: float, matrix: Ternary, got: Any
@@ -218,23 +175,6 @@ class Replayer:
             replay.reach = (f"{prefix}.act_q8", name)
         return replay
 
-    def _widen(self, replay: Replay) -> None:
-        """Limits of a reach in which other projections lie."""
-        graph = self.model.graph
-        behind = {
-            graph[each].layer for each in replay.reach[:-1] if each in graph.by_name and graph[each].op == "linear"
-        }
-        if not behind:
-            return
-        replay.span = "layer" if len(behind) == 1 else "model"
-        own = FORCED if replay.span == "layer" else UNFORCED
-        if replay.op in INTEGER_TAPS:
-            replay.limit, replay.words = np.inf, "follows what is before it"
-            return
-        finite = np.abs(replay.value[np.isfinite(replay.value)])
-        largest = float(finite.max()) if finite.size else 0.0
-        replay.limit, replay.words = own.share(self.brain) * largest, f"{own.words}, behind {len(behind)} layer(s)"
-
     def _inputs(self, node: Node) -> tuple[list[Any] | None, float, tuple[str, ...]]:
         """The inputs of a node, how far off those may be that had to be made, and what was replayed for them."""
         values: list[Any] = []
@@ -269,8 +209,8 @@ class Replayer:
             value = self.model.evaluate(node, inputs)[node.name]
         except (ValueError, IndexError):
             return None
-        _, limit = self._limit(node, inputs, value)
-        own = 0.0 if node.op == "keep" else _share(limit, value)
+        _, limit = limit_of(self.model, self.brain, node, inputs, value)
+        own = 0.0 if node.op == "keep" else share_of(limit, value)
         self._made[name] = value, share + own, (*reach, name)
         return self._made[name]
 
@@ -281,22 +221,3 @@ def _accumulate(matrix: Ternary, codes: NDArray[Any], offset: str) -> NDArray[np
     if offset == "kept":
         acc += narrow.sum(axis=1, dtype=np.int32)[:, None]
     return acc
-
-
-def _share(limit: Any, value: Any) -> float:
-    """A limit as a share of the root mean square: what an operation behind it inherits."""
-    wide = value.astype(np.float64)
-    finite = np.isfinite(wide)
-    if not finite.any():
-        return 0.0
-    rms = float(np.sqrt(np.mean(np.square(wide[finite]))))
-    limits = np.broadcast_to(np.asarray(limit, dtype=np.float64), value.shape)[finite]
-    return float(np.sqrt(np.mean(np.square(limits[np.isfinite(limits)])))) / rms if rms else 0.0
-
-
-def _spread(share: float, value: NDArray[Any]) -> NDArray[np.float64]:
-    """What a share of an input does to a value behind it: so much of each element and of the root mean square of all."""
-    wide = np.abs(value.astype(np.float64))
-    finite = wide[np.isfinite(wide)]
-    rms = float(np.sqrt(np.mean(finite * finite))) if finite.size else 0.0
-    return 4 * share * (wide + rms) + ulps(value, 1)

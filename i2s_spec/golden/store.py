@@ -17,6 +17,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from errno import ENOENT
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 
@@ -46,9 +47,13 @@ def refuse_taken(folder: str | os.PathLike[str], force: bool = False) -> None:
     """Refuse a name that is taken: with `force`, by anything but a record or an empty folder.
 
     :raises FileExistsError: where it is
+    :raises FileNotFoundError: where there is nothing that it could be in
     """
     path = Path(folder)
     if not os.path.lexists(path):
+        above = Path(os.path.abspath(path)).parent
+        if not above.is_dir():
+            raise FileNotFoundError(ENOENT, "there is no such folder", str(above))
         return
     if not path.is_dir():
         raise FileExistsError(f"{quote(str(path))} is there already, and is no folder")

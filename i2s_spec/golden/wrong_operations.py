@@ -1,16 +1,17 @@
-"""This module computes operations as runtimes with known mistakes do: classes that a profile can name (clause 10.5)."""
+"""This module computes operations other than projections as runtimes with known mistakes do (clause 10.5).
+
+Classes that a profile can name, as `operations` has them.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from i2s_spec.codec.payload import unpack_codes
-from i2s_spec.model import quantiser
+from i2s_spec.model import numerics
 from i2s_spec.model.operations import Operations
-from i2s_spec.model.weights import Ternary
-from i2s_spec.schema.dialect import CANONICAL
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,127 +20,6 @@ if TYPE_CHECKING:
     from i2s_spec.model.graph import Node
 
     Floats = NDArray[np.float32]
-
-
-class WrongProjection(Operations):
-    """Projections with something wrong about codes, sums or scales."""
-
-    #: What each code is worth.
-    worth: tuple[int, ...] = (-1, 0, 1, 2)
-
-    def linear(self, run: Run, node: Node, x: Floats) -> Floats:
-        matrix = run.weights.matrix(node.weight)
-        rule = self.profile.quantiser
-        if not isinstance(matrix, Ternary) or rule.groups != "token":
-            return super().linear(run, node, x)
-        quantised = quantiser.quantise(x, rule)
-        codes = unpack_codes(matrix.payload, (matrix.rows, matrix.columns), CANONICAL.layout)
-        acc = self.sums(codes, quantised)
-        return self.outputs(acc, quantised, matrix)
-
-    def sums(self, codes: NDArray[np.uint8], quantised: quantiser.Quantised) -> NDArray[np.int64]:
-        values = np.array(self.worth, dtype=np.float64)[codes]
-        return np.rint(quantised.codes.astype(np.float64) @ values.T).astype(np.int64)  # exact below 2^53
-
-    def outputs(self, acc: NDArray[np.int64], quantised: quantiser.Quantised, matrix: Ternary) -> Floats:
-        scale = self.weight_scale(matrix.scale)
-        return quantiser.epilogue(acc.astype(np.int32), quantised.scale, scale, self.profile.quantiser)
-
-    def weight_scale(self, scale: np.float32) -> np.float32:
-        return scale
-
-
-class ZeroFirst(WrongProjection):
-    """Codes 0, 1, 2 read as 0, +1, -1."""
-
-    worth = (0, 1, -1, 2)
-
-
-class TwosComplement(WrongProjection):
-    """Codes read as two's complement."""
-
-    worth = (0, 1, -2, -1)
-
-
-class OffsetTwo(WrongProjection):
-    """2 taken off each code."""
-
-    worth = (-2, -1, 0, 1)
-
-
-class SignsSwapped(WrongProjection):
-    """Codes 0 and 2 exchanged."""
-
-    worth = (1, 0, -1, 2)
-
-
-class CodesAsTheyAre(WrongProjection):
-    """Nothing taken off the codes."""
-
-    worth = (0, 1, 2, 3)
-
-
-class ReciprocalScale(WrongProjection):
-    """Divided by the scale."""
-
-    def weight_scale(self, scale: np.float32) -> np.float32:
-        return np.float32(1) / scale
-
-
-class NoScale(WrongProjection):
-    """Without the scale."""
-
-    def weight_scale(self, scale: np.float32) -> np.float32:
-        return np.float32(1)
-
-
-class ScaleTwice(WrongProjection):
-    """The scale applied twice."""
-
-    def weight_scale(self, scale: np.float32) -> np.float32:
-        return scale * scale
-
-
-class NoActivationScale(WrongProjection):
-    """Not divided by the activation scale."""
-
-    def outputs(self, acc: NDArray[np.int64], quantised: quantiser.Quantised, matrix: Ternary) -> Floats:
-        return acc.astype(np.float32) * matrix.scale
-
-
-class ActivationScaleMultiplied(WrongProjection):
-    """Multiplied by the activation scale."""
-
-    def outputs(self, acc: NDArray[np.int64], quantised: quantiser.Quantised, matrix: Ternary) -> Floats:
-        return acc.astype(np.float32) * quantised.scale[:, None] * matrix.scale
-
-
-class Wrapped(WrongProjection):
-    """Sums of a kernel that `emulation` has."""
-
-    kernel = "int16-wrap/avx2"
-
-    def sums(self, codes: NDArray[np.uint8], quantised: quantiser.Quantised) -> NDArray[np.int64]:
-        from i2s_spec.model.emulation import EMULATIONS
-
-        dot = EMULATIONS[self.kernel](codes, quantised.codes)
-        return dot.astype(np.int64) - quantised.sums[:, None]
-
-
-class Int16WrapAvx2(Wrapped):
-    """Lanes of 16 bits that wrap around, x86."""
-
-
-class Int16WrapNeon(Wrapped):
-    """Lanes of 16 bits that wrap around, ARM."""
-
-    kernel = "int16-wrap/neon"
-
-
-class RowsOfFour(Wrapped):
-    """Packed as rows-1x4 and read as blocks of 128."""
-
-    kernel = "rows-of-four"
 
 
 class HeadsInTurn(Operations):
@@ -174,3 +54,26 @@ class NoResidual(Operations):
 
     def add(self, run: Run, node: Node, a: Floats, b: Floats) -> Floats:
         return b.copy()
+
+
+class NoGain(Operations):
+    """Norms without gains."""
+
+    def gain(self, run: Run, node: Node, x: Floats) -> Floats:
+        return x.copy()
+
+
+class Centred(Operations):
+    """The mean taken off first, as LayerNorm does."""
+
+    def norm(self, run: Run, node: Node, x: Floats) -> Floats:
+        mean = (numerics.sums(x) / x.shape[-1]).astype(np.float32)
+        return super().norm(run, node, x - mean[..., None])
+
+
+class FromOne(Operations):
+    """Positions that begin with 1."""
+
+    def rope(self, run: Run, node: Node, x: Floats) -> Floats:
+        later = [replace(each, past=each.past + 1) for each in run.sequences]
+        return super().rope(replace(run, sequences=later, angles={}), node, x)

@@ -6,10 +6,11 @@ with one thing changed.
 
     load        load_model: a file to a Model; refuses what the linter calls broken
     forward     Model: forward, forward_batch, layer, evaluate; taps, caches
+    running     what Model runs graphs with
     graph, graphs, activation
                 what a graph is; the graph of each architecture; which activation, and who says so
     profile     every choice on which runtimes differ, as data: the normative one, and emulations
-    execution, operations
+    execution, operations, projections
                 how a graph is walked; what each operation computes
     bitlinear, integers, matmul, quantiser, emulation
                 BitLinear: the definition, exact sums by whatever is fastest, the rules of other runtimes, their mistakes

@@ -8,10 +8,8 @@ r.taps["Qcur-0"]    # float32 [3, heads * d]; r.taps["Qcur-0#1"] is what rotatio
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -19,11 +17,12 @@ import numpy as np
 from i2s_spec.errors import SettingError
 from i2s_spec.model import execution
 from i2s_spec.model.cache import Cache
-from i2s_spec.model.execution import Run, alone
-from i2s_spec.model.graph import TOKENS, Graph, Node
-from i2s_spec.model.operations import LISTED, Operations
+from i2s_spec.model.execution import alone
+from i2s_spec.model.graph import Graph, Node
+from i2s_spec.model.operations import LISTED
 from i2s_spec.model.profile import Profile, profile_of
-from i2s_spec.model.taps import taps_of, wanted
+from i2s_spec.model.running import Runner
+from i2s_spec.model.taps import wanted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,7 +55,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(Runner):
     """A model that can be run; `load_model` makes it.
 
     :param graph: what is computed, as data; `but` exchanges it
@@ -79,16 +78,6 @@ class Model:
     substitutes: Mapping[str, Profile] = field(default_factory=dict)
     _tables: dict[str, Any] = field(default_factory=dict, repr=False)
     _made: dict[str, Any] = field(default_factory=dict, repr=False)
-
-    @property
-    def context_length(self) -> int:
-        """Most tokens of a sequence: what the file says that the model was trained on."""
-        return self.hyperparameters.context
-
-    @property
-    def vocab_size(self) -> int:
-        """Rows of the embedding table."""
-        return self.weights.tensor("token_embd.weight").shape[0]
 
     def but(
         self,
@@ -117,21 +106,6 @@ class Model:
             _made={},
         )
 
-    def new_cache(self, length: int | None = None) -> Cache:
-        """An empty cache.
-
-        :param length: most tokens; the model's context unless it is given
-        :raises SettingError: for more than the model's context, or fewer than 1
-        """
-        length = self.context_length if length is None else operator.index(length)
-        if not 1 <= length <= self.context_length:
-            raise SettingError(f"a cache of {length:,} tokens; the model's context is 1 to {self.context_length:,}")
-        layers = [self.hyperparameters.at(i) for i in range(self.hyperparameters.layers)]
-        dtype = np.float16 if self.profile.cache == "f16" else np.float32
-        return Cache(
-            length, [(h.heads_kv, h.head_dim) for h in layers], [(h.heads_kv, h.value_dim) for h in layers], dtype
-        )
-
     def forward(
         self,
         tokens: Sequence[int] | NDArray[Any],
@@ -149,7 +123,8 @@ class Model:
             them), or a pattern with `*`
         :param cache: what came before, which grows by these tokens; a fresh one unless it is given
         :param logits: of all tokens, or of the last one only
-        :param together: tokens that go through the layers together; the result does not depend on it
+        :param together: tokens that go through the layers together; the result does not depend on it (in profile `fast`, but
+            for the last bits)
         :param progress: called with (tokens done, tokens)
         :raises SettingError: for no tokens, ids beyond the vocabulary, more tokens than the cache or the context holds, taps
             that the graph does not have
@@ -189,6 +164,8 @@ class Model:
         taps: Iterable[str] = (),
     ) -> list[Result]:
         """Run several sequences through the model together: each gives what it would give alone.
+
+        In profile `fast` alone the last bits may differ, as they may with other numbers of tokens together.
 
         :param prompts: ids of each sequence
         :param caches: one for each; fresh ones unless they are given
@@ -256,15 +233,6 @@ class Model:
         value = execution.evaluate(node, values, run, model.operations())
         return {node.name: alone(value, node.op), **found}
 
-    def operations(self) -> Operations:
-        """The operations of the profile."""
-        if "operations" not in self._made:
-            self._made["operations"] = operations_of(self.profile, self.threads)
-        return self._made["operations"]  # type: ignore[no-any-return]
-
-    def _others(self) -> dict[str, Operations]:
-        return {self.graph[name].name: operations_of(each, self.threads) for name, each in self.substitutes.items()}
-
     def close(self) -> None:
         """Close the file; what has been read stays usable."""
         self.file.close()
@@ -274,94 +242,6 @@ class Model:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-    def _execute(
-        self,
-        ids: list[NDArray[np.int64]],
-        caches: Sequence[Cache],
-        chosen: frozenset[str],
-        found: dict[str, Any],
-        rows: NDArray[np.int64] | None,
-    ) -> list[Any]:
-        run = self._run([len(part) for part in ids], caches, chosen, found, rows)
-        given, operations = {TOKENS: np.concatenate(ids)}, self.operations()
-        values = None if chosen or self.substitutes else operations.whole(self.graph, given, run)
-        if values is None:
-            values = execution.execute(self.graph, given, run, operations, self._others())
-        (value,) = values.values()
-        for part, cache in zip(ids, caches, strict=True):
-            cache.commit(part.tolist())
-        if isinstance(value, list) or len(ids) == 1:
-            return value if isinstance(value, list) else [value]
-        return np.split(value, np.cumsum([len(part) for part in ids])[:-1])
-
-    def _run(
-        self,
-        counts: list[int],
-        caches: Sequence[Cache],
-        chosen: frozenset[str] | None,
-        found: dict[str, Any],
-        rows: NDArray[np.int64] | None = None,
-        past: int | None = None,
-    ) -> Run:
-        stops = np.cumsum(counts).tolist()
-        sequences = [
-            execution.Sequence(stop - count, stop, cache.used if past is None else past, cache)
-            for count, stop, cache in zip(counts, stops, caches, strict=True)
-        ]
-
-        def tap(name: str, make: Callable[[], Any]) -> None:
-            if chosen is None or name in chosen:
-                value = make()
-                found[name] = [each.copy() for each in value] if isinstance(value, list) else value.copy()
-
-        return Run(self.weights, sequences, tap, rows, tables=self._tables)
-
-    def _checked(self, tokens: Sequence[int] | NDArray[Any], cache: Cache) -> NDArray[np.int64]:
-        """The ids as an array, every one inside the vocabulary, all of them with room in the cache."""
-        array = np.asarray(tokens)
-        if array.ndim != 1:
-            raise SettingError(f"tokens are one sequence of ids, not an array of shape {list(array.shape)}")
-        if not array.size:
-            raise SettingError("the prompt is empty; there must be at least one token")
-        if array.dtype.kind not in "iu":
-            raise TypeError(f"tokens are whole numbers, not {array.dtype}")
-        vocab = self.vocab_size
-        wrong = (array < 0) | (array >= vocab)
-        if wrong.any():
-            at = int(wrong.argmax())
-            raise SettingError(f"token {at} is {array[at]:,}; the ids of this model are 0 to {vocab - 1:,}")
-        if cache.used + array.size > cache.length:
-            before = f" behind {cache.used:,} in the cache" if cache.used else ""
-            what = "the model's context" if cache.length == self.context_length else "the cache"
-            raise SettingError(f"{array.size:,} tokens{before} are too many; {what} holds {cache.length:,}")
-        if "cache" not in self._made:
-            self._made["cache"] = self.new_cache(1)
-        if not cache.matches(self._made["cache"]):
-            raise SettingError("the cache was made for another model, or another profile")
-        return array.astype(np.int64)
-
-    def _wanted(self, taps: Iterable[str]) -> frozenset[str]:
-        return frozenset() if taps == () else wanted(taps, self.tap_names())
-
-    def tap_names(self, graph: Graph | None = None) -> list[str]:
-        """The names of all values that can be tapped, in the order of computation."""
-        return taps_of(self.graph if graph is None else graph, self.profile, self.weights)
-
-    @property
-    def _whole(self) -> frozenset[str]:
-        """Values that hold all tokens of a sequence, and so cannot be put together from parts."""
-        names = {node.name for node in self.graph if node.op in LISTED}
-        if self.profile.quantiser.groups != "token":
-            names |= {name for name in self.tap_names() if name.endswith(".acc_i32")}
-        return frozenset(names)
-
-
-def operations_of(profile: Profile, threads: int) -> Operations:
-    """The operations that a profile names."""
-    module, _, name = profile.operations.partition(":")
-    made: Operations = getattr(import_module(module), name)(profile, threads)
-    return made
 
 
 def _joined(parts: list[Any]) -> Any:

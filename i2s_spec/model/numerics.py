@@ -12,7 +12,9 @@ order; the compiled twin (`_reduce`) computes many outputs at a time, never one 
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -125,7 +127,20 @@ def _spread(part: Any, rows: int, work: int, threads: int) -> None:
         part(0, rows)
         return
     step = -(-rows // threads // OUTPUTS) * OUTPUTS
-    starts = range(0, rows, step)
-    with ThreadPoolExecutor(len(starts)) as pool:
-        for done in [pool.submit(part, start, min(start + step, rows)) for start in starts]:
+    ranges = [(start, min(start + step, rows)) for start in range(0, rows, step)]
+    others = [_pool(threads).submit(part, *each) for each in ranges[1:]]
+    try:
+        part(*ranges[0])
+    finally:
+        for done in others:
             done.result()
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads that wait for work, for as long as the process lives."""
+    return ThreadPoolExecutor(threads)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads stay behind in the parent

@@ -9,7 +9,7 @@ runs, and what is behind it in the graph (a pooling, a head of a quantised type)
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,8 @@ import numpy as np
 from i2s_spec.model import _fast, matmul
 from i2s_spec.model.embedding import Table
 from i2s_spec.model.graph import Graph, Node
-from i2s_spec.model.plan import LINE, NotTranslated, Plan, Room, Rotation, Slot, address
+from i2s_spec.model.lifetimes import Lifetimes
+from i2s_spec.model.plan import NotTranslated, Plan, Rotation, Slot, address
 from i2s_spec.model.weights import DENSE, Ternary, Weights
 
 if TYPE_CHECKING:
@@ -34,16 +35,14 @@ def translate(graph: Graph, weights: Weights, tables: dict[str, Table]) -> Plan:
     return _Translation(graph, weights, tables).plan
 
 
-class _Translation:
+class _Translation(Lifetimes):
     def __init__(self, graph: Graph, weights: Weights, tables: dict[str, Table]) -> None:
-        self.graph, self.weights, self.tables = graph, weights, tables
+        super().__init__(graph)
+        self.weights, self.tables = weights, tables
         self.steps: list[dict[str, Any]] = []
         self.matrices: list[tuple[int, int, int, float]] = []
-        self.slots: dict[str, Slot] = {}
-        self.free: dict[int, list[int]] = defaultdict(list)
-        self.width, self.columns, self.late, self.quantised = 0, 128, False, ""
+        self.columns, self.late, self.quantised = 128, False, ""
         self.takers = Counter(name for node in graph.nodes for name in node.inputs)
-        self.uses = self._uses()
         first = graph.nodes[0]
         if first.op != "embed" or len(graph.results) != 1:
             raise NotTranslated(first.op)
@@ -59,19 +58,6 @@ class _Translation:
             self._forget(at, node)
         self._finish()
 
-    def _uses(self) -> dict[str, int]:
-        """Where each value is used last: queries where values are mixed, because one step does all of it there."""
-        uses = dict(self.graph.last_use)
-        for at, node in enumerate(self.graph.nodes):
-            for name in self._queries(node):
-                uses[name] = max(at, uses[name])
-        return uses
-
-    def _queries(self, node: Node) -> tuple[str, ...]:
-        if node.op != "mix":
-            return ()
-        return self.graph[self.graph[node.inputs[0]].inputs[0]].inputs[:1]
-
     def _finish(self) -> None:
         plan, rest = self.plan, self.graph.nodes[self.plan.done :]
         if (plan.end is None) == (plan.result == 0) or len(rest) > 1:
@@ -84,32 +70,6 @@ class _Translation:
         for step in self.steps:
             op = step.pop("op")
             plan.program.add(_fast.OPS[op], **step)
-
-    # Slots and steps
-
-    def _new(self, name: str, width: int, inner: int | None = None) -> Slot:
-        """Room for the value of a node."""
-        room = -(-width // LINE) * LINE
-        if self.free[room]:
-            at = self.free[room].pop()
-        else:
-            at, self.width = self.width, self.width + room
-        slot = self.slots[name] = Slot(Room(at, width), inner or width)
-        return slot
-
-    def _same(self, name: str, slot: Slot) -> None:
-        """Another name of a value."""
-        slot.room.users += 1
-        self.slots[name] = slot
-
-    def _forget(self, at: int, node: Node) -> None:
-        """Give back the room of values that no node behind this one needs."""
-        for name in {node.name, *node.inputs, *self._queries(node)}:
-            if name in self.slots and self.uses[name] == at and name not in self.graph.results:
-                room = self.slots.pop(name).room
-                room.users -= 1
-                if not room.users:
-                    self.free[-(-room.width // LINE) * LINE].append(room.at)
 
     def _step(self, op: str, **settings: Any) -> None:
         self.steps.append({"op": op, "late": self.late, **settings})

@@ -37,11 +37,13 @@ class Quantised(NamedTuple):
     :param codes: int8 [T, K]
     :param scale: float32 [T], or [T, groups]: what elements were multiplied with
     :param sums: int32 [T], of all codes of a token
+    :param steps: what a code of 1 stands for, as `scale`, where a runtime keeps that too: amax / 127
     """
 
     codes: NDArray[np.int8]
     scale: Floats
     sums: NDArray[np.int32]
+    steps: Floats | None = None
 
 
 def quantise(x: Floats, rule: Quantiser) -> Quantised:
@@ -58,8 +60,10 @@ def quantise(x: Floats, rule: Quantiser) -> Quantised:
         rounded = np.clip(_ROUND[rule.rounding](products), rule.least, 127)
         codes = np.where(np.isnan(products), 0, rounded).astype(np.int8)
     codes = _flat(codes, x.shape, rule)
-    shaped = scale[:, 0] if rule.groups == "token" else scale
-    return Quantised(codes, shaped, codes.sum(axis=1, dtype=np.int32))
+    steps = _steps(grouped, rule)
+    if rule.groups == "token":
+        scale, steps = scale[:, 0], None if steps is None else steps[:, 0]
+    return Quantised(codes, scale, codes.sum(axis=1, dtype=np.int32), steps)
 
 
 def linear(quantised: Quantised, rule: Quantiser, weight: Ternary, threads: int) -> tuple[Floats, NDArray[np.int32]]:
@@ -69,7 +73,7 @@ def linear(quantised: Quantised, rule: Quantiser, weight: Ternary, threads: int)
         acc = integers.accumulate(weight.payload, weight.rows, weight.columns, codes, threads)
         if rule.offset == "kept":
             acc += quantised.sums[:, None]
-        return epilogue(acc, quantised.scale, weight.scale, rule), acc
+        return epilogue(acc, quantised.scale, weight.scale, rule, quantised.steps), acc
     groups = quantised.scale.shape[1]
     parts = []
     owner = _owner(codes.shape[1], rule)
@@ -77,20 +81,25 @@ def linear(quantised: Quantised, rule: Quantiser, weight: Ternary, threads: int)
         masked = np.where(owner == group, codes, np.int8(0))
         parts.append(integers.accumulate(weight.payload, weight.rows, weight.columns, masked, threads))
     acc = np.stack(parts)
-    return epilogue(acc, quantised.scale, weight.scale, rule), acc
+    return epilogue(acc, quantised.scale, weight.scale, rule, quantised.steps), acc
 
 
-def epilogue(acc: NDArray[np.int32], scale: Floats, weight_scale: np.float32, rule: Quantiser) -> Floats:
-    """The floats that sums stand for, in the order of roundings of a rule."""
+def epilogue(
+    acc: NDArray[np.int32], scale: Floats, weight_scale: np.float32, rule: Quantiser, steps: Floats | None = None
+) -> Floats:
+    """The floats that sums stand for, in the order of roundings of a rule.
+
+    :param steps: what a code of 1 stands for; the reciprocal of the scale where that is not kept
+    """
     with np.errstate(all="ignore"):
         if rule.epilogue == "divide":
             return bitlinear.epilogue(acc, scale, weight_scale)
         if rule.epilogue == "ratio":
             return acc.astype(np.float32) * (weight_scale / scale)[:, None]
-        if rule.epilogue == "scaled":  # scale is 127 / amax, its inverse what 0xBitNet multiplies with
-            return acc.astype(np.float32) * weight_scale * (np.float32(1) / scale)[:, None]
-        # A scale of 0 stands for a group of zeros, whose d is 0 as well.
-        d = np.where(scale == 0, np.float32(0), np.float32(1) / scale)
+        # A scale of 0 stands for a group of zeros, whose step is 0 as well.
+        d = np.where(scale == 0, np.float32(0), np.float32(1) / scale) if steps is None else steps
+        if rule.epilogue == "scaled":
+            return acc.astype(np.float32) * weight_scale * d[:, None]
         half = np.float16(weight_scale).astype(np.float32)
         total = np.zeros(acc.shape[1:], dtype=np.float32)
         for group in range(len(acc)):
@@ -122,6 +131,17 @@ def _scales(grouped: Floats, rule: Quantiser) -> Floats:
         scale = np.where(amax == 0, np.float32(1 if rule.zero == "one" else 0), scale)
     found: Floats = scale
     return found
+
+
+def _steps(grouped: Floats, rule: Quantiser) -> Floats | None:
+    """What a code of 1 stands for, where it is amax / 127 and not the reciprocal of the scale, float32 [T, groups]."""
+    if rule.scale != "inverse" and rule.epilogue != "scaled":
+        return None
+    amax = np.abs(grouped).max(axis=-1)
+    if rule.floor is not None:
+        amax = np.maximum(amax, np.float32(rule.floor))
+    found: Floats = amax / np.float32(127)
+    return np.where((amax == 0) & (rule.zero == "one"), np.float32(1), found)
 
 
 _ROUND: Final[dict[str, Callable[[Any], Any]]] = {

@@ -245,10 +245,32 @@ def test_every_epilogue_gives_what_the_integers_stand_for(name: str) -> None:
     np.testing.assert_allclose(y, want, rtol=2e-6, atol=1e-6)
 
 
+def test_steps_are_what_the_runtimes_keep() -> None:
+    """amax / 127 itself, which the reciprocal of the multiplier is not always."""
+    x = np.random.default_rng(3).normal(size=(64, 256)).astype(np.float32)
+    acc = np.random.default_rng(4).integers(-9000, 9000, (64, 5)).astype(np.int32)
+    amax = np.abs(x).max(axis=1)
+    rule, ws = PROFILES["webgpu"].quantiser, np.float32(0.37)
+    found = quantiser.quantise(x, rule)
+    want = acc.astype(np.float32) * ws * (amax / np.float32(127))[:, None]
+    assert np.array_equal(quantiser.epilogue(acc, found.scale, ws, rule, found.steps), want)
+    assert not np.array_equal(quantiser.epilogue(acc, found.scale, ws, rule), want)
+    rule = PROFILES["ik-iq2bn"].quantiser
+    found = quantiser.quantise(x, rule)
+    d = np.abs(x.reshape(64, 16, 4, 4)).max(axis=(1, 3)) / np.float32(127)
+    total = np.zeros((64, 5), dtype=np.float32)
+    for group in range(4):
+        total += acc.astype(np.float32) * d[:, group, None]
+    assert np.array_equal(quantiser.epilogue(np.stack([acc] * 4), found.scale, ws, rule, found.steps), total * ws)
+    assert found.steps is not None
+    assert np.array_equal(found.scale, np.float32(1) / found.steps)
+
+
 def test_the_original_rule_is_bitlinear() -> None:
     x = np.random.default_rng(2).normal(size=(7, 256)).astype(np.float32)
     ours, theirs = quantiser.quantise(x, Quantiser()), bitlinear.quantize_activations(x)
-    assert [each.tobytes() for each in ours] == [each.tobytes() for each in theirs]
+    assert ours.steps is None
+    assert [each.tobytes() for each in ours[:3]] == [each.tobytes() for each in theirs]
     general = quantiser.quantise(x, Quantiser(zero="zero", least=-127))
     assert general.codes.tobytes() == theirs.codes.tobytes()
 

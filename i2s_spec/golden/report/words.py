@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from i2s_spec.draw.text import visible
 from i2s_spec.golden.grouping import group_words
 from i2s_spec.golden.result import Comparison, Diagnosis, TapResult
-from i2s_spec.model.taps import base
+from i2s_spec.model.taps import INTEGER_TAPS, base
 
 #: Taps up to which every compared one has a row of its own; of more, those that are right share one by name.
 MOST_ROWS: Final = 80
@@ -25,6 +25,11 @@ class Row(NamedTuple):
 
     cells: tuple[str, ...]
     status: str
+
+
+def _seldom_dumped(name: str) -> bool:
+    """Whether few runtimes show a value: the inside of projections, norms before their gains."""
+    return base(name) in (*INTEGER_TAPS, "norm")
 
 
 def title(result: Comparison) -> str:
@@ -46,6 +51,7 @@ def about(result: Comparison) -> Iterator[tuple[str, str]]:
     yield "taps", ", ".join(f"{count:,} {word}" for count, word in counts if count) or "none"
     for status, word in (("missing", "missing"), ("extra", "extra")):
         names = [tap.name for tap in result.taps if tap.status == status]
+        names.sort(key=_seldom_dumped)  # what most runtimes have comes first
         if names:
             shown = ", ".join(visible(name, bare=True) for name in names[:MOST_NAMES])
             yield word, shown + (f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else "")

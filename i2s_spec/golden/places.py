@@ -1,0 +1,101 @@
+"""This module recognises values that are wrong in some places only: tokens, columns, what two threads share (10.5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from i2s_spec.golden.result import Diagnosis
+from i2s_spec.golden.seen import Seen, by_pattern, factor_of, listed, wrong_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def some_rows(seen: Seen) -> Diagnosis | None:
+    """Some tokens are wrong, others right."""
+    if not seen.rows_are_tokens or seen.tokens < 2:
+        return None
+    rows = wrong_rows(seen)
+    if 0 < len(rows) < len(seen.got):
+        return by_pattern("some-tokens", f"only {listed(rows, 'token')} of {len(seen.got)} wrong")
+    return None
+
+
+def some_columns(seen: Seen) -> Diagnosis | None:
+    """A few columns are wrong."""
+    if seen.got.ndim < 2:
+        return None
+    off = seen.off.reshape(len(seen.off), -1)
+    columns = np.flatnonzero(off.any(axis=0))
+    if not 0 < len(columns) <= off.shape[1] // 4:
+        return None
+    place = f"columns {columns[0]:,} to {columns[-1]:,}" if len(columns) > 1 else f"column {columns[0]:,}"
+    middle = off.shape[1] // 2
+    if len(columns) <= 8 and all(abs(int(column) - middle) <= 4 for column in columns) and off.shape[1] % 4:
+        return by_pattern("row-split", f"only {place} are wrong, where two threads share rows that are no multiple of four"
+                          " and write to each other's; what comes out depends on timing")  # fmt: skip
+    tail = (
+        ": the end, which a kernel for whole blocks leaves out"
+        if columns[-1] == off.shape[1] - 1 and columns[0] == columns[-1] - len(columns) + 1
+        else ""
+    )
+    return by_pattern("some-columns", f"only {len(columns):,} of {off.shape[1]:,} columns are wrong, {place}{tail}")
+
+
+# ARM's mat-mul with four tokens in a kernel for one.
+
+
+def nrc(seen: Seen) -> Diagnosis | None:
+    """Those four tokens are wrong and all others right, or tokens from the four on are NaN."""
+    if not nrc_applies(seen.tokens):
+        return None
+    strange: NDArray[np.bool_] = np.atleast_1d(~np.isfinite(seen.got) & np.isfinite(seen.want))
+    strange = np.asarray(strange.reshape(len(strange), -1).any(axis=1))
+    if strange.any():
+        zeros = any(len(x) == len(strange) and not np.asarray(x)[strange].any() for x in seen.inputs[:1])
+        return nrc_diagnosis(seen.tokens) if not zeros and _behind(np.flatnonzero(strange), seen) else None
+    rows = wrong_rows(seen) if seen.rows_are_tokens else np.zeros(0, dtype=np.int64)
+    block = seen.tokens // 4 * 4
+    if not len(rows) or len(rows) == seen.tokens or rows[0] < block - 4 or rows[-1] >= block:
+        return None
+    return nrc_diagnosis(seen.tokens) if factor_of(seen) is None else None
+
+
+def _behind(rows: NDArray[np.int64], seen: Seen) -> bool:
+    return not seen.rows_are_tokens or int(rows[0]) >= seen.tokens // 4 * 4 - 4
+
+
+def nrc_applies(tokens: int) -> bool:
+    """Whether so many tokens meet the mistake `nrc-4`."""
+    return tokens // 4 * 4 % 8 == 4
+
+
+def nrc_possible(off: NDArray[Any], tokens: int, alone: bool) -> bool:
+    """Whether a value that nothing known explains is wrong where `nrc-4` makes it wrong.
+
+    :param off: [T, ...], which elements are too far off
+    :param alone: whether it is one projection, in which tokens behind the four are right; elsewhere they follow
+    """
+    if not nrc_applies(tokens):
+        return False
+    rows = np.flatnonzero(off.reshape(len(off), -1).any(axis=1)) if off.ndim else np.zeros(0, dtype=np.int64)
+    if len(off) < 2 or not len(rows):  # the last token, or an embedding: nobody knows of the others
+        return not alone
+    block = tokens // 4 * 4
+    return int(rows[0]) >= block - 4 and (int(rows[-1]) < block or not alone)
+
+
+def nrc_diagnosis(tokens: int, known: bool = True) -> Diagnosis:
+    """The mistake `nrc-4`, where only its consequences can be seen.
+
+    :param known: whether the place tells; else nothing speaks against it, and nothing else explains the value
+    """
+    stop = tokens // 4 * 4
+    says = (
+        f"of {tokens} tokens the mat-mul hands numbers {stop - 4} to {stop - 1} to a kernel for one: ARM builds with dot "
+        "products since November 2025; what comes out depends on memory"
+    )
+    doubt = "; nothing else that is known explains the value: try another number of tokens"
+    return by_pattern("nrc-4", says if known else says + doubt)

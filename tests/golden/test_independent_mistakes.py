@@ -1,0 +1,206 @@
+"""Mistakes are named whoever makes them: a forward pass in a few lines of NumPy that shares nothing with the package's."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import i2s_spec as i2s
+from i2s_spec.golden import compare, record
+from i2s_spec.model.forward import Model
+from i2s_spec.model.load import load_model
+
+TOKENS = np.array([1, 17, 3, 44, 5, 9, 30, 8, 77, 120, 121])
+F32 = np.float32
+HEADS, GROUPS, LAYERS, WIDTH, WORD = 4, 2, 2, 256, 512
+Array = np.ndarray[Any, Any]
+
+
+class Naive:
+    """BitNet b1.58 as its formulas say; `wrong` names what is not."""
+
+    def __init__(self, data: bytes, wrong: str) -> None:
+        self.wrong, self.taps = wrong, dict[str, Array]()
+        self.tensors: dict[str, Any] = {}
+        with i2s.open(data) as file:
+            self.base = float(file.metadata["bitnet-b1.58.rope.freq_base"])
+            self.eps = float(file.metadata["bitnet-b1.58.attention.layer_norm_rms_epsilon"])
+            for name, tensor in file.tensors.items():
+                raw = np.frombuffer(data[tensor.span.start : tensor.span.stop], np.uint8)
+                assert tensor.type is not None
+                kind = {"F32": "<f4", "F16": "<f2"}.get(tensor.type.name)
+                self.tensors[name] = (
+                    self.unpacked(raw, tensor.shape)
+                    if kind is None
+                    else raw.view(kind).astype(F32).reshape(tensor.shape)
+                )
+
+    def unpacked(self, raw: Array, shape: tuple[int, ...]) -> tuple[Array, Any]:
+        k = np.arange(shape[0] * shape[1])
+        lane = (k % 128) // 32
+        shift = 2 * lane if self.wrong == "lanes-reversed" else 6 - 2 * lane
+        byte = (k // 128) * 32 + k % 32
+        if self.wrong == "layout-interleave-64":
+            byte, shift = (k // 64) * 16 + k % 16, 6 - 2 * ((k % 64) // 16)
+        codes = raw[byte] >> shift.astype(np.uint8) & 3
+        worth = {"codes-zero-first": [0, 1, -1, 2], "offset-not-subtracted": [0, 1, 2, 3]}.get(
+            self.wrong, [-1, 0, 1, 2]
+        )
+        scale = raw[k.size // 4 : k.size // 4 + 4].view("<f4")[0]
+        return np.array(worth)[codes].reshape(shape).astype(np.float64), scale
+
+    def norm(self, x: Array, name: str) -> Array:
+        wide = x.astype(np.float64)
+        if self.wrong == "norm-centred":
+            wide = wide - wide.mean(axis=-1, keepdims=True)
+        normed: Array = (wide / np.sqrt((wide * wide).mean(axis=-1, keepdims=True) + self.eps)).astype(F32)
+        return normed if self.wrong == "gains-missing" else normed * self.tensors[f"{name}.weight"]
+
+    def linear(self, name: str, x: Array) -> Array:
+        weights, scale = self.tensors[f"{name}.weight"]
+        amax = np.maximum(np.abs(x).max(axis=1), 1e-5).astype(np.float64)
+        if self.wrong == "activation-one-scale":
+            amax[:] = amax.max()
+        s = ((128 if self.wrong == "activation-128" else 127) / amax).astype(F32)
+        codes = x * s[:, None]
+        codes = np.trunc(codes) if self.wrong == "activation-truncated" else np.clip(np.rint(codes), -128, 127)
+        y: Array = (codes.astype(np.float64) @ weights.T).astype(F32) / s[:, None]
+        doubled = self.wrong == "scale-doubled" and name == "blk.1.ffn_up"
+        half = F32(np.float16(scale)) if self.wrong == "scale-half" else scale
+        return y / scale if self.wrong == "scale-reciprocal" else y * half * F32(1 + doubled)
+
+    def rotated(self, x: Array) -> Array:
+        d = x.shape[-1]
+        at = np.arange(len(x)) + (self.wrong == "rope-from-1")
+        angle = at[:, None] * self.base ** (-2 * np.arange(d // 2) / d)
+        c, s = np.cos(angle).astype(F32)[:, None], np.sin(angle).astype(F32)[:, None]
+        if self.wrong == "rope-reversed":
+            s = -s
+        neighbours = self.wrong == "rope-pairs"
+        one, two = (slice(0, None, 2), slice(1, None, 2)) if neighbours else (slice(0, d // 2), slice(d // 2, None))
+        out = x.copy()
+        out[..., one], out[..., two] = x[..., one] * c - x[..., two] * s, x[..., one] * s + x[..., two] * c
+        return out
+
+    def keep(self, name: str, value: Array) -> Array:
+        self.taps[name] = value
+        return value
+
+    def run(self) -> dict[str, Array]:
+        h, keep = self.keep("inp_embd", self.tensors["token_embd.weight"][TOKENS]), self.keep
+        count = len(h)
+        for i in range(LAYERS):
+            block = f"blk.{i}"
+            a = keep(f"attn_norm-{i}", self.norm(h, f"{block}.attn_norm"))
+            names = "qvk" if self.wrong == "key-value-exchanged" else "qkv"
+            q, k, v = (
+                keep(f"{c.upper()}cur-{i}", self.linear(f"{block}.attn_{n}", a))
+                for c, n in zip("qkv", names, strict=True)
+            )
+            q = keep(f"Qcur-{i}#1", self.rotated(q.reshape(count, HEADS, -1)))
+            k = keep(f"Kcur-{i}#1", self.rotated(k.reshape(count, GROUPS, -1)))
+            mine = np.arange(HEADS) % GROUPS if self.wrong == "heads-in-turn" else np.arange(HEADS) // (HEADS // GROUPS)
+            scores = np.einsum("thd,shd->hts", q, k[:, mine]).astype(np.float64)
+            scores /= q.shape[-1] if self.wrong == "attention-scaled-by-width" else np.sqrt(q.shape[-1])
+            if self.wrong != "attention-not-causal":
+                scores[:, ~np.tri(count, dtype=bool)] = -np.inf
+            p = np.exp(scores - scores.max(axis=-1, keepdims=True))
+            p /= p.sum(axis=-1, keepdims=True)
+            o = np.einsum("hts,shd->thd", p, v.reshape(count, GROUPS, -1)[:, mine])
+            o = keep(f"kqv_out-{i}", o.astype(F32).reshape(count, -1))
+            if self.wrong != "attn-sub-norm-missing":
+                o = keep(f"attn_sub_norm-{i}", self.norm(o, f"{block}.attn_sub_norm"))
+            h = keep(f"ffn_inp-{i}", h + keep(f"attn_o_out-{i}", self.linear(f"{block}.attn_output", o)))
+            b = keep(f"ffn_norm-{i}", self.norm(h, f"{block}.ffn_norm"))
+            up, gate = (keep(f"ffn_{n}-{i}", self.linear(f"{block}.ffn_{n}", b)) for n in ("up", "gate"))
+            if self.wrong == "activation-silu":
+                active = (gate / (1 + np.exp(-gate.astype(np.float64)))).astype(F32)
+            else:
+                active = np.maximum(gate, 0) ** 2
+            m = keep(f"ffn_out-{i}", active * up)
+            m = keep(f"ffn_sub_norm-{i}", self.norm(m, f"{block}.ffn_sub_norm"))
+            h = keep(f"l_out-{i}", h + keep(f"ffn_down-{i}", self.linear(f"{block}.ffn_down", m)))
+        last = keep("result_norm", self.norm(h, "output_norm"))
+        keep(
+            "result_output",
+            (last.astype(np.float64) @ self.tensors["token_embd.weight"].T.astype(np.float64)).astype(F32),
+        )
+        return self.taps
+
+
+#: The first tap that each of them makes wrong.
+FIRST = {
+    "layout-interleave-64": "Qcur-0", "lanes-reversed": "Qcur-0", "codes-zero-first": "Qcur-0",
+    "offset-not-subtracted": "Qcur-0", "scale-reciprocal": "Qcur-0", "scale-half": "Qcur-0", "scale-doubled": "ffn_up-1",
+    "activation-one-scale": "Qcur-0", "activation-128": "Qcur-0", "activation-truncated": "Qcur-0",
+    "rope-pairs": "Qcur-0#1", "rope-from-1": "Qcur-0#1", "rope-reversed": "Qcur-0#1", "heads-in-turn": "kqv_out-0",
+    "key-value-exchanged": "Kcur-0", "attention-not-causal": "kqv_out-0", "attention-scaled-by-width": "kqv_out-0",
+    "attn-sub-norm-missing": "attn_o_out-0", "activation-silu": "ffn_out-0", "norm-centred": "attn_norm-0",
+    "gains-missing": "attn_norm-0",
+}  # fmt: skip
+
+Golden = tuple[bytes, Model, Path]
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    file = io.BytesIO()
+    i2s.new(file, layers=LAYERS, embd=WIDTH, ff=WORD, heads=HEADS, heads_kv=GROUPS, seed=9)
+    model, folder = load_model(file.getvalue(), threads=1), tmp_path_factory.mktemp("independent") / "golden"
+    record(model, TOKENS, folder)
+    return file.getvalue(), model, folder
+
+
+@pytest.fixture
+def dump(golden: Golden, tmp_path: Path) -> Callable[[str], Path]:
+    def make(wrong: str, *only: str) -> Path:
+        taps = Naive(golden[0], wrong).run()
+        np.savez(tmp_path / "t.npz", **{name: taps[name] for name in only or taps})  # type: ignore[arg-type]
+        return tmp_path / "t.npz"
+
+    return make
+
+
+@pytest.mark.parametrize("mode", ["op-replay", "layer-forced", "free-running"])
+def test_without_mistakes_it_is_clean(golden: Golden, dump: Callable[..., Path], mode: Any) -> None:
+    result = compare(golden[2], dump(""), model=golden[1], mode=mode)
+    assert result.ok, result.verdict
+    assert result.whole is not None
+    assert result.whole.verdict == "plausible"
+
+
+@pytest.mark.parametrize("wrong", FIRST)
+def test_tap_and_mistake_are_named(golden: Golden, dump: Callable[..., Path], wrong: str) -> None:
+    result = compare(golden[2], dump(wrong), model=golden[1])
+    assert result.first is not None
+    assert result.first.name == FIRST[wrong]
+    assert result.diagnoses[0].name == wrong, result.verdict
+    assert "nrc-4" not in [each.name for each in result.diagnoses]
+
+
+@pytest.mark.parametrize("mode", ["op-replay", "free-running"])
+@pytest.mark.parametrize("wrong", ["attention-not-causal", "activation-silu", "lanes-reversed"])
+def test_logits_alone_name_it_too(golden: Golden, dump: Callable[..., Path], wrong: str, mode: Any) -> None:
+    """Also a mistake that lets later tokens count, where the first few would not do, and one that changes little."""
+    result = compare(golden[2], dump(wrong, "result_output"), model=golden[1], mode=mode)
+    assert wrong in [each.name for each in result.diagnoses], result.verdict
+
+
+def test_what_nothing_explains_is_not_blamed_on_arm(golden: Golden, dump: Callable[..., Path]) -> None:
+    """Eleven tokens are not many enough for `nrc-4`; of twenty-one it is wrong from the sixteenth on, and not before."""
+    from i2s_spec.golden.places import nrc_possible
+
+    off = np.ones((21, 5), dtype=bool)
+    assert not nrc_possible(off, 21, alone=True)
+    assert not nrc_possible(off, 21, alone=False)
+    off[:16] = False
+    assert nrc_possible(off, 21, alone=False)
+    assert not nrc_possible(off, 21, alone=True)
+    off[20] = False
+    assert nrc_possible(off, 21, alone=True)
+    assert not nrc_possible(off[:11], 11, alone=False)
