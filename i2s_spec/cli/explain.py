@@ -3,25 +3,53 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
 from i2s_spec.errors import quote
 from i2s_spec.linter.explain import UnknownRule, as_dict, as_markdown, as_text, find
+from i2s_spec.linter.rule import Rule
 
 
-@click.command("explain", epilog="Example:  i2s explain I104", short_help="What a rule says, why, and what to do.")
+@click.command(
+    "explain", epilog="Example:  i2s explain I104 --example", short_help="What a rule says, why, and what to do."
+)
 @click.argument("codes", nargs=-1, required=True, metavar="CODE...")
+@click.option("--example", is_flag=True, help="Show the rule at work, too: a file that breaks it, and a mended one.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
-def command(codes: tuple[str, ...], form: str) -> None:
-    """Say what a rule is about, why it matters, and what to do; CODE is a code such as I104 or a slug."""
+def command(codes: tuple[str, ...], example: bool, form: str) -> None:
+    """Say what a rule is about, why it matters, and what to do; CODE is a code such as I104 or a slug.
+
+    With --example a file that breaks the rule is made, linted and, where there is a repair, mended; what is printed then
+    stands on the page of the rule.
+    """
     try:
         rules = [find(code) for code in codes]
     except UnknownRule as error:
         hint = f"; did you mean {' or '.join(error.close)}?" if error.close else "; `i2s rules` lists them all"
         raise click.UsageError(f"there is no rule {quote(error.name)}{hint}") from None
     if form == "json":
-        click.echo(json.dumps([as_dict(rule) for rule in rules], indent=2))
+        click.echo(json.dumps([_as_data(rule, example) for rule in rules], indent=2))
     else:
-        show = as_text if form == "text" else as_markdown
-        click.echo("\n".join(show(rule) for rule in rules), nl=False)
+        click.echo("\n".join(_as_words(rule, example, form) for rule in rules), nl=False)
+
+
+def _as_words(rule: Rule, example: bool, form: str) -> str:
+    if not example:
+        return as_text(rule) if form == "text" else as_markdown(rule)
+    from i2s_spec.cli.replay import replay
+    from i2s_spec.docs import before_after, pages
+
+    if form == "markdown":
+        return pages.words(rule, replay)
+    return as_text(rule) + "\n" + before_after.as_text(before_after.shown(rule, replay))
+
+
+def _as_data(rule: Rule, example: bool) -> dict[str, Any]:
+    if not example:
+        return as_dict(rule)
+    from i2s_spec.cli.replay import replay
+    from i2s_spec.docs.before_after import shown
+
+    return {**as_dict(rule), "before_after": shown(rule, replay)._asdict()}

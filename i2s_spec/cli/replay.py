@@ -27,12 +27,12 @@ def replay(command: str, folder: Path) -> str:
     if program != "i2s" or (bar and not said.startswith("echo ")):
         raise ValueError(f"a transcript runs i2s, not {command}")
     out, err, status = io.StringIO(), io.StringIO(), 0
-    with chdir(folder), _plain(), _typed(" ".join(shlex.split(said)[1:]) + "\n" if bar else ""):
-        with redirect_stdout(out), redirect_stderr(err):
-            try:
-                main(arguments)
-            except SystemExit as stop:
-                status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    typed = " ".join(shlex.split(said)[1:]) + "\n" if bar else ""
+    with chdir(folder), _plain(), _typed(typed), redirect_stdout(out), redirect_stderr(err):
+        try:
+            main(arguments)
+        except SystemExit as stop:
+            status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     lines = (out.getvalue() + err.getvalue()).splitlines() + ([f"[exit {status}]"] if status else [])
     return "\n".join([f"$ {command}", *(line.rstrip() for line in lines)]) + "\n"
 

@@ -1,4 +1,4 @@
-"""`i2s spec`: build, serve and test the text of the specification, in a checkout."""
+"""`i2s spec`: build, serve, test and rewrite the text of the specification, in a checkout."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from i2s_spec.errors import MissingExtra, quote
 @click.group(
     "spec",
     epilog="Example:  i2s spec test",
-    short_help="Build, serve or test the specification (in a checkout).",
+    short_help="Build, serve, test or rewrite the specification (in a checkout).",
 )
 def command() -> None:
-    """Build, serve or test the text of the specification.
+    """Build, serve, test or rewrite the text of the specification.
 
     The text is in a checkout, beside the package; an installed package has none.
     """
@@ -31,6 +31,8 @@ def command() -> None:
 @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Default: site.")
 def build(output: Path | None) -> int:
     """Build the whole site; what no longer is as the text says it fails the build."""
+    if _derived():
+        return EXIT_FINDINGS
     target = [] if output is None else ["--site-dir", str(output.resolve())]
     return _mkdocs("build", "--strict", *target)
 
@@ -48,7 +50,7 @@ def serve(port: int) -> int:
     help="Write the numbered examples as JSON, for other languages; - is stdout. Nothing is run.",
 )  # fmt: skip
 def test(dump: str | None) -> int:
-    """Run every example, and render every figure and table of the text; print what is no longer true."""
+    """Run every example, render every figure and table, make every generated page; print what is no longer true."""
     from i2s_spec.docs import examples, fences
     from i2s_spec.docs.checkout import chapters
 
@@ -67,6 +69,42 @@ def test(dump: str | None) -> int:
             page = fence.page.relative_to(chapters())
             click.echo(f"{quote(str(page), bare=True)}:{fence.line}: {fence.kind}: {drift}")
     click.echo(f"{count} fences, {len(examples.examples())} of them examples; {wrong} no longer true")
+    return EXIT_FINDINGS if _derived() or wrong else 0
+
+
+@command.command("write", epilog="Example:  i2s spec write --check")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 where something is not current.")
+def write(check: bool) -> int:
+    """Write everything in spec/ anew that is made from declarations, as far as it is not current.
+
+    These are the pages of the rules with what their commands print, the list of requirements, the page of runtimes, the
+    tables in chapters 7 and 11, and the script of the interactive page.
+    """
+    from i2s_spec.cli.replay import replay
+    from i2s_spec.docs import derived
+
+    if check:
+        return _derived()
+    changed = derived.write(replay)
+    for name in changed:
+        click.echo(quote(name, bare=True))
+    click.echo(f"{len(changed):,} files changed")
+    return 0
+
+
+def _derived() -> int:
+    """Say what in spec/ is not current, and what cannot be told here."""
+    from i2s_spec.cli.replay import replay
+    from i2s_spec.docs import derived
+
+    unable: dict[str, MissingExtra] = {}
+    wrong = derived.check(replay, unable)
+    for name, missing in unable.items():
+        click.echo(f"i2s: {derived.RULES}/{name} is not looked at: {missing}", err=True)
+    for sentence in wrong:
+        click.echo(sentence)
+    if wrong:
+        click.echo("i2s: run `i2s spec write`, and read the difference", err=True)
     return EXIT_FINDINGS if wrong else 0
 
 

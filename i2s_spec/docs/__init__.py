@@ -4,7 +4,9 @@ The chapters under `spec/` are prose. Tables in them repeat the schema, and test
 lists are fences, which the site renders and the tests run. What repeats whole declarations is a page of its own and
 never edited:
 
+    derived        all of that: what is written, and whether it is current
     pages          the page of every lint rule, and their index
+    before_after   a rule at work: `sound` files, `places` in them, `situations` that no broken copy makes
     runtimes       what is declared of runtimes, producers and releases
     requirements   the numbered requirements: whom each binds, what holds it (`evidence`)
     fences         what stands in fences: `figures`, `examples`, `reference`, `benchmarks`

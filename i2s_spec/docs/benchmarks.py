@@ -33,11 +33,11 @@ def table(part: str, name: str = "") -> str:
 
 def _benchmark(benchmark: dict[str, Any]) -> str:
     rows = "".join(
-        f"<tr><td>{escape(row['name'])}</td><td>{_number(row['median'])}</td>"
-        f"<td>{_number(row['low'])} to {_number(row['high'])}</td><td>{escape(row['unit'])}</td></tr>"
+        f"<tr><td>{escape(row['name'])}</td>\n<td>{_number(row['median'])}</td>\n"
+        f"<td>{_number(row['low'])} to {_number(row['high'])}</td>\n<td>{escape(row['unit'])}</td></tr>\n"
         for row in benchmark["rows"]
     )
-    head = "".join(f'<th scope="col">{each}</th>' for each in ("what", "median", "range", "unit"))
+    head = "\n".join(f'<th scope="col">{each}</th>' for each in ("what", "median", "range", "unit"))
     notes = "".join(f"<li>{escape(str(note))}</li>" for note in benchmark["notes"])
     said = f"<ul>{notes}</ul>" if notes else ""
     caption = f"<caption>{escape(benchmark['title'])}</caption>"

@@ -58,6 +58,13 @@ def _figure(svg: str, caption: str) -> str:
     return f'<figure class="i2s-wide">{svg}<figcaption>{caption}</figcaption></figure>'
 
 
+def _table(head: tuple[str, ...], rows: list[list[str]]) -> str:
+    """A table of cells that are HTML; the search index sees words apart only where there are blanks between them."""
+    names = "\n".join(f'<th scope="col">{name}</th>' for name in head)
+    lines = "\n".join("<tr>" + "\n".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{names}</tr></thead>\n<tbody>{lines}</tbody></table>"
+
+
 def _map(body: str) -> str:
     record = figures.record_named(body.strip())
     return _figure(figures.byte_map(record.title), f"{escape(record.title)}: its fields and where they begin")
@@ -71,9 +78,8 @@ def _fields(body: str) -> str:
             f"<code>{field.name}</code>", "" if offset is None else str(offset), escape(figures.kind_words(shape)),
             escape(field.meaning),
         ]  # fmt: skip
-        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("field", "offset", "type", "meaning"))
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        rows.append(cells)
+    return _table(("field", "offset", "type", "meaning"), rows)
 
 
 def _layout(words: list[str]) -> tuple[Layout, list[str]]:
@@ -119,12 +125,10 @@ def _rules(body: str) -> str:
         raise Drift(f"no rule begins with one of {body.strip()}")
     up = next(("../" * depth for depth in _depths("i2s-rules", body)), "")
     rows = [
-        f'<tr><td><a href="{up}rules/{rule.code}.html">{rule.code}</a></td><td>{rule.severity.value}</td>'
-        f"<td>{escape(rule.title)}</td></tr>"
+        [f'<a href="{up}rules/{rule.code}.html">{rule.code}</a>', rule.severity.value, escape(rule.title)]
         for rule in chosen
     ]
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("code", "severity", "what is wrong"))
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return _table(("code", "severity", "what is wrong"), rows)
 
 
 def _depths(kind: str, body: str) -> Iterator[int]:

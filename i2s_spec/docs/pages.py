@@ -1,18 +1,23 @@
 """This module writes the pages of the linter's rules, one for each rule and an index, and tells whether they are current.
 
-Their words are those of the rules' declarations (`linter.explain`); what is added here are links: from a clause to its
-section of the specification, from an issue, a CVE or a CWE to where it is published. The pages depend on the rules and
-on the headings of the chapters beside them, and on nothing else: the same package writes the same bytes everywhere.
+Their words are those of the rules' declarations (`linter.explain`), and below them the rule at work (`before_after`);
+what is added here are links, from a clause to its section of the specification, from an issue, a CVE or a CWE to where it
+is published, and marks that make code of commands or keep off the search. The pages depend on the rules, on what the
+commands in them print, and on the headings of the chapters beside them, and on nothing else: the same package writes the
+same bytes everywhere.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from i2s_spec.docs import before_after
+from i2s_spec.docs.before_after import Run
+from i2s_spec.errors import MissingExtra
 from i2s_spec.gguf.output import OutputFile
 from i2s_spec.linter.explain import as_markdown
 from i2s_spec.linter.rule import FAMILIES, Rule
@@ -34,11 +39,16 @@ _PUBLISHED: Final = (
     (re.compile(r"\b([\w-]+/[\w.-]+)#(\d+)\b"), r"[\g<0>](https://github.com/\1/issues/\2)"),
 )
 
+#: Commands in quotes and options, as the words of rules have them; on a page they are code.
+_TYPED: Final = re.compile(r"'((?:i2s|--)[^'`&\n]+)'|(?<![\w`-])(--[a-z][\w-]*)")
+
 _INTRODUCTION: Final = """\
 # Rules
 
 What `i2s lint` looks for. A code is never reused, and one code means one way to be wrong; its first
-letter is its family. `i2s explain CODE` prints the same words as the page of a rule, `i2s rules` this list.
+letter is its family. `i2s explain CODE` prints the same words as the page of a rule, with `--example` also what is below
+them; `i2s rules` prints this list. What the pages show was printed by the commands in them when they were written; the
+broken files are those of `i2s vectors export --malformed DIR`.
 
 An **error** makes a file unusable or ambiguous to some program that reads it, a **warning** is suspicious, a **note**
 states a fact.
@@ -74,26 +84,42 @@ def sections(folder: Path) -> dict[str, Section]:
     return found
 
 
-def pages(chapters: Path) -> dict[str, str]:
+def pages(chapters: Path, run: Run, unable: dict[str, MissingExtra] | None = None) -> dict[str, str]:
     """Every page by its file name: one for each rule, and the index.
 
     :param chapters: the folder of the chapters; the pages are meant for a folder inside it
+    :param run: runs a command line in a folder, and gives its transcript
+    :param unable: where it is given, pages that cannot be made without an extra are named in it, and left out
+    :raises MissingExtra: where it is not given, for the first such page
     """
     known = sections(chapters)
     rules = list(all_rules())
-    made = {f"{rule.code}.md": _page(rule, known) for rule in rules}
+    made = {}
+    for rule in rules:
+        try:
+            made[f"{rule.code}.md"] = _page(rule, known, run)
+        except MissingExtra as missing:
+            if unable is None:
+                raise
+            unable[f"{rule.code}.md"] = missing
     made[INDEX] = _index(rules, known)
     return made
 
 
-def write(directory: Path) -> list[str]:
+def words(rule: Rule, run: Run) -> str:
+    """The words of a page before links are added, which are those of `i2s explain --example --format markdown`."""
+    return as_markdown(rule) + "\n" + before_after.as_markdown(before_after.shown(rule, run))
+
+
+def write(directory: Path, run: Run) -> list[str]:
     """Write the pages into a folder, which is made where it is missing; pages of rules that are gone are removed.
 
+    :param run: as of `pages`
     :returns: names of the files that were written or removed; what is current already is left alone
     :raises OSError: where the folder or a file cannot be written, and for a file in a page's place that is not one
     """
     directory.mkdir(parents=True, exist_ok=True)
-    made = pages(directory.resolve().parent)
+    made = pages(directory.resolve().parent, run)
     changed = []
     for name, text in sorted(made.items()):
         path = directory / name
@@ -109,9 +135,13 @@ def write(directory: Path) -> list[str]:
     return changed
 
 
-def check(directory: Path) -> list[str]:
-    """What is wrong with the pages in a folder, a sentence for each; nothing where all of them are current."""
-    made = pages(directory.resolve().parent)
+def check(directory: Path, run: Run, unable: dict[str, MissingExtra] | None = None) -> list[str]:
+    """What is wrong with the pages in a folder, a sentence for each; nothing where all of them are current.
+
+    :param run: as of `pages`
+    :param unable: as of `pages`: what of them is not looked at
+    """
+    made = pages(directory.resolve().parent, run, unable)
     wrong = []
     for name, text in sorted(made.items()):
         path = directory / name
@@ -119,10 +149,11 @@ def check(directory: Path) -> list[str]:
             wrong.append(f"{name} is missing")
         elif path.read_bytes() != text.encode("utf-8"):
             wrong.append(f"{name} is not what its rule says" if name != INDEX else f"{name} does not list the rules")
-    return wrong + [f"{path.name} belongs to no rule" for path in _withdrawn(directory, made)]
+    known = {**made, **(unable or {})}
+    return wrong + [f"{path.name} belongs to no rule" for path in _withdrawn(directory, known)]
 
 
-def _withdrawn(directory: Path, made: dict[str, str]) -> Iterator[Path]:
+def _withdrawn(directory: Path, made: Collection[str]) -> Iterator[Path]:
     """Pages of rules that are gone: by name and last line they are ours."""
     for path in sorted(directory.glob("*.md")):
         if _RULE_PAGE.fullmatch(path.name) and path.name not in made and _ours(path.read_bytes()):
@@ -133,10 +164,13 @@ def _ours(data: bytes) -> bool:
     return data.endswith(MARK.encode())
 
 
-def _page(rule: Rule, known: dict[str, Section]) -> str:
-    text = as_markdown(rule)
-    lines = text.splitlines()
+def _page(rule: Rule, known: dict[str, Section], run: Run) -> str:
+    lines = words(rule, run).splitlines()
     for number, line in enumerate(lines):
+        if line.startswith("## "):
+            lines[number] = f"{line} {{ data-search-exclude }}"
+            break  # behind that stands what commands print, which would drown what it is about
+        lines[number] = _TYPED.sub(lambda found: f"`{found[1] or found[2]}`", line)
         if line.startswith("| Clause |"):
             lines[number] = f"| Clause | {_clause(rule.clause, known, with_title=True)} |"
         elif line.startswith("| "):

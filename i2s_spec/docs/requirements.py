@@ -123,6 +123,7 @@ def page() -> str:
     """The page of every requirement: level, whom it binds, what holds it."""
     every = requirements()
     parts = [
+        "---\nsearch:\n  exclude: true\n---\n",
         "# Every requirement",
         "",
         f"The {len(every)} numbered requirements of the chapters: whom each binds, and what holds it, which are rules of",

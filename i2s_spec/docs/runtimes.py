@@ -121,5 +121,6 @@ def _facts(runtime: Runtime) -> Iterator[str]:
     if runtime.pre:
         yield f"- without `tokenizer.ggml.pre` it {runtime.pre}"
     said_facts: list[Fact] = [fact for _, fact in runtime.facts]
-    for fact in [*said_facts, *([runtime.refusal] if runtime.refusal is not None else [])]:
-        yield f"- {fact.text} ({fact.source})"
+    every = [*said_facts, *([runtime.refusal] if runtime.refusal is not None else [])]
+    for fact in dict.fromkeys(every):  # one fact may concern two machines
+        yield f"- {fact.text} ({fact.source})".replace("<", "&lt;")

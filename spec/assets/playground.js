@@ -47,13 +47,13 @@
   const lines = (bytes) =>
     bytes.map((byte, i) => hex(byte) + (i % 16 === 15 ? "\n" : " ")).join("").trimEnd();
 
-  /** Bytes of a hex text: pairs of digits; addresses of a dump and its column of characters are left out. */
+  /** Bytes of a hex text: pairs of digits; addresses of a dump, its column of characters and marks of listings are left out. */
   function bytesOf(text) {
     const bytes = [];
     for (const line of text.split("\n")) {
       const xxd = line.match(/^\s*[0-9a-f]{4,}: (.*?)(  |$)/i);
       const bare = xxd ? xxd[1] : line.replace(/^\s*[0-9a-f]{4,}\s\s/i, "").replace(/\|.*$/, "");
-      const plain = bare.replace(/0x|[,;]/gi, " ");
+      const plain = bare.replace(/\bb(?=["'])|0x|\\x|[,;:"'()[\]{}]/gi, " ");
       for (const word of plain.trim().split(/\s+/)) {
         if (word === "") continue;
         if (!/^([0-9a-f]{2})+$/i.test(word)) throw new Error(`\u201c${word.slice(0, 20)}\u201d is not pairs of hex digits`);

@@ -82,7 +82,7 @@ export function tensors(bytes) {
   return infos.filter((info) => info.type === 36).map((info) => decode(bytes, from.little, start, info));
 }
 
-function decode(bytes, little, start, { name, ne, offset }) {
+export function decode(bytes, little, start, { name, ne, offset }) {
   const n = ne.reduce((a, b) => a * b, 1);
   const [cols, rows] = [ne[0], n / ne[0]];
   if (cols % 128) throw new Error(`${name}: rows of ${cols} are no whole blocks`);       // R5.3-2

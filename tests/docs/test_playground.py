@@ -193,6 +193,27 @@ def test_hex_dumps_are_understood(opened: Browser) -> None:
     canonical = "\n".join(
         f"{i:08x}  {data[i : i + 8].hex(' ')}  {data[i + 8 : i + 16].hex(' ')}  |....|" for i in range(0, 128, 16)
     )
-    for text in (xxd, canonical, data.hex(), data.hex(" ").upper(), ", ".join(f"0x{byte:02x}" for byte in data)):
+    in_c = "{" + ", ".join(f"0x{byte:02x}" for byte in data) + "};"
+    in_python = 'b"' + "".join(f"\\x{byte:02x}" for byte in data) + '"'
+    listings = (in_c, in_python, data.hex(":"))
+    for text in (xxd, canonical, data.hex(), data.hex(" ").upper(), *listings):
         choose(opened, "#pg-hex", text)
         assert opened.evaluate("I2S_PLAYGROUND.state.bytes") == list(data)
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [1280, 390], ids=["wide", "phone"])
+def test_what_lights_up_is_seen(browser: Browser, page: Path, tmp_path: Path, width: int) -> None:
+    """Pictures of the page: pointing at an element changes what is to be seen, and another element makes another picture."""
+    browser.open(page, width=width)
+    browser.evaluate("document.querySelector('.pg-elements').scrollIntoView({block: 'start'})")
+    pictures = []
+    for k in (None, 0, 33):
+        if k is not None:
+            browser.evaluate(f"document.querySelector(\"[data-k='{k}']\").focus({{preventScroll: true}})")
+        browser.screenshot(tmp_path / f"{k}.png")
+        pictures.append((tmp_path / f"{k}.png").read_bytes())
+    assert all(picture.startswith(b"\x89PNG") for picture in pictures)
+    assert len(set(pictures)) == 3
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.complaints() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import shlex
 import shutil
@@ -26,6 +27,7 @@ COMMANDS = [
     for block in re.findall(r"^```bash\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     for line in block.splitlines()
 ]
+ORACLE = Path(__file__).resolve().parents[1] / "oracle"
 READER = checkout.chapters() / "tutorials" / "reader.mjs"
 
 
@@ -84,12 +86,52 @@ def test_the_reader_reads_a_small_file(node: str, tmp_path: Path, order: ByteOrd
     assert len(expected(path)) == 2
 
 
-@pytest.mark.parametrize("name", ["bitnet.i2_s.gguf", "bitnet-25.i2_s.gguf", "bitnet-b1.58.packed.i2_s.direct.gguf"])
-def test_the_reader_reads_the_vectors(node: str, shared: Path, name: str) -> None:
-    path = shared / "vectors" / "gguf" / name
+@pytest.mark.parametrize(
+    "name",
+    [
+        "committed", "bitnet-25.i2_s.gguf", "bitnet-b1.58.i2_s.via_llama_quantize.gguf",
+        "bitnet-b1.58.packed.i2_s.direct.gguf",
+    ],
+)  # fmt: skip
+def test_the_reader_reads_the_vectors(node: str, request: pytest.FixtureRequest, name: str) -> None:
+    if name == "committed":
+        path = ORACLE / "gguf" / "bitnet.i2_s.gguf"
+    else:
+        path = request.getfixturevalue("shared") / "vectors" / "gguf" / name
     done = read(node, path)
     assert done.stdout.splitlines() == expected(path)
     assert len(expected(path)) > 10
+
+
+def test_the_reader_decodes_what_the_quantiser_packed(node: str) -> None:
+    """Every matrix of whole blocks that the released quantiser was given: its signs come back, and its largest value."""
+    inputs = {path.stem: np.load(path) for path in sorted((ORACLE / "quant" / "in").glob("*.npy"))}
+    whole = {
+        path: inputs[path.stem]
+        for path in sorted((ORACLE / "quant" / "out_blk128").glob("*.bin"))
+        if inputs[path.stem].shape[1] % 128 == 0 and np.isfinite(inputs[path.stem]).all()
+    }
+    script = """
+        const { readFileSync } = await import("node:fs");
+        const { decode } = await import(process.argv[1]);
+        for (const [path, ...ne] of JSON.parse(process.argv[2])) {
+          const { scale, trits } = decode(new Uint8Array(readFileSync(path)), true, 0, { name: path, ne, offset: 0 });
+          console.log(scale, Array.from(trits, (trit) => "-0+"[trit + 1]).join(""));
+        }"""
+    cases = json.dumps([[str(path), *reversed(weights.shape)] for path, weights in whole.items()])
+    done = subprocess.run(
+        [node, "--input-type=module", "-e", script, READER.as_uri(), cases],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(whole) >= 10
+    for (path, weights), line in zip(whole.items(), lines, strict=True):
+        scale, trits = line.split(" ")
+        wide = weights.astype(np.float64).ravel()
+        assert trits == "".join("-0+"[sign] for sign in np.where(abs(wide) < 1e-6, 1, np.sign(wide) + 1).astype(int)), (
+            path
+        )
+        assert np.float32(scale) == abs(weights).max(), path
 
 
 def test_the_reader_passes_over_other_files(node: str, shared: Path, tmp_path: Path) -> None:

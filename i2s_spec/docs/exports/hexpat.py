@@ -117,6 +117,7 @@ _HEAD = f"""\
 #pragma array_limit 1000000
 
 import std.core;
+import std.io;
 import std.mem;
 
 // No flag says the byte order: a big-endian version has zeros in its first two bytes. Clause 2.3.

@@ -129,40 +129,8 @@ def test_another_form_is_refused() -> None:
         export("xml")
 
 
-# ImHex's own evaluator is in no package registry. What can be held here: brackets, words that are declared before they
-# are used, and every declaration of the schema.
-
-TOKEN = re.compile(r'//[^\n]*|#pragma[^\n]*|"(?:[^"\\]|\\.)*"|\w+|\s+|::|\[\[|\]\]|[-+*/%=<>!&|?:;,.(){}\[\]@$]')
-BUILT_IN = {"u8", "u16", "u32", "u64", "u128", "s8", "s16", "s32", "s64", "float", "double", "char", "bool", "auto"}
-
-
-def test_imhex_pattern_is_well_formed() -> None:
-    text = export("hexpat")
-    tokens, at = [], 0
-    while at < len(text):
-        found = TOKEN.match(text, at)
-        assert found, text[at : at + 40]
-        if not found[0].isspace() and not found[0].startswith(("//", "#")):
-            tokens.append(found[0])
-        at = found.end()
-    pairs, open_ = {")": "(", "}": "{", "]": "[", "]]": "[["}, []
-    for token in tokens:
-        if token in pairs.values():
-            open_.append(token)
-        elif token in pairs:
-            assert open_.pop() == pairs[token]
-    assert not open_
-
-    known = set(BUILT_IN)
-    for i, token in enumerate(tokens):
-        if token in ("struct", "enum", "bitfield"):
-            known.add(tokens[i + 1])
-        is_type = token[0].isupper() or token in BUILT_IN
-        if is_type and tokens[i + 1].isidentifier() and tokens[i - 1] not in ("struct", "enum", "bitfield", "import"):
-            assert token in known, f"{token} is used before it is declared"
-
-
 def test_imhex_pattern_has_every_declaration() -> None:
+    """What the pattern finds in files is held in test_hexpat.py."""
     text = export("hexpat")
     for layout in LAYOUTS.values():
         name = layout.name.replace("-", "_")

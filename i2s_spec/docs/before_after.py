@@ -1,0 +1,219 @@
+"""This module shows a rule at work: what is printed for a file that breaks it, and what becomes of that place.
+
+Before: `i2s lint` of a broken copy. After: the changes that `i2s fix` makes of it; where no repair is declared, the same
+place in a sound file, or how the two differ. Nothing of it is kept: commands are run when a page is written, by whom the
+caller says, since this room knows no command line.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from i2s_spec.docs.places import Place, bytes_at, field_of, place_in, place_of, record_of, weights
+from i2s_spec.docs.situations import SITUATIONS, Situation, Without
+from i2s_spec.docs.sound import likest
+from i2s_spec.errors import MissingExtra
+from i2s_spec.linter.repair.declaration import REPAIRS
+from i2s_spec.linter.repair.plan import chosen
+from i2s_spec.linter.rule import Fix, Rule
+from i2s_spec.testing.malformed.case import CASES, Case
+from i2s_spec.testing.malformed.reference import Compared, compared
+
+#: Runs a command line in a folder and gives its transcript, the command behind `$ ` first.
+Run = Callable[[str, Path], str]
+
+#: Lines of a transcript that are shown; what is in the middle of a longer one is counted.
+MOST_LINES: Final = 15
+
+#: What a difference may at most say and still be shown instead of the number of keys or tensors.
+FEW_LINES: Final = 6
+
+#: Files up to this size are compared by meaning, and field by field.
+SMALL: Final = 1 << 20
+
+SOUND: Final = "sound.gguf"
+
+_DIALECT: Final = re.compile(r": --dialect says how they are packed \(([\w/-]+)")
+_COUNTS: Final = ("header.key_count", "header.tensor_count")
+_FOUND: Final = re.compile(r": (?:error|warning|note): ([A-Z]\d{3}) ")
+
+
+class Shown(NamedTuple):
+    """A rule at work: two texts, and a sentence in front of each; without a text the sentence says why there is none."""
+
+    before_says: str
+    before: str
+    after_says: str = ""
+    after: str = ""
+
+
+@cache
+def shown(rule: Rule, run: Run) -> Shown:
+    """A rule at work.
+
+    :raises MissingExtra: where a command cannot be run without an extra
+    """
+    situation = SITUATIONS.get(rule.code)
+    if isinstance(situation, Without):
+        return Shown(f"nothing can be shown that would be the same everywhere: {situation.why}.", "")
+    with tempfile.TemporaryDirectory() as folder:
+        if situation is not None:
+            return _met(rule, situation, Path(folder), run)
+        if any(code == rule.code for _, code, *_ in CASES):
+            return _broken(rule, Path(folder), run)
+        for pair in compared():
+            if pair.code == rule.code:
+                return _compared(rule, pair, Path(folder), run)
+    return Shown("no file of this package breaks the rule.", "")
+
+
+def _met(rule: Rule, situation: Situation, folder: Path, run: Run) -> Shown:
+    """A rule that a command meets."""
+    if situation.needs is not None and find_spec(situation.needs[0]) is None:
+        raise MissingExtra(*situation.needs[1:])
+    for name, make in situation.files.items():
+        (folder / name).write_bytes(make())
+    says, before = "a command that meets it.", _short(run(situation.command, folder), situation.most or MOST_LINES)
+    if situation.broken is None:
+        return Shown(says, before)
+    name, path = situation.broken
+    return Shown(says, before, *_in_a_sound_file(rule, situation.files[name](), path, name, folder, run))
+
+
+def _broken(rule: Rule, folder: Path, run: Run) -> Shown:
+    """A rule with broken copies: of them the first that has no other fault and, if that is declared, is repaired."""
+    repaired, mark = "", f": repaired: {rule.code}: "
+    for case in _cases(rule):
+        name = f"{rule.code}-{case.name}.gguf"
+        (folder / name).write_bytes(case.data)
+        repaired = "" if rule.fix is Fix.NONE else _repaired(rule, name, folder, run)
+        if rule.fix is Fix.NONE or mark in repaired:
+            break
+    before = run(f"i2s lint {name}", folder)
+    others = set(_FOUND.findall(before)) - {rule.code}
+    if others:
+        before = run(f"i2s lint --select {rule.code} {name}", folder)
+    says = f"a file that breaks this rule{', among others' if others else ' and no other'}."
+    if mark in repaired:
+        unsafe = rule.fix is Fix.UNSAFE
+        how = "what a repair makes of it" + ("; it needs judgement, so look at the result." if unsafe else ".")
+        return Shown(says, _short(before), how, _short(repaired))
+    after_says, after = _in_a_sound_file(rule, case.data, case.path, name, folder, run)
+    if repaired:
+        after_says = f"the repair declines here, and says why. Below it {after_says}"
+    return Shown(says, _short(before), after_says, _short(repaired + after))
+
+
+def _repaired(rule: Rule, name: str, folder: Path, run: Run) -> str:
+    """What `i2s fix` says of a file, with the options that its repair asks for."""
+    chosen()  # which loads the repairs
+    options = " --unsafe" * (rule.fix is Fix.UNSAFE) + f" --select {rule.code}" * REPAIRS[rule.code].by_name
+    said = first = run(f"i2s fix {name} --dry-run{options}", folder)
+    dialect = _DIALECT.search(first)
+    for more in ("--scrub-tail", f"--dialect {dialect[1]}" if dialect else ""):
+        if f": repaired: {rule.code}: " in said:
+            return said
+        said = run(f"i2s fix {name} --dry-run{options} {more}", folder) if more else first
+    return said if f": repaired: {rule.code}: " in said else first
+
+
+def _compared(rule: Rule, pair: Compared, folder: Path, run: Run) -> Shown:
+    """A rule that only another file of the same model shows to be broken."""
+    name = f"{rule.code}-{pair.name}.gguf"
+    (folder / name).write_bytes(pair.data)
+    (folder / SOUND).write_bytes(pair.reference)
+    before = run(f"i2s lint --reference {SOUND} {name}", folder)
+    place = place_in(pair.reference, pair.path, SOUND)
+    after = ("the same place in the reference.", _lines(place, pair.data, pair.path, name)) if place else ()
+    return Shown("a file that differs from another one of its model.", _short(before), *after)
+
+
+def _cases(rule: Rule) -> Iterator[Case]:
+    """The broken copies of a rule, those without another fault first."""
+    mine = [entry for entry in CASES if entry[1] == rule.code]
+    for name, code, path, also, make in sorted(mine, key=lambda entry: len(entry[3])):
+        yield Case(name, code, path, make(), frozenset(also))
+
+
+def _in_a_sound_file(rule: Rule, data: bytes, path: str, name: str, folder: Path, run: Run) -> tuple[str, str]:
+    """What a sound file has there, and the sentence in front of that."""
+    otherwise = "what a sound file has otherwise (`-` only the first, `+` only the second)."
+    difference = _difference(rule, data, name, folder, run)
+    lines = difference.splitlines()[1:]
+    is_lacking = any(line.startswith("+ key ") for line in lines) and not any(line[:2] == "- " for line in lines)
+    if 0 < len(lines) <= FEW_LINES and (is_lacking or path in _COUNTS):
+        return otherwise, _short(difference)
+    place = place_of(data, path, rule.code, SOUND)
+    if place is None:
+        return (otherwise, _short(difference)) if difference else ("a sound file has nothing there.", "")
+    if place.same and (len(data) > SMALL or place.data != bytes_at(data, path)):
+        arrays = place.is_large and len(data) <= SMALL and not path.startswith("data[")
+        inner = field_of(data, path, place, SOUND) if arrays else None
+        return "the same place in a sound file.", _lines(inner or place, data, path, name)
+    if difference:
+        return otherwise, _short(difference)
+    beside = field_of(data, record_of(path), place, SOUND) if place.same else None
+    if beside is not None:
+        return "the same record in a sound file, where another field differs.", _lines(beside, data, path, name)
+    return "such a place in a sound file.", _lines(place, data, path, name)
+
+
+def _difference(rule: Rule, data: bytes, name: str, folder: Path, run: Run) -> str:
+    """What `i2s diff` says of a file and the sound one that is most like it; empty where they have no tensor in common."""
+    if len(data) > SMALL:
+        return ""
+    (folder / SOUND).write_bytes(next(likest(data, rule.code)))
+    said = run(f"i2s diff {name} {SOUND}", folder)
+    lines = said.splitlines()[1:]
+    tells = any(line[:2] in ("- ", "+ ", "~ ", "= ") for line in lines)
+    return said if tells and not any("(0 tensors compared)" in line for line in lines) else ""
+
+
+def _lines(place: Place, data: bytes, path: str, name: str) -> str:
+    """The lines of a place; of weights also what is in them, there and in the broken file."""
+    lines = list(place.lines)
+    there, here = weights(place.file, place.path), weights(data, path)
+    if there and here and there != here:
+        lines += [f"  {there}", f"  {name}: {here}"]
+    return "\n".join(lines) + "\n"
+
+
+def _short(transcript: str, most: int = MOST_LINES) -> str:
+    """A transcript with no more lines than a page has room for."""
+    lines = transcript.splitlines()
+    if len(lines) <= most:
+        return transcript
+    end = 2 if lines[-1].startswith("[exit ") else 1
+    left = len(lines) - most + 1
+    return "\n".join([*lines[: most - end - 1], f"… {left:,} more lines", *lines[-end:]]) + "\n"
+
+
+def as_text(example: Shown) -> str:
+    """The example for the terminal."""
+    lines = []
+    for word, says, text in _parts(example):
+        lines += [f"{word + ':':<12}{says}", *(f"    {line}".rstrip() for line in text.splitlines())]
+    return "\n".join(lines) + "\n"
+
+
+def as_markdown(example: Shown) -> str:
+    """The example as it stands on the page of its rule."""
+    parts = ["## Before and after", ""]
+    for word, says, text in _parts(example):
+        parts += [f"**{word}:** {says}", ""]
+        if text:
+            fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", text)), default=0))
+            parts += [f"{fence}{{ .text .i2s-ran }}", text.rstrip("\n"), fence, ""]
+    return "\n".join(parts)
+
+
+def _parts(example: Shown) -> Iterator[tuple[str, str, str]]:
+    yield "Before", example.before_says, example.before
+    if example.after_says:
+        yield "After", example.after_says, example.after

@@ -1,0 +1,128 @@
+"""This module declares how the rules can be met that no broken copy breaks: other files, other commands, or not at all.
+
+Some faults are not in the bytes of a GGUF file: a path that leads nowhere, a checkpoint, a model that is run, a program
+that does not know the file. Each has the files and the command that meet it; what is printed is not written here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from i2s_spec.testing.sample import Draft, Model
+
+Bytes = Callable[[], bytes]
+
+
+class Situation(NamedTuple):
+    """A command that meets a rule, in a folder with these files.
+
+    :param broken: the file that is at fault, and the path of the field in it, where it is a GGUF file
+    :param most: how many lines of what is printed are about the rule
+    :param needs: the module that the command cannot do without, what for, and the extra that brings it
+    """
+
+    command: str
+    files: Mapping[str, Bytes] = {}
+    broken: tuple[str, str] | None = None
+    needs: tuple[str, str, str] | None = None
+    most: int | None = None
+
+
+class Without(NamedTuple):
+    """Why there is no command that meets a rule everywhere."""
+
+    why: str
+
+
+def _model(change: Callable[[Model], object], architecture: str = "llama") -> Bytes:
+    return lambda: Model(architecture).changed(change).built()
+
+
+def _run(change: Callable[[Model], object], path: str, architecture: str = "llama", **more: object) -> Situation:
+    files = {"model.gguf": _model(change, architecture)}
+    return Situation("i2s run model.gguf -p Hello -n 1", files, ("model.gguf", path), **more)  # type: ignore[arg-type]
+
+
+def _value(name: str, architecture: str = "llama") -> str:
+    return f"key_values[{Model(architecture).place(name)}].value"
+
+
+def _element(name: str, index: int, item: object) -> Callable[[Model], object]:
+    return lambda model: model.items(f"tokenizer.ggml.{name}").__setitem__(index, item)
+
+
+def _template(model: Model) -> Model:
+    return model.set("tokenizer.chat_template", b"{{ messages[0].content }}{{ nothing.of.that }}")
+
+
+def _large_norm(model: Model) -> None:
+    """Weights of a norm that are finite, and with which sums are not."""
+    tensor = model.tensor("output_norm.weight")
+    tensor.data = struct.pack("<f", 3e38) * (len(tensor.data) // 4)
+
+
+def _many_tokens() -> bytes:
+    """A model with more tokens than a tokenizer reads, all of them empty: put into its bytes, since that is quicker."""
+    model = Model("llama")
+    model.items("tokenizer.ggml.tokens")[:] = [b""] * 4
+    head, count, rest = model.built().partition(b"tokenizer.ggml.tokens" + struct.pack("<IIQ", 9, 8, 4))
+    return head + count[:-8] + struct.pack("<Q", 4 + (1 << 20)) + bytes(8 << 20) + rest
+
+
+def _checkpoint(head: bytes, length: int | None = None, data: bytes = b"") -> dict[str, Bytes]:
+    whole = struct.pack("<Q", len(head) if length is None else length) + head + data
+    config = json.dumps({"model_type": "bitnet", "quantization_config": {"quant_method": "bitnet"}}).encode()
+    return {"model.safetensors": lambda: whole, "config.json": lambda: config, "base.gguf": lambda: Draft().data}
+
+
+_NAME: Final = "model.layers.0.self_attn.q_proj.weight"
+_CONVERT: Final = "i2s convert model.safetensors new.gguf --into base.gguf"
+_TENSOR: Final = json.dumps({_NAME: {"dtype": "U8", "shape": [2, 4], "data_offsets": [0, 4]}}).encode()
+_OBJECTS: Final = b"{'descr': '|O', 'fortran_order': False, 'shape': (1, 128), }"
+_NPY: Final = b"\x93NUMPY\1\0" + struct.pack("<H", 118) + _OBJECTS.ljust(117) + b"\n" + bytes(128)
+
+
+def _judged(make: Bytes, code: str) -> Situation:
+    """A file that runtimes are asked about; the table of all of them, which follows, is the same for each rule."""
+    return Situation(f"i2s lint --runtimes --select {code} --format concise model.gguf", {"model.gguf": make}, most=5)
+
+
+SITUATIONS: Final[Mapping[str, Situation | Without]] = {
+    "S901": Situation("i2s lint model.gguf"),
+    "S902": Situation("i2s show ."),
+    "S903": Without("what happens to a file while it is read is in none of its bytes"),
+    "G412": Without("holes are a matter of the file system: a copy of the same bytes may have none"),
+    "H101": Situation(_CONVERT, _checkpoint(b"{}", 1 << 40)),
+    "H102": Situation(_CONVERT, _checkpoint(_TENSOR, data=bytes(4))),
+    "H103": Situation("i2s encode weights.npy weights.i2s --scale 1", {"weights.npy": lambda: _NPY}),
+    "P201": _judged(lambda: Draft("big").data, "P201"),
+    "P202": _judged(lambda: Model("bitnet-b1.58").built(), "P202"),
+    "P203": _judged(lambda: Model("qwen3").built(), "P203"),
+    "P204": _judged(lambda: Model("bitnet-b1.58").built(), "P204"),
+    "P205": _judged(lambda: Draft("big").data, "P205"),
+    "T901": _run(lambda model: model.set("tokenizer.ggml.model", b"bert"), _value("tokenizer.ggml.model")),
+    "T905": Situation(
+        "i2s run model.gguf -p Hello -n 1 --force", {"model.gguf": _many_tokens},
+        ("model.gguf", _value("tokenizer.ggml.tokens") + ".count"),
+    ),
+    "T907": _run(
+        _element("merges", 0, b"a zz"), _value("tokenizer.ggml.merges") + ".items[0]",
+        needs=("tokenizers", "tokenising text with a byte-level vocabulary", "tokenizer"),
+    ),
+    "T908": _run(
+        _element("scores", 5, math.nan), _value("tokenizer.ggml.scores", "bitnet") + ".items[5]", "bitnet",
+    ),
+    "T909": _run(lambda model: model.set("tokenizer.ggml.pre", b"tekken"), _value("tokenizer.ggml.pre")),
+    "T951": Situation(
+        "echo Hello | i2s run model.gguf --chat --chat-format file", {"model.gguf": _model(_template)},
+        ("model.gguf", _value("tokenizer.chat_template")), ("jinja2", "rendering a chat template", "chat"),
+    ),
+    "M901": Situation(
+        "i2s run model.gguf --tokens 1,2 -n 1", {"model.gguf": _model(_large_norm)},
+        ("model.gguf", f"data[{Model('llama').row('output_norm.weight')}]"),
+    ),
+}  # fmt: skip

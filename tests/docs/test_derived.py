@@ -1,0 +1,117 @@
+"""What is written from declarations: one command writes all of it, and one test says that it is current."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from i2s_spec.cli.replay import replay
+from i2s_spec.cli.spec import command
+from i2s_spec.docs import before_after, checkout, derived, pages
+from i2s_spec.errors import SettingError
+
+MARKED = re.compile(r"Written by (?:`i2s rules|i2s_spec\.docs)")
+
+
+def test_everything_derived_is_current() -> None:
+    assert derived.check(replay) == [], "run: i2s spec write"
+
+
+def test_what_says_that_it_is_written_is_in_the_list() -> None:
+    """A page that bears the mark of one that is never edited is one that the command writes."""
+    folder = checkout.chapters()
+    marked = {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*.*")
+        if path.suffix in (".md", ".js", ".mjs", ".css") and MARKED.search(path.read_text(encoding="utf-8"))
+    }
+    named = {name for name in marked if not name.startswith("rules/")}
+    assert named == {"requirements.md", "runtimes.md", "assets/layouts.js"}
+    assert named <= derived.FILES.keys()
+    assert marked - named == {f"rules/{path.name}" for path in (folder / "rules").iterdir()}
+
+
+@pytest.fixture
+def other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A checkout of its own, in which everything is current."""
+    shutil.copytree(checkout.chapters(), tmp_path / "spec")
+    (tmp_path / "mkdocs.yml").write_text("")
+    monkeypatch.setattr(checkout, "__file__", str(tmp_path / "i2s_spec" / "docs" / "checkout.py"))
+    derived.write(replay)
+    return tmp_path / "spec"
+
+
+def test_what_has_drifted_is_named_and_mended(other: Path) -> None:
+    before = {path: path.read_bytes() for path in other.rglob("*") if path.is_file()}
+    for name in derived.FILES:
+        path = other / name
+        text = path.read_text(encoding="utf-8")
+        row = next(line for line in reversed(text.splitlines()) if line.startswith(("| ", "    {")))
+        path.write_text(text.replace(row, f"{row[:2]} {row[2:]}", 1), encoding="utf-8")
+    (other / "rules" / "I104.md").write_text("old\n" + pages.MARK, encoding="utf-8")
+    (other / "runtimes.md").unlink()
+
+    run = CliRunner().invoke(command, ["write", "--check"], standalone_mode=False)
+    said = [f"{name} is not what its declarations say" for name in derived.FILES]
+    assert run.stdout.splitlines() == [*said, "rules/I104.md is not what its rule says"]
+    assert run.return_value == 1
+    assert "`i2s spec write`" in run.stderr
+
+    run = CliRunner().invoke(command, ["write"], standalone_mode=False)
+    assert run.return_value == 0
+    assert run.stdout.splitlines() == [*derived.FILES, "rules/I104.md", f"{len(derived.FILES) + 1} files changed"]
+    assert {path: path.read_bytes() for path in other.rglob("*") if path.is_file()} == before
+
+    for arguments, printed in ((["write"], "0 files changed\n"), (["write", "--check"], "")):
+        run = CliRunner().invoke(command, arguments, standalone_mode=False)
+        assert (run.return_value, run.stdout) == (0, printed)
+
+
+def test_prose_around_tables_stays(other: Path) -> None:
+    path = other / "7-dialects.md"
+    text = path.read_text(encoding="utf-8").replace("\n## 7.2", "\nA sentence of mine.\n\n## 7.2")
+    path.write_text(text, encoding="utf-8")
+    assert derived.check(replay) == []
+    assert derived.write(replay) == []
+    assert path.read_text(encoding="utf-8") == text
+
+
+def test_a_lost_table_is_an_answer(other: Path) -> None:
+    path = other / "11-conformance.md"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("| chapter | MUST |", "| chapters | MUST |", 1), encoding="utf-8")
+    with pytest.raises(SettingError, match=r"no table with the head '\| chapter"):
+        derived.write(replay)
+    (said,) = derived.check(replay)
+    assert said.startswith("11-conformance.md: the page has no table with the head '| chapter | MUST")
+
+
+def test_drift_ends_build_and_test_of_the_verb(other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both look at what is derived before anything else."""
+    (other / "rules" / "I104.md").write_text("old\n" + pages.MARK, encoding="utf-8")
+    monkeypatch.setattr("i2s_spec.cli.spec._mkdocs", lambda *arguments: pytest.fail("the site is built"))
+    run = CliRunner().invoke(command, ["build"], standalone_mode=False)
+    assert (run.return_value, run.stdout) == (1, "rules/I104.md is not what its rule says\n")
+
+
+def test_what_needs_a_missing_extra_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extra of the site alone is enough to build it."""
+    before_after.shown.cache_clear()
+    monkeypatch.setattr(before_after, "find_spec", lambda name: None)
+    monkeypatch.setattr("i2s_spec.cli.spec._mkdocs", lambda *arguments: 0)
+    run = CliRunner().invoke(command, ["build"], standalone_mode=False)
+    before_after.shown.cache_clear()
+    assert (run.return_value, run.stdout) == (0, "")
+    assert re.findall(r"i2s: rules/(\w+)\.md is not looked at: .*\[(\w+)\]", run.stderr) == [
+        ("T907", "tokenizer"), ("T951", "chat"),
+    ]  # fmt: skip
+
+
+def test_without_a_checkout_the_verb_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(checkout, "__file__", str(tmp_path / "a" / "b" / "c.py"))
+    for arguments in (["write"], ["write", "--check"]):
+        assert "clone the repository" in str(CliRunner().invoke(command, arguments).exception)
