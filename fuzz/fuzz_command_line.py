@@ -1,6 +1,7 @@
 """The command line: whatever words and whatever file it gets, it ends with a status of its own and says nothing raw.
 
-The first line of an input is the words, separated by spaces, `@` standing for the file; the rest is the file.
+The first line of an input is the words, separated by spaces, `@` standing for the file; the rest is the file, which is
+standard input too. A word in front that begins with `=` names the file. Beside it are a sound file and a folder of two.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from harness import broken, changed, replayed, search
+from harness import broken, changed, replayed
+from searching import search
 
 from i2s_spec.cli import EXIT_BUG, VERBS, main
+from i2s_spec.testing.sample import Draft
 
 #: Verbs that a stranger's file is given to; the others take long, talk, or open a server.
-_GIVEN = ("lint", "show", "dump", "identify", "hash", "decode", "convert", "fix", "diff", "info", "rules", "explain")
+_GIVEN = (
+    "lint", "show", "dump", "identify", "hash", "decode", "convert", "fix", "diff", "info", "rules", "explain", "sanitize",
+)  # fmt: skip
 READERS = [verb for verb in _GIVEN if verb in VERBS]
 
 WORDS = [
@@ -41,26 +46,51 @@ def one_input(data: bytes) -> None:
     """What must hold for any bytes; whatever is raised here is a find."""
     head, _, content = data.partition(b"\n")
     words = [word.replace("\0", "") for word in os.fsdecode(head[:400]).split(" ")]
+    name = "in.gguf"
+    if words[0].startswith("="):
+        name = "".join(char for char in words.pop(0)[1:40] if char.isprintable() and char != "/").strip(".") or name
     if not words or words[0] not in READERS:
         words = [READERS[len(head) % len(READERS)], *words[1:]]
     folder = _folder()
     for path in folder.iterdir():
         path.unlink() if path.is_file() or path.is_symlink() else shutil.rmtree(path)
-    (folder / "in.gguf").write_bytes(content)
-    status, out, err = _run([word.replace("@", "in.gguf") for word in words], folder)
+    _furnish(folder)
+    (folder / name).write_bytes(content)
+    status, out, err = _run([_meant(word, name) for word in words], folder, content)
     assert status in (0, 1, 2, 3), (status, err)
     assert status != EXIT_BUG
     assert "Traceback" not in err
     for text in (out, err):
         assert not any(ord(char) < 32 and char not in "\n\t\r" for char in text), "a control character"
-    assert (folder / "in.gguf").read_bytes() == content
+    assert (folder / name).read_bytes() == content or {
+        "-o",
+        "--output",
+        "--report",
+        "--baseline",
+        "convert",
+        "decode",
+    } & set(words)
 
 
-def _run(words: list[str], folder: Path) -> tuple[int, str, str]:
+def _meant(word: str, name: str) -> str:
+    """A word with the name of the file in it; `@@` is a list of that name, `@-` standard input."""
+    return word if word == "@-" else f"@{name}" if word == "@@" else word.replace("@", name, 1)
+
+
+def _furnish(folder: Path) -> None:
+    """What is beside the file."""
+    (folder / "sound.gguf").write_bytes(Draft().data)
+    (folder / "more").mkdir()
+    (folder / "more" / "a.gguf").write_bytes(Draft("big").data)
+    (folder / "more" / "b.gguf").write_bytes(Draft().data[:100])
+    (folder / "empty").mkdir()
+
+
+def _run(words: list[str], folder: Path, content: bytes) -> tuple[int, str, str]:
     """Run the command line in this process, with its streams caught."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "surrogateescape", write_through=True) for _ in range(2))
     kept = sys.stdout, sys.stderr, sys.stdin, os.getcwd()
-    sys.stdout, sys.stderr, sys.stdin = out, err, io.TextIOWrapper(io.BytesIO())
+    sys.stdout, sys.stderr, sys.stdin = out, err, io.TextIOWrapper(io.BytesIO(content))
     os.chdir(folder)
     try:
         main(words)
@@ -92,4 +122,4 @@ def test_words_by_chance() -> None:
 
 
 if __name__ == "__main__":
-    search(one_input)
+    search(one_input, behind=b"\n")

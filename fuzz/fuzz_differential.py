@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import HERE, broken, changed, inputs, replayed, search
+from harness import HERE, broken, changed, inputs, replayed
+from searching import search
 
 from i2s_spec.fuzzing.oracle import Duty, Judgement, Policy, Reads, judge
 from i2s_spec.gguf.reader import File
@@ -31,7 +32,10 @@ from i2s_spec.testing.mutator import mutate
 
 #: Rules whose breach a reader accepts, though no reader should; with the reason.
 EXPLAINED = {
-    "gguf": {"G402": "the offset is added as a wrapping 64-bit number, so that a huge one points into the header"},
+    "gguf": {
+        "G402": "the offset is added as a wrapping 64-bit number, so that a huge one points into the header",
+        "G209": "a string that reaches beyond the end of the file is cut there, and nothing that follows is missed",
+    },
     "huggingface": dict.fromkeys(
         ("G101", "G108", "G109", "G201", "G209", "G213", "G301"), "what is beyond the end of the file reads as zeros"
     ),
@@ -185,10 +189,13 @@ def test_changed_files(name: str) -> None:
 def test_explanations_are_needed() -> None:
     """What no longer differs is struck from the list."""
     _or_skip("gguf")
-    wraps = (HERE / "corpus" / "differential" / "offset-wraps.gguf").read_bytes()
-    assert judge(wraps, PYTHON).code == "G402"
-    _place().write_bytes(wraps)
-    assert by_gguf(_place()) is not None
+    for code, path in {
+        "G402": HERE / "corpus" / "differential" / "offset-wraps.gguf",
+        "G209": HERE / "regressions" / "differential" / "string-beyond-the-end.gguf",
+    }.items():
+        assert judge(path.read_bytes(), PYTHON).code == code
+        _place().write_bytes(path.read_bytes())
+        assert by_gguf(_place()) is not None, code
 
 
 if __name__ == "__main__":

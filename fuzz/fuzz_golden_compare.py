@@ -1,25 +1,38 @@
 """Golden comparison: a stranger's dump is compared, or refused with a sentence; nothing of it reaches a terminal.
 
-The first byte of an input chooses the file's name, and with it what it may be taken for; the rest is the file.
+The first byte of an input below 128 chooses the file's name, and with it what it may be taken for; the rest is the file.
+From 128 on the rest is a small program (see `dumped`): which model, which mistake in it, what is odd about the taps,
+the form that they are dumped in, the mode of the comparison, and what is wrong with the record.
 """
 
 from __future__ import annotations
 
 import atexit
+import io
+import json
 import shutil
 import tempfile
 import warnings
 from contextlib import suppress
 from functools import cache
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from harness import inputs, replayed, search
+import dumped
+from harness import Program, inputs, replayed
+from searching import search
 
 from i2s_spec.convert.new import new
 from i2s_spec.errors import FormatError, SettingError
 from i2s_spec.golden import compare, record
-from i2s_spec.golden.divergence import read_base
+from i2s_spec.golden.divergence import MAGIC, BaseWriter, read_base
 from i2s_spec.golden.dumps import read_dump
+from i2s_spec.golden.recording import described
+from i2s_spec.golden.report import FORMATS, report
+from i2s_spec.golden.report.text import styled
+from i2s_spec.golden.result import Comparison
+from i2s_spec.golden.store import HEADER, refuse_taken
 from i2s_spec.model.load import load_model
 
 NAMES = ("theirs.npz", "theirs.safetensors", "theirs.npy", "theirs.txt", "Qcur-0.bin")
@@ -39,29 +52,86 @@ def _golden() -> Path:
 
 def one_input(data: bytes) -> None:
     """What must hold for any bytes; whatever is raised here is a find."""
-    folder = _golden()
-    kind, content = (data[0] if data else 0), data[1:]
-    holder = folder / "dump"
+    holder = _golden() / "dump"
     shutil.rmtree(holder, ignore_errors=True)
     holder.mkdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if data[:1] >= b"\x80":
+            _of_a_program(Program(data[1:]), holder)
+        else:
+            _of_a_file(data[0] if data else 0, data[1:], holder)
+
+
+def _of_a_file(kind: int, content: bytes, holder: Path) -> None:
     path = holder / NAMES[kind % len(NAMES)]
     path.write_bytes(content)
     candidate = holder if path.suffix == ".bin" else path
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        try:
-            dump = read_dump(candidate)
-            for name in list(dump)[:8]:
-                with_shape = dump.stored[name].shape
-                assert with_shape is None or all(side >= 0 for side in with_shape)
-            result = compare(folder / "golden", candidate)
-        except (FormatError, SettingError) as error:
-            said = str(error)
-        else:
-            said = result.verdict
-        assert said.isprintable(), said
-        with suppress(SettingError):
-            read_base(content)
+    try:
+        dump = read_dump(candidate)
+        for name in list(dump)[:8]:
+            with_shape = dump.stored[name].shape
+            assert with_shape is None or all(side >= 0 for side in with_shape)
+            with suppress(FormatError, SettingError):
+                assert with_shape in (None, dump[name].shape)
+        result = compare(_golden() / "golden", candidate)
+    except (FormatError, SettingError) as error:
+        said = str(error)
+    else:
+        said = result.verdict
+    assert said.isprintable(), said
+    with suppress(SettingError):
+        base = read_base(content)
+        again = io.BytesIO()
+        with suppress(SettingError, ValueError):
+            writer = BaseWriter(again, base.tokens.tolist(), base.log_probabilities.shape[-1])
+            assert again.getvalue()[:8] == MAGIC
+            for rows in base.log_probabilities:
+                writer.add(rows)
+            writer.add(base.log_probabilities[0])
+
+
+def _of_a_program(program: Program, holder: Path) -> None:
+    given = dumped.dump(program, holder)
+    if given is None:
+        return
+    empty = holder.with_name("empty")
+    empty.mkdir(exist_ok=True)
+    for place in (given.golden, given.candidate, holder, empty, empty / "new", empty / "no" / "where"):
+        for force in (False, True):
+            with suppress(FileExistsError, FileNotFoundError):
+                refuse_taken(place, force)
+    said: list[str] = []
+    try:
+        result = compare(given.golden, given.candidate, **given.options)
+    except (FormatError, SettingError) as error:
+        said.append(str(error))
+    except FileNotFoundError:
+        if given.options.get("model") != "missing.gguf":
+            raise
+    else:
+        if not given.damaged:
+            said.append(described(json.loads((given.golden / HEADER).read_text())))
+        _reported(result)
+    assert all(text.isprintable() for text in said), said
+
+
+def _reported(result: Comparison) -> None:
+    """Every form of the report; nothing in it acts on a terminal."""
+    with suppress(SettingError):
+        report(result, "odd")
+    for form in FORMATS:
+        text = "".join(report(result, form))
+        assert not any((ord(char) < 32 and char != "\n") or 127 <= ord(char) < 160 for char in text)
+    for _ in islice(styled(result, 80), 10_000):
+        pass
+    document: Any = json.loads("".join(report(result, "json")))
+    assert document["ok"] is result.ok
+    assert result.ok is (result.first is None) or result.mode == "free-running" or not result.ok
+    with suppress(KeyError):
+        assert result["Qcur-0"].name == "Qcur-0"
+    with suppress(KeyError):
+        raise AssertionError(result["nobody"])
 
 
 @replayed("golden_compare")
@@ -75,6 +145,8 @@ def test_cut_and_flipped() -> None:
 
     for path in inputs("golden_compare"):
         data, chance = path.read_bytes(), Random(path.name)
+        if data[:1] >= b"\x80":
+            continue
         for _ in range(12):
             at = chance.randrange(1, len(data) + 1)
             one_input(data[:at])

@@ -1,37 +1,224 @@
-"""The linter: it never raises, says the same each time, points into the file, prints nothing it got, and ends in time."""
+"""The linter: it never raises, says the same each time, points into the file, prints nothing it got, and ends in time.
+
+Inputs are files, or what is different from a sound model (see `overlay`), with settings: `profile`, `payload`, `format`,
+`runtimes`, `select`, `ignore`, `severity`, `excused`, `limits`, `threads`; `name`, with which the file is written to a
+disk, its zeros at the end as a hole; `reference`, a list of words for `references`, with `dialect` and `expected`;
+`vanishes`, with which the file goes away after so many reads.
+"""
 
 from __future__ import annotations
 
+import atexit
+import io
 import json
+import shutil
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
-from harness import broken, changed, replayed, search
+import overlay
+import references
+from harness import broken, changed, replayed, sentence
+from searching import search
 
+from i2s_spec.errors import FormatError, Span, Words
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
+from i2s_spec.linter.check import Options, check, validate
 from i2s_spec.linter.engine import lint
+from i2s_spec.linter.excuse import Excuse
+from i2s_spec.linter.judgement import Report
 from i2s_spec.linter.profile import PROFILES
+from i2s_spec.linter.reference.declaration import Reference
+from i2s_spec.linter.repair.fix import fix
+from i2s_spec.linter.report import FORMATS, kind
+from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.runtimes import verdicts
+from i2s_spec.linter.subject import Subject
+from i2s_spec.linter.totals import Totals
+from i2s_spec.schema import faults
 
 #: Processor time that a verdict may take: so much, and so much for each byte.
 SECONDS, SECONDS_PER_BYTE = 2.0, 1e-5
 
 
+@cache
+def _folder() -> Path:
+    folder = tempfile.mkdtemp(prefix="i2s-lint-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
 def one_input(data: bytes) -> None:
     """What must hold for any bytes; whatever is raised here is a find."""
-    profile = tuple(PROFILES)[len(data) % len(PROFILES)]
+    file, settings = overlay.read(data)
+    form = settings.get("format")
+    if form not in FORMATS:
+        form = tuple(FORMATS)[len(data) // 2 % len(FORMATS)] if len(data) < 4096 else "json"
+    origin: Any = _on_disk(file, str(settings["name"])) if "name" in settings else file
+    options = dict(_options(settings, len(data)), details=kind(form).details)
+    if isinstance(words := settings.get("reference"), list):
+        weights = references.reference(words, overlay.base(settings), references.emptied(_folder() / "reference"))
+        options["reference"] = Reference(
+            weights, str(settings.get("dialect", "canonical")), str(settings.get("expected", "canonical"))
+        )
     began = time.process_time()
-    report = lint(data, profile=profile, runtimes=len(data) % 2 == 0)
-    assert time.process_time() - began < SECONDS + SECONDS_PER_BYTE * len(data)
+    if "reference" not in settings and "dialect" in settings:
+        options["details"] = partial(_verdicts, str(settings["dialect"]))
+    try:
+        report = lint(origin, **options)
+    except (ValueError, FormatError) as error:
+        if not any(name in settings for name in _CHOSEN):  # settings may be such that nobody can follow them
+            raise
+        sentence(error)
+        return
+    assert time.process_time() - began < SECONDS + SECONDS_PER_BYTE * len(file)
     assert not report.bugs, report.bugs
-    fault = File(BufferSource(data)).fault
-    assert fault is None or fault.code in {finding.code for finding in report.findings}
-    for finding in report.findings:
-        assert 0 <= finding.span.start <= finding.span.stop <= len(data), finding
-        assert finding.message.isprintable(), finding
+    _require_sound(report, file, all(name not in settings for name in _CHOSEN))
     said = json.dumps(report.as_dict(), allow_nan=False)
     assert said.isascii()
-    assert json.dumps(lint(data, profile=profile, runtimes=len(data) % 2 == 0).as_dict()) == said
+    assert json.dumps(lint(origin, **options).as_dict()) == said
+    if options["details"] is kind(form).details:
+        _printed(report, form, len(data) % 3 == 0, len(data) % 5 == 0)
+    assert [report.exit_code(level) for level in (*Severity, None)] in _CODES
+    if "name" in settings:
+        _checked(origin, options)
+    if isinstance(left := settings.get("vanishes"), int):
+        _vanishing(file, left, options)
+
+
+#: Exit codes of a report, if findings fail the run from errors, from warnings, from notes on, or never.
+_CODES = ([3, 3, 3, 3], [0, 0, 0, 0], [0, 0, 1, 0], [0, 1, 1, 0], [1, 1, 1, 0])
+
+
+def _verdicts(dialect: str, subject: Subject) -> list[Any]:
+    try:
+        return [verdict.as_dict() for verdict in verdicts(subject, dialect)]
+    except ValueError as error:  # no such dialect
+        return [sentence(error)]
+
+
+def _checked(path: str, options: dict[str, Any]) -> None:
+    """What other processes get is the same report."""
+    named = {name: value for name, value in options.items() if name in Options._fields and name != "details"}
+    for name in ("select", "ignore"):
+        named[name] = tuple(named.get(name, ()))
+    named["excuses"] = (Excuse("*", tuple(named.pop("excused", {})) or ("P",), "because"),)
+    given = Options(**{name: value for name, value in named.items() if name in Options._fields})
+    for name in (path, path + "\0"):
+        judged = check(name, given)
+        json.dumps(judged)
+        assert not judged["bugs"], judged["bugs"]
+    for wrong in ({"threads": 0}, {"payload": "odd"}, {"profile": "odd"}, {"limits": {"odd": 1}}):
+        try:
+            validate(given._replace(**wrong))
+        except (ValueError, FormatError) as error:
+            sentence(error)
+        else:
+            raise AssertionError(f"{wrong} are options that nobody can follow")
+
+
+class _Vanishing(BufferSource):
+    """A file that is gone after so many reads."""
+
+    def __init__(self, data: bytes, left: int) -> None:
+        super().__init__(data)
+        self.left = left
+
+    @property
+    def view(self) -> memoryview | None:
+        return None
+
+    def read(self, start: int, length: int) -> bytes:
+        self._count()
+        return super().read(start, length)
+
+    def readinto(self, start: int, buffer: memoryview) -> None:
+        self._count()
+        super().readinto(start, buffer)
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise FormatError(faults.CHANGED, Span(0, self.size), reason=Words("it has gone"))
+
+    def changed(self) -> str | None:
+        return "it has gone" if self.left < 0 else None
+
+
+def _vanishing(file: bytes, left: int, options: dict[str, Any]) -> None:
+    """A file that changes while it is judged is a finding, not an accident."""
+    options = {name: value for name, value in options.items() if name != "reference"}
+    for count in {left, *range(8), *range(8, 120, 7)}:
+        source = _Vanishing(file, count)
+        report = lint(source, **options)
+        assert not report.bugs, report.bugs
+        assert source.left >= 0 or not report.ok, "nobody noticed"
+        with suppress(FormatError):
+            fix(_Vanishing(file, count), io.BytesIO())
+
+
+#: Settings with which rules may be left out, or which may be wrong.
+_CHOSEN = ("select", "ignore", "severity", "excused", "limits", "payload", "reference")
+
+
+def _options(settings: dict[str, Any], size: int) -> Iterator[tuple[str, Any]]:
+    profile = settings.get("profile")
+    yield "profile", profile if profile in PROFILES else tuple(PROFILES)[size % len(PROFILES)]
+    yield "runtimes", settings.get("runtimes", size % 2 == 0) is True
+    if "payload" in settings:
+        yield "payload", settings["payload"]
+    if isinstance(threads := settings.get("threads"), int) and threads < 4:
+        yield "threads", threads
+    for name in ("select", "ignore"):
+        if isinstance(given := settings.get(name), list):
+            yield name, given
+    for name in ("severity", "excused", "limits"):
+        if isinstance(given := settings.get(name), list):
+            pairs = dict(item.split("=", 1) for item in given if "=" in item)
+            numbers = {key: int(value) for key, value in pairs.items() if value.isdecimal() and value.isascii()}
+            yield name, numbers if name == "limits" else pairs
+
+
+def _on_disk(file: bytes, name: str) -> str:
+    """The file under a name in an empty folder; zeros at its end are a hole where the file system has those."""
+    for path in _folder().iterdir():
+        path.unlink() if path.is_file() else shutil.rmtree(path)
+    safe = "".join(char for char in name if char.isprintable() and char not in "/\0")[:80].strip(".") or "input"
+    path = _folder() / safe.encode("utf-8", "replace").decode()
+    with path.open("wb") as stream:
+        stream.write(file.rstrip(b"\0"))
+        stream.truncate(len(file))
+    return str(path)
+
+
+def _require_sound(report: Report, file: bytes, whole: bool) -> None:
+    fault = File(BufferSource(file)).fault
+    assert not whole or fault is None or fault.code in {finding.code for finding in report.findings}
+    for finding in report.findings:
+        assert 0 <= finding.span.start <= finding.span.stop <= len(file), finding
+        assert finding.message.isprintable(), finding
+
+
+def _printed(report: Report, form: str, quiet: bool, colour: bool) -> None:
+    """The report in a form: nothing in it acts on a terminal, and programs can read it."""
+    totals = Totals()
+    sheet = kind(form)(colour, quiet)
+    text = sheet.begin()
+    for each in (report, report.as_dict()):
+        totals.add(report.as_dict())
+        text += sheet.file(each)
+    text += sheet.end(totals)
+    assert not any((ord(char) < 32 or 127 <= ord(char) < 160) and char not in "\n\t" + "\x1b" * colour for char in text)
+    if form in ("json", "sarif"):
+        json.loads(text)
+    elif form == "junit":
+        ElementTree.fromstring(text)
 
 
 @replayed("container", "lint")

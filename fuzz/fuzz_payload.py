@@ -1,31 +1,44 @@
 """The codec: every set of kernels gives what the definition gives, or refuses in the same words.
 
-The first eight bytes of an input choose dialects, shape, byte order and strictness; the rest is the tensor, repeated or
-cut to its size, or left as it is.
+The first eight bytes of an input choose dialects, shape, byte order and strictness, slices and threads, and in the end
+what is done: the tensor is unpacked and packed, or is taken for weights to be quantised, for a tensor of another type that
+can hold trits, for trits of odd values, or for a payload to be surveyed. The rest is the tensor, repeated or cut to its
+size, or left as it is.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, get_args
 
 import numpy as np
-from harness import replayed, search
+from harness import replayed
+from searching import search
 
-from i2s_spec.codec import native, recode, reference
-from i2s_spec.codec.isa import VARIABLE, kernel_sets
+from i2s_spec.codec import _survey, mean, native, quantise, recode, reference, remainder
+from i2s_spec.codec.form import TERNARY_TYPES, Form
+from i2s_spec.codec.isa import VARIABLE, chosen, kernel_sets
+from i2s_spec.codec.observation import BLOCK, Observation, observe
+from i2s_spec.codec.payload import unpack_codes
+from i2s_spec.codec.shape import matrix
+from i2s_spec.codec.tail import classify
+from i2s_spec.codec.ternary_types import BLOCK_TYPES, pack_blocks, unpack_blocks
+from i2s_spec.codec.trits import Trits
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS, Dialect
+from i2s_spec.schema.types import TAIL_BYTES
 
 _DIALECTS = [
     Dialect(layout, code_map, tail)
     for layout in LAYOUTS.values() for code_map in CODE_MAPS.values() for tail in TAILS.values()
 ]  # fmt: skip
 _COLUMNS = (128, 64, 256, 32, 4, 132, 192, 1, 384, 130, 16, 96, 512, 3, 640, 0)
-_CODE3 = get_args(reference.Code3)
+_CODE3 = (*get_args(reference.Code3), "no policy")
 HEAD = 8
 
 
@@ -47,40 +60,201 @@ def outcome(function: Callable[[], Any]) -> Any:
 def one_input(data: bytes) -> None:
     """What must hold for any bytes; whatever is raised here is a find."""
     head = data[:HEAD].ljust(HEAD, b"\0")
+    task = _TASKS[head[7] % len(_TASKS)]
+    task(head, data[HEAD:])
+
+
+def _unpacked(head: bytes, tensor: bytes) -> None:
+    """Unpacked, scanned, recoded and packed by every set of kernels as by the definition."""
     source, target = _DIALECTS[head[0] % len(_DIALECTS)], _DIALECTS[head[1] % len(_DIALECTS)]
     rows, cols = head[2] % 20, _COLUMNS[head[3] % len(_COLUMNS)]
     order = "big" if head[4] & 1 else "little"
     strict, exact = not head[4] & 2, not head[4] & 4
     code3: Any = _CODE3[head[5] % len(_CODE3)]
-    tensor = data[HEAD:]
+    leading = (2,) if head[6] & 1 else (1,) if head[6] & 2 else ()
+    slices: Any = (None, "each", "one", "none")[head[6] >> 2 & 3]
+    threads, repeated = (1, 3, 0, 2)[head[6] >> 4 & 3], head[6] & 64
+    rows *= 256 if repeated and cols <= 512 else 1
+    if exact and repeated and head[5] & 16:  # what is odd comes late
+        tensor = bytes(max(0, rows * cols // 4 - 1024)) + tensor
     if exact:
-        size = rows * cols // 4 + 32
+        size = (2 if leading == (2,) and slices == "each" else 1) * (rows * cols // 4 + 32)
+        size += rows * cols // 4 if leading == (2,) and slices == "one" else 0
         tensor = (tensor * (size // len(tensor) + 1))[:size] if tensor else bytes(size)
-    shape = (rows, cols)
-    more: Any = {"byte_order": order, "strict": strict}
+    shape = (*leading, rows, cols)
+    more: Any = {"byte_order": order, "strict": strict, "slices": slices}
 
-    def each(codec: Any) -> list[Any]:
+    def each(codec: Any, **with_threads: Any) -> list[Any]:
+        every = more | with_threads
+        plain = {"strict": strict, "slices": slices} | with_threads
         return [
-            outcome(lambda: codec.unpack(tensor, shape, source, **more, code3=code3)),
-            outcome(lambda: codec.dequantize(tensor, shape, source, **more, code3=code3)),
-            outcome(lambda: codec.histogram(tensor, shape, strict=strict)),
-            outcome(lambda: tuple(codec.scan(tensor, shape, source, strict=strict))),
-            outcome(lambda: codec.transcode(tensor, shape, source, target, **more)),
+            outcome(lambda: codec.unpack(tensor, shape, source, **every, code3=code3)),
+            outcome(lambda: codec.dequantize(tensor, shape, source, **every, code3=code3)),
+            outcome(lambda: codec.histogram(tensor, shape, **plain)),
+            outcome(lambda: tuple(codec.scan(tensor, shape, source, **plain))),
+            outcome(lambda: codec.transcode(tensor, shape, source, target, **every)),
         ]
 
     wanted = each(_Definition)
-    before = os.environ.get(VARIABLE)
-    try:
+    with _kept_environment():
         for kernels in kernel_sets():
             if kernels.available:
                 os.environ[VARIABLE] = kernels.name
-                assert each(native) == wanted, kernels.name
+                got = each(native, threads=threads)
+                if threads:
+                    assert got == wanted, kernels.name
+                else:  # refused, but where no kernel is called
+                    assert all(a == b or a[0] == "ValueError" for a, b in zip(got, wanted, strict=True))
+        os.environ[VARIABLE] = ("", "avxvnni", "nothing", "avx512vl", "neon")[head[6] >> 4 & 3]
+        outcome(chosen)
+    _packed_again(tensor, shape, source, more)
+    _into(tensor, shape, source, target, more)
+
+
+@contextmanager
+def _kept_environment() -> Iterator[None]:
+    before = os.environ.get(VARIABLE)
+    try:
+        yield
     finally:
         if before is None:
             os.environ.pop(VARIABLE, None)
         else:
             os.environ[VARIABLE] = before
-    _packed_again(tensor, shape, source, more)
+
+
+def _into(tensor: bytes, shape: tuple[int, ...], source: Dialect, target: Dialect, more: Any) -> None:
+    """Into somebody's buffer comes what would come into one of ours; one that does not fit is refused."""
+    size = min(max(0, math.prod(shape)), 1 << 20)
+    flat = len(shape) == 2
+    for kind, function in ((np.int8, native.unpack), (np.float32, native.dequantize)):
+        wanted = outcome(lambda f=function: f(tensor, shape, source, **more))  # type: ignore[misc]
+        if flat and size == math.prod(shape):
+            out = np.empty(shape, dtype=kind)
+            assert outcome(lambda f=function, o=out: f(tensor, shape, source, **more, out=o)) == wanted  # type: ignore[misc]
+        for odd in (
+            np.empty((size, 2), dtype=kind)[:, 0],
+            np.empty(size + 1, dtype=kind),
+            np.empty(shape[::-1], dtype=kind).T,
+        ):
+            outcome(lambda f=function, o=odd: f(tensor, shape, source, **more, out=o))  # type: ignore[misc]
+    room = bytearray(len(tensor))
+    wanted = outcome(lambda: native.transcode(tensor, shape, source, target, **more))
+    got = outcome(lambda: native.transcode(tensor, shape, source, target, **more, out=room))
+    assert got == wanted or got == [room] == wanted
+    for bad in (tensor, bytes(len(tensor)), bytearray(len(tensor) + 1), memoryview(bytearray(2 * len(tensor)))[::2]):
+        outcome(lambda o=bad: native.transcode(tensor, shape, source, target, **more, out=o))  # type: ignore[misc]
+    whole = bytearray(tensor)
+    outcome(lambda: native.transcode(whole, shape, source, target, **more, out=whole))
+
+
+def _quantised(head: bytes, content: bytes) -> None:
+    """Weights of every kind: a tensor that is read again, or a refusal."""
+    kinds = ("<f4", "<f2", "<u2", "<f8", "<i2", "u1", "<c8", "S1")
+    kind, rule = np.dtype(kinds[head[0] % len(kinds)]), (*quantise.RULES, "no rule")[head[1] % 5]
+    rows, cols = head[2] % 9, _COLUMNS[head[3] % len(_COLUMNS)]
+    rows *= 2048 if head[6] & 1 else 1
+    size = rows * cols * kind.itemsize
+    content = (content * (size // len(content) + 1))[:size] if content else bytes(size)
+    weights = np.frombuffer(content, dtype=kind).reshape(
+        (2, 1, -1, cols) if head[6] & 2 and rows % 2 == 0 and size else (rows, cols)
+    )
+    scale = (None, 0.5, 1e39, math.nan)[head[5] % 4]
+    dialect = _DIALECTS[head[4] >> 2 & 63 % len(_DIALECTS)]
+    strict, slices = not head[4] & 2, (None, "each", "one")[head[6] >> 2 & 3 if head[6] >> 2 & 3 < 3 else 0]
+    made = outcome(lambda: quantise.quantize(weights, rule, scale, dialect, strict, slices=slices))  # type: ignore[arg-type]
+    outcome(lambda: quantise.ternarise(weights, rule, scale))
+    back = outcome(lambda: quantise.weight_quant(weights))
+    if made[0] not in ("ValueError", "TypeError"):
+        outcome(lambda: native.unpack(made[0], weights.shape, dialect, strict=strict, slices=slices, code3="zero"))
+        assert isinstance(back, list)
+    if kind.char == "f" and weights.size:
+        flat = np.abs(weights.reshape(-1))
+        with np.errstate(all="ignore"):
+            ours = mean.numpy_mean(lambda start, stop: flat[start:stop], flat.size)
+            theirs = np.float32(flat.mean()) if flat.size <= 1 << 20 else ours
+        assert ours.tobytes() == theirs.tobytes() or np.isnan(ours)
+
+
+def _formed(head: bytes, content: bytes) -> None:
+    """A tensor of any type that may hold trits: its trits and its scale, the same in windows of any threads."""
+    kind = (*TERNARY_TYPES, "Q8_0")[head[0] % (len(TERNARY_TYPES) + 1)]
+    cols = (256, 512, 128, 64, 7, 0, 1024)[head[3] % 7]
+    shape = ((head[2] % 9, cols), (2, head[2] % 9, cols), (cols,), ())[head[4] >> 1 & 3]
+    shape = (shape[0] * 2048, *shape[1:]) if head[6] & 1 and len(shape) == 2 and shape[1] <= 512 else shape
+    dialect, order = _DIALECTS[head[1] % len(_DIALECTS)], "big" if head[4] & 1 else "little"
+    form = outcome(lambda: Form(kind, shape, dialect, order))  # type: ignore[arg-type]
+    if form[0] in ("ValueError", "TypeError"):
+        return
+    size = form[0].byte(form[0].elements) + form[0].tail_bytes
+    content = (content * (size // len(content) + 1))[:size] if content else bytes(size)
+    unused: Any = "zero" if head[5] & 1 else "reject"
+
+    def whole(threads: int) -> Any:
+        return outcome(lambda: Trits(form[0], lambda start, stop: content[start:stop], unused).whole(threads))
+
+    one = whole(1)
+    assert whole(3) == one
+    assert whole(0)[0] in ("ValueError", "NotTernaryError", "UnusedCodeError")
+    if kind in BLOCK_TYPES and one[0] not in ("ValueError", "NotTernaryError", "UnusedCodeError"):
+        trits, scale = Trits(form[0], lambda start, stop: content[start:stop], unused).whole()
+        again = outcome(lambda: pack_blocks(trits, scale, kind, order))  # type: ignore[arg-type]
+        if again[0] != "ValueError":
+            read, _ = unpack_blocks(again[0], shape, kind, order)  # type: ignore[arg-type]
+            assert np.array_equal(read, trits)
+
+
+def _odd_trits(head: bytes, content: bytes) -> None:
+    """Trits of odd values and kinds are refused alike, packed alike."""
+    kinds = ("i1", "u1", "<i2", "<i8", "<u8", "<f4")
+    kind, dialect = np.dtype(kinds[head[0] % len(kinds)]), _DIALECTS[head[1] % len(_DIALECTS)]
+    cols = _COLUMNS[head[3] % len(_COLUMNS)]
+    values = np.frombuffer(content[: len(content) // kind.itemsize * kind.itemsize], dtype=kind)
+    size = head[2] % 9 * cols
+    values = np.resize(values, size) if values.size else np.zeros(size, kind)
+    if head[5] & 1:
+        values = (values % 3).astype("i1") - np.int8(1) if kind.kind != "f" else values
+    trits = values.reshape(
+        (2, -1, cols) if head[6] & 1 and cols and size // cols % 2 == 0 else (-1, cols) if size else (head[2] % 9, cols)
+    )
+    scale: Any = (0.5, 1e39, math.inf, np.float32(2), [0.5], [0.5, 0.25], "x")[
+        head[5] >> 1 & 7 if head[5] >> 1 & 7 < 7 else 0
+    ]
+    more: Any = {"strict": not head[4] & 2, "slices": (None, "each", "one", "all")[head[6] >> 1 & 3]}
+    wanted = outcome(lambda: reference.pack(trits, scale, dialect, **more))
+    for threads in (1, 2):
+        got = outcome(lambda t=threads: native.pack(trits, scale, dialect, **more, threads=t))  # type: ignore[misc]
+        assert got == wanted or [bytes(got[0])] == wanted, (got, wanted)
+    room = bytearray(len(wanted[0]) if isinstance(wanted[0], bytes) else 40)
+    outcome(lambda: native.pack(trits, scale, dialect, **more, out=room))
+    assert not isinstance(wanted[0], bytes) or bytes(room) == wanted[0]
+    for each in (*BLOCK_TYPES, "Q8_0"):
+        outcome(lambda e=each: pack_blocks(values.reshape(trits.shape), 0.5 if head[4] & 4 else scale, e))  # type: ignore[misc]
+        outcome(lambda e=each: unpack_blocks(content, trits.shape, e))  # type: ignore[misc]
+    outcome(lambda: matrix(trits.shape))
+    outcome(lambda: unpack_codes(content, trits.shape[-2:], dialect.layout))
+    for name in (*remainder.READERS, "nobody"):
+        outcome(lambda n=name: remainder.read_as(n, content, trits.shape[-2:]))  # type: ignore[misc]
+
+
+def _surveyed(head: bytes, content: bytes) -> None:
+    """The compiled survey sees what the definition sees."""
+    width, mask = ((0, 0), (1, 0), (2, 0x7C00), (4, 0x7F800000), (2, 0x007C))[head[0] % 5]
+    content = (content * (1 + head[2] % 20 * (1 + head[3] % 60)))[: 40_000 - head[1]]
+    pos = head[4] * BLOCK
+    wanted = observe(content, pos, width, mask)
+    for name, available in _survey.kernel_sets():
+        if available:
+            parts = _survey.Parts(name)
+            parts.add(0, pos, len(content), 0, width, mask)
+            parts.feed(0, content, b"")
+            got = Observation(*parts.found(0))
+            assert got._replace(counts=wanted.counts if width else got.counts) == wanted, name
+    kind = outcome(lambda: classify(content[-TAIL_BYTES:]))
+    assert kind[0] in ("zero", "replicated", "stale", "ValueError")
+
+
+_TASKS = (_unpacked, _quantised, _formed, _odd_trits, _surveyed)
 
 
 class _Definition:
@@ -90,7 +264,7 @@ class _Definition:
     histogram, scan, transcode = (staticmethod(f) for f in (recode.histogram, recode.scan, recode.transcode))
 
 
-def _packed_again(tensor: bytes, shape: tuple[int, int], dialect: Dialect, more: Any) -> None:
+def _packed_again(tensor: bytes, shape: tuple[int, ...], dialect: Dialect, more: Any) -> None:
     """What can be unpacked strictly is packed to the same bytes again, but for those that mean nothing."""
     if not more["strict"]:
         return
@@ -114,7 +288,7 @@ def test_corpus(path: Path) -> None:
 def test_chance() -> None:
     for i in range(250):
         chance = Random(i)
-        head = bytes(chance.randrange(256) for _ in range(HEAD))
+        head = bytes(chance.randrange(256) for _ in range(HEAD - 1)) + bytes((i % 2 * (i % 5),))
         codes = chance.choice((b"\x15", b"\x00\x55\xaa", b"\xff", b"\x1b", chance.randbytes(40)))
         one_input(head + codes * chance.choice((1, 7, 50)))
 

@@ -1,11 +1,23 @@
-"""Round trips: built again a file is the same, recoded there and back a tensor is, and what is repaired stays so."""
+"""Round trips: built again a file is the same, recoded there and back a tensor is, and what is repaired stays so.
+
+Inputs are files, or what is different from a sound model (see `overlay`), with the settings `dialect`, `select`, `ignore`
+and `scrub_tail` of repairs, `keep_unknown` and `drop_template` of sanitising, and `name`: then the file is on a disk.
+"""
 
 from __future__ import annotations
 
+import atexit
 import io
+import json
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from harness import broken, changed, replayed, search
+import overlay
+from harness import broken, changed, replayed
+from searching import search
 
 from i2s_spec.codec import native
 from i2s_spec.convert.rewrite import convert_endian
@@ -13,6 +25,7 @@ from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.repair.fix import fix
+from i2s_spec.linter.sanitize import sanitize
 from i2s_spec.schema import gguf
 from i2s_spec.schema.dialect import LAYOUTS
 from i2s_spec.schema.types import I2_S
@@ -20,6 +33,7 @@ from i2s_spec.schema.types import I2_S
 
 def one_input(data: bytes) -> None:
     """What must hold for any bytes; whatever is raised here is a find."""
+    data, settings = overlay.read(data)
     try:
         parsed = gguf.parse(data)
     except FormatError:
@@ -28,7 +42,8 @@ def one_input(data: bytes) -> None:
         assert gguf.build(parsed) == data
         _tensors(data)
         _turned(data)
-    _fixed(data)
+    _fixed(data, settings)
+    _sanitised(data, settings)
 
 
 def _tensors(data: bytes) -> None:
@@ -73,19 +88,70 @@ def _turned(data: bytes) -> None:
             assert file.metadata.decode(before) == again.metadata.decode(after)
 
 
-def _fixed(data: bytes) -> None:
+def _fixed(data: bytes, settings: dict[str, Any]) -> None:
     """Repairing what was repaired changes nothing."""
+    options: dict[str, Any] = {name: list(settings[name]) for name in ("select", "ignore") if name in settings}
+    options["scrub_tail"] = settings.get("scrub_tail") is True
+    options["dialect"] = settings.get("dialect")
     for unsafe in (False, True):
         once, twice = io.BytesIO(), io.BytesIO()
         try:
-            first = fix(data, once, unsafe=unsafe)
+            first = fix(data, once, unsafe=unsafe, **options)
         except FormatError:
             return
+        except (ValueError, TypeError, AttributeError):
+            if not {"select", "ignore", "dialect"} & set(settings):  # which may be such that nobody can follow them
+                raise
+            continue
         if not first.written:
             continue
-        second = fix(once.getvalue(), twice, unsafe=unsafe)
+        for change in first.changes:
+            assert all(line.isprintable() for line in change.lines())
+            json.dumps(change.as_dict())
+        second = fix(once.getvalue(), twice, unsafe=unsafe, **{**options, "dialect": None})
         assert second.actions == ()
         assert twice.getvalue() == once.getvalue()
+    if "name" in settings:
+        _on_disk(data)
+
+
+def _sanitised(data: bytes, settings: dict[str, Any]) -> None:
+    """What is sanitised has the same weights, and nothing in it that sanitising would leave out."""
+    keep, drop = settings.get("keep_unknown") is True, settings.get("drop_template") is True
+    once, twice = io.BytesIO(), io.BytesIO()
+    try:
+        first = sanitize(data, once, keep_unknown=keep, drop_template=drop)
+    except FormatError:
+        return
+    except ValueError:
+        assert not keep  # an architecture whose keys are not known
+        return
+    second = sanitize(once.getvalue(), twice, keep_unknown=keep, drop_template=drop)
+    assert second.left_out == ()
+    assert second.weights == first.weights or first.renamed
+    assert twice.getvalue() == once.getvalue()
+
+
+@cache
+def _folder() -> Path:
+    folder = tempfile.mkdtemp(prefix="i2s-round-trips-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _on_disk(data: bytes) -> None:
+    """From file to file the same bytes come out as from buffer to buffer, and the input stays."""
+    source, target = _folder() / "in.gguf", _folder() / "out.gguf"
+    source.write_bytes(data)
+    for write in (fix, lambda *given, **more: sanitize(*given, keep_unknown=True, **more)):
+        stream = io.BytesIO()
+        try:
+            write(data, stream)
+            write(source, target, force=True)
+        except FormatError:
+            continue
+        assert target.read_bytes() == stream.getvalue()
+    assert source.read_bytes() == data
 
 
 @replayed("container", "round_trips")

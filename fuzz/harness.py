@@ -1,27 +1,23 @@
-"""What the harnesses share: where their inputs are, and how a search with Atheris begins.
+"""What the harnesses share: where their inputs are.
 
 Each `fuzz_*.py` has `one_input(data)`, which says what must hold for any bytes. Under pytest it is called with everything
-in `corpus/` and `regressions/`; run as a program, it searches. Where the bytes are a GGUF file, the mutator of
-`i2s_spec.testing` makes new ones.
+in `corpus/` and `regressions/`; run as a program, it searches (`searching.py`). Where the bytes are a GGUF file, the mutator
+of `i2s_spec.testing` makes new ones.
 """
 
 from __future__ import annotations
 
-import gc
-import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from types import FunctionType
+from typing import Any
 
 import pytest
 
 from i2s_spec.testing.malformed import malformed
-from i2s_spec.testing.mutator import custom_crossover, custom_mutator, mutate
+from i2s_spec.testing.mutator import mutate
 from i2s_spec.testing.sample import Draft
 
 HERE = Path(__file__).resolve().parent
-
-Target = Callable[[bytes], None]
 
 
 def inputs(name: str) -> list[Path]:
@@ -52,26 +48,34 @@ def changed(count: int, seed: int = 0) -> list[bytes]:
     return made
 
 
-def search(one_input: Target, gguf: bool = True) -> None:
-    """Search with Atheris until it finds something, with the arguments of libFuzzer.
-
-    :param gguf: whether the bytes are a GGUF file, so that its fields can be changed
-    """
-    import atheris
-
-    given = {"custom_mutator": _mixed, "custom_crossover": custom_crossover} if gguf else {}
-    for function in [each for each in gc.get_objects() if isinstance(each, FunctionType)]:
-        if str(function.__module__).startswith("i2s_spec"):  # all of Python would take minutes
-            atheris.instrument_func(function)
-    atheris.Setup(sys.argv, one_input, **given)
-    atheris.Fuzz()
+def sentence(error: BaseException) -> str:
+    """What a refusal says; it can be shown to a person as it is."""
+    said = str(error)
+    assert said.isprintable(), said
+    return said
 
 
-def _mixed(data: bytes, max_size: int, seed: int) -> bytes:
-    """Fields most of the time, libFuzzer's own changes of bytes now and then."""
-    import atheris
+class Program:
+    """Choices from bytes, one after another; the first of each where the bytes have ended."""
 
-    if seed % 10 == 0:
-        changed: bytes = atheris.Mutate(data, max_size)
-        return changed
-    return custom_mutator(data, max_size, seed)
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    @property
+    def over(self) -> bool:
+        return self.at >= len(self.data)
+
+    def below(self, count: int) -> int:
+        """A number from 0 on."""
+        self.at += 1
+        return self.data[self.at - 1] % count if self.at <= len(self.data) else 0
+
+    def of(self, choices: Sequence[Any]) -> Any:
+        """One of some choices."""
+        return choices[self.below(len(choices))]
+
+    def bytes(self) -> bytes:
+        """Up to 79 bytes."""
+        size = self.below(80)
+        self.at += size
+        return self.data[self.at - size : self.at]

@@ -1,0 +1,515 @@
+"""Dumps that a small program describes: a model with a mistake, odd taps, a form, a mode, and a damaged record.
+
+Bytes are choices, in this order: architecture, tokens, set and form of the record, mistake; for each change of the taps
+what and where, until a 0; the form of the dump; mode, model, profile and prefix; what is wrong with the record.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from harness import Program
+
+from i2s_spec.convert.checkpoint import NewTensor, write_checkpoint
+from i2s_spec.convert.new import new
+from i2s_spec.errors import SettingError
+from i2s_spec.golden import record
+from i2s_spec.golden.dumps import read_dump
+from i2s_spec.golden.mistakes import MISTAKES, mistakes
+from i2s_spec.golden.names import other_names
+from i2s_spec.golden.store import HEADER, TEXT
+from i2s_spec.model.forward import Model
+from i2s_spec.model.load import load_model
+
+#: Architectures, and sizes of their models.
+MODELS = (
+    ("llama", {}), ("bitnet-b1.58", {}), ("qwen3", {}), ("gemma3", {}), ("bitnet", {}), ("bitnet-25", {}),
+    ("llama", {"layers": 2}), ("bitnet-b1.58", {"layers": 3}), ("llama", {"embd": 256, "ff": 512}),
+    ("llama", {"heads_kv": 4}),
+)  # fmt: skip
+TOKENS = (
+    (1, 17, 3, 44, 5, 9, 30, 8),
+    (1,),
+    (1, 2, 3),
+    tuple(range(1, 21)),
+    (1, 5, 9, 30, 8),
+    (5, 5, 5, 5),
+    (),
+    (10**6,),
+)
+MODES = (None, "op-replay", "layer-forced", "free-running", "backwards")
+PROFILES = (
+    None,
+    "bitnet-golden-1",
+    "bitnetcpp-2025",
+    "ik-iq2bn",
+    "tq2_0",
+    "nothing",
+    "bitnetcpp-2026",
+    "hf-f32",
+    "webgpu",
+    "fast",
+)
+OTHER = 200
+FORMS = ("npz", "safetensors", "folder", "bin", "record", "text", "npy", "npz-compressed")
+
+
+class Given(NamedTuple):
+    """A record, a candidate, the options of the comparison, and whether the record was damaged."""
+
+    golden: Path
+    candidate: Path
+    options: dict[str, Any]
+    damaged: bool
+
+
+@cache
+def _folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="i2s-dumped-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@cache
+def model_of(number: int) -> Model:
+    """A small model: two key heads, so that heads can be mixed up."""
+    file = io.BytesIO()
+    name, sizes = MODELS[number]
+    new(file, name, **{"layers": 1, "heads": 4, "heads_kv": 2, **sizes})  # type: ignore[arg-type]
+    return load_model(file.getvalue(), threads=1)
+
+
+@cache
+def _recorded(number: int, tokens: tuple[int, ...], mistake: int, **options: Any) -> Path | None:
+    """A record of a model, perhaps with a mistake; None where there is none."""
+    model = _wrong(number, mistake)
+    if model is None:
+        return None
+    again, options = options.get("force"), {key: value for key, value in options.items() if key != "force"}
+    folder = _folder() / f"{len(list(_folder().iterdir()))}"
+    try:
+        record(model, list(tokens), folder, progress=lambda done, count: None, **options)
+        if again:
+            record(model, list(tokens), folder, force=True)
+    except (SettingError, ValueError):
+        return None
+    return folder
+
+
+def _wrong(number: int, mistake: int) -> Model | None:
+    """A model with a mistake by its number, or from `OTHER` on with other numerics; None where it makes no difference."""
+    model = model_of(number)
+    if not mistake:
+        return model
+    try:
+        if mistake >= OTHER:
+            return model.but(profile=PROFILES[(mistake - OTHER) % len(PROFILES)])
+        return dict(_mistaken(number)).get(MISTAKES[mistake - 1].name) if mistake <= len(MISTAKES) else None
+    except (SettingError, ValueError):
+        return None
+
+
+@cache
+def _mistaken(number: int) -> list[tuple[str, Model]]:
+    return [(mistake.name, model) for mistake, model in mistakes(model_of(number))]
+
+
+@cache
+def _taps(folder: Path) -> dict[str, Any]:
+    dump = read_dump(folder)
+    return {name: dump[name].value for name in dump}
+
+
+def dump(program: Program, holder: Path) -> Given | None:
+    """What a program describes; None where it has no such model, tokens or mistake."""
+    number, tokens = program.below(len(MODELS)), program.of(TOKENS)
+    options = program.of(
+        (
+            {},
+            {"light": True},
+            {"form": "npz"},
+            {"text": "all"},
+            {"text": "shown"},
+            {"kl_base": True},
+            {"form": "odd"},
+            {"force": True},
+        )
+    )
+    mistake = program.below(256)
+    golden = _recorded(number, tokens, 0, **options)
+    theirs = _recorded(number, tokens, mistake, **{key: options[key] for key in options if key in ("text", "form")})
+    if golden is None or theirs is None:
+        return None
+    taps = dict(_taps(theirs))
+    while (what := program.below(len(CHANGES) + 1)) and taps:
+        _change(CHANGES[what - 1], taps, program)
+    form = program.of(FORMS)
+    candidate = _dumped(form, taps, theirs, holder, program)
+    chosen: dict[str, Any] = {"mode": program.of(MODES)}
+    loaded = model_of(number)
+    other = program.below(6)
+    if other in (1, 2, 3):
+        chosen["model"] = (loaded, _written(number), model_of((number + 1) % len(MODELS)))[other - 1]
+    elif other in (4, 5):
+        chosen["model"] = ("missing.gguf", _written((number + 1) % len(MODELS)))[other - 4]
+    profile, prefix = program.of(PROFILES), program.below(4)
+    if profile is not None and other:
+        chosen["profile"] = profile
+    if prefix:
+        chosen["prefix"] = ("ffn", "nobody", "Q")[prefix - 1]
+    chosen["diagnose"] = program.below(4) != 3
+    chosen["progress"] = (None, lambda done, count: None)[program.below(2)]
+    damage = program.below(len(DAMAGES) + 1)
+    if damage:
+        golden = _damaged(golden, DAMAGES[damage - 1], holder)
+    return Given(golden, candidate, chosen, bool(damage))
+
+
+@cache
+def _written(number: int) -> Path:
+    path = _folder() / f"model-{number}.gguf"
+    name, sizes = MODELS[number]
+    new(str(path), name, **{"layers": 1, "heads": 4, "heads_kv": 2, **sizes})  # type: ignore[arg-type]
+    return path
+
+
+# --- changes of taps ---
+
+
+Change = Callable[[dict[str, Any], str, Program], None]
+
+
+def _change(change: Change, taps: dict[str, Any], program: Program) -> None:
+    """A change of one tap, of all of one name, or of all."""
+    names = list(taps)
+    which = program.below(len(names) + 1)
+    words = [names[which - 1]] if which else names
+    if program.below(4) == 3 and which:
+        word = words[0].partition("-")[0]
+        words = [name for name in names if name.partition("-")[0] == word]
+    start = program.at
+    for name in words:
+        if name in taps:
+            program.at = start  # the same of each
+            change(taps, name, program)
+
+
+def _drop(taps: dict[str, Any], name: str, program: Program) -> None:
+    if len(taps) > 1:
+        del taps[name]
+
+
+def _only(taps: dict[str, Any], name: str, program: Program) -> None:
+    kept = {name: taps[name]}
+    taps.clear()
+    taps.update(kept)
+
+
+_SETS = (
+    ("l_out",), ("result_output", "embedding"), ("inp_embd", "l_out", "result_output"), ("Qcur", "Kcur", "Vcur"),
+    ("attn_norm", "ffn_out"), ("act_q8", "act_scale"), ("kqv_out", "ffn_down", "ffn_norm"),
+    ("acc_i32", "act_sum", "dot_i32"),
+    ("norm", "gain", "attn_sub_norm"),
+)  # fmt: skip
+
+
+def _is_of(name: str, words: tuple[str, ...]) -> bool:
+    word = name.rpartition(".")[2].partition("-")[0]
+    return any(part in word for part in words)
+
+
+def _set_of(taps: dict[str, Any], name: str, program: Program) -> None:
+    words = program.of(_SETS)
+    for each in list(taps):
+        if not _is_of(each, words) and len(taps) > 1:
+            del taps[each]
+
+
+def _without(taps: dict[str, Any], name: str, program: Program) -> None:
+    words = program.of(_SETS)
+    for each in list(taps):
+        if _is_of(each, words) and len(taps) > 1:
+            del taps[each]
+
+
+def _rename(taps: dict[str, Any], name: str, program: Program) -> None:
+    others = [*other_names(name), "theirs", "\x1b[2J", "norm-0", ""]
+    taps[program.of(others)] = taps.pop(name)
+
+
+def _every(function: Callable[[Any, Program], Any]) -> Change:
+    def change(taps: dict[str, Any], name: str, program: Program) -> None:
+        with np.errstate(all="ignore"):
+            taps[name] = function(np.asarray(taps[name]), program)
+
+    return change
+
+
+def _floats(function: Callable[[Any, Program], Any]) -> Change:
+    return _every(lambda value, program: function(value, program) if value.dtype.kind == "f" and value.size else value)
+
+
+def _element(value: Any, program: Program) -> Any:
+    made = value.copy()
+    flat = made.reshape(-1)
+    at = program.below(256) * max(1, flat.size // 256) % flat.size if flat.size else 0
+    if flat.size and made.dtype.kind == "f":
+        flat[at] = program.of((np.nan, np.inf, flat[at] + 1, flat[at] * 1.5, -flat[at], 1e30))
+    elif flat.size and made.dtype.kind in "iu":
+        flat[at] = program.of((flat[at] ^ 2, flat[at] ^ 1, 0, 127))
+    return made
+
+
+def _row(value: Any, program: Program) -> Any:
+    made = value.copy()
+    row = program.below(len(made)) if made.ndim else ...
+    made[row] = program.of((made[row] * 2, made[row] * np.nan, made[row] + 1, made[row] * 0))
+    return made
+
+
+def _columns(value: Any, program: Program) -> Any:
+    made = value.reshape(len(value), -1).copy() if value.ndim else value.reshape(1, 1).copy()
+    width = made.shape[1]
+    start = program.of((0, width // 2, max(0, width - 4), max(0, width // 2 - 2)))
+    made[:, start : start + program.of((1, 3, 4, width))] += 1
+    return made.reshape(value.shape)
+
+
+def _order(value: Any, program: Program) -> Any:
+    made = value.reshape(len(value), -1) if value.ndim else value.reshape(1, 1)
+    rows, width = made.shape
+    kind = program.below(6)
+    if kind == 0:
+        made = made[::-1]
+    elif kind == 1:
+        made = made[np.roll(np.arange(rows), 2)]
+    elif kind == 2:
+        made = np.roll(made, 1, axis=0)
+    elif kind == 3 and width % 32 == 0:
+        made = made.reshape(rows, -1, 2, 16).swapaxes(2, 3).reshape(rows, width)
+    elif kind == 4:
+        made = made[:, np.roll(np.arange(width), 3)]
+    else:
+        made = np.roll(made, -1, axis=0)
+    return np.ascontiguousarray(made).reshape(value.shape)
+
+
+def _shape(value: Any, program: Program) -> Any:
+    kind = program.below(10)
+    if kind == 0:
+        return value.T
+    if kind == 1:
+        return value.reshape(-1)
+    if kind == 2:
+        return value[-1:]
+    if kind == 3:
+        return value[-2:]
+    if kind == 4:
+        return value.swapaxes(0, 1) if value.ndim > 1 else value
+    if kind == 5 and value.ndim == 3:
+        return np.concatenate([value, np.zeros((*value.shape[:2], 24), value.dtype)], axis=2)
+    if kind == 6 and value.ndim == 3:
+        return np.concatenate([value, np.zeros((*value.shape[:2], 24), value.dtype)], axis=2).T
+    if kind == 7:
+        return value.reshape(1, *value.shape)
+    if kind == 8:
+        return np.ascontiguousarray(value).reshape(value.shape[::-1])
+    return value.reshape(-1)[:5]
+
+
+def _kind(value: Any, program: Program) -> Any:
+    kinds = ("<f2", "<f8", "<i8", "<i4", "u1", ">f4", "brain", "<i2", "c8", "f4")
+    kind = program.of(kinds)
+    value = value.real
+    if kind == "brain":
+        return (value.astype("<f4").view("<u4") & np.uint32(0xFFFF0000)).view("<f4")
+    return value.astype(kind)
+
+
+def _factors(value: Any, program: Program) -> Any:
+    rows = len(value) if value.ndim else 1
+    factors = np.linspace(0.5, 2, rows, dtype=np.float32).reshape(-1, *(1,) * max(0, value.ndim - 1))
+    if program.below(2) and value.ndim > 1:
+        return value * np.linspace(0.5, 2, value.shape[-1], dtype=np.float32)
+    return (value * factors).astype(value.dtype) if value.ndim else value
+
+
+def _noise(value: Any, program: Program) -> Any:
+    chance = np.random.default_rng(program.below(256))
+    share = program.of((1e-7, 1e-4, 1e-2, 0.5, 10.0, 1e-5, 2e-6))
+    rms = float(np.sqrt(np.mean(np.square(value, dtype=np.float64)))) if value.size else 0.0
+    return (value + chance.standard_normal(value.shape) * share * rms).astype(value.dtype)
+
+
+def _replaced(taps: dict[str, Any], name: str, program: Program) -> None:
+    """The value of another tap: its input, where something was left out."""
+    names = list(taps)
+    at = names.index(name)
+    taps[name] = taps[names[max(0, at - 1 - program.below(4))]]
+
+
+CHANGES: tuple[Change, ...] = (
+    _drop, _only, _rename, _every(_element), _floats(_row), _floats(_columns), _floats(_order), _every(_shape),
+    _every(_kind), _floats(_factors), _floats(_noise), _replaced,
+    _floats(lambda value, program: (value * program.of((2, 0.5, -1, 3.7, 0, np.nan, 1e6))).astype(value.dtype)),
+    _floats(lambda value, program: value + np.float32(program.of((1, 0.01, np.inf)))),
+    _set_of, _without,
+)  # fmt: skip
+
+
+# --- forms of dumps ---
+
+
+def _dumped(form: str, taps: dict[str, Any], theirs: Path, holder: Path, program: Program) -> Path:
+    if form.startswith("npz"):
+        path = holder / "theirs.npz"
+        with path.open("wb") as stream:
+            (np.savez if form == "npz" else np.savez_compressed)(
+                stream, **{name or "noname": taps[name] for name in taps}
+            )  # type: ignore[operator]
+        return path
+    if form == "safetensors":
+        return _safetensors(taps, holder / "theirs.safetensors", program.below(8) == 7)
+    if form in ("folder", "bin"):
+        for name, value in taps.items():
+            safe = "".join(char if char.isprintable() and char != "/" else "_" for char in name)[:60]
+            if form == "bin":
+                value.real.astype("<f4").tofile(holder / f"{safe}.bin")
+            else:
+                np.save(holder / f"{safe}.npy", value)
+        odd = program.below(8)
+        if odd == 7:
+            (holder / "odd.bin").write_bytes(b"odd")
+        elif odd == 6:
+            for path in holder.iterdir():
+                path.unlink()
+        return holder
+    if form == "npy":
+        np.save(holder / "theirs.npy", taps[list(taps)[-1]])
+        return holder / "theirs.npy"
+    if form == "text" and (theirs / TEXT).exists():
+        return _text((theirs / TEXT).read_text(), holder, program)
+    shutil.copytree(theirs, holder / "record")
+    other = program.below(6)
+    if other:
+        header = json.loads((holder / "record" / HEADER).read_text())
+        header |= ({"token_ids": [9, 9]}, {"weights": "0" * 64}, {"dialect": "interleave-64"}, {}, {"architecture": 7})[
+            other - 1
+        ]
+        (holder / "record" / HEADER).write_text(json.dumps(header))
+        if other == 4:
+            for path in (holder / "record").glob("taps.*"):
+                path.unlink()
+    return holder / "record"
+
+
+_DTYPES = {"f4": "F32", "f2": "F16", "f8": "F64", "i1": "I8", "i2": "I16", "i4": "I32", "i8": "I64", "u1": "U8"}
+
+
+def _safetensors(taps: dict[str, Any], path: Path, brain: bool) -> Path:
+    tensors = []
+    for name, value in taps.items():
+        kind = _DTYPES.get(value.dtype.str[1:], "U16" if value.dtype.itemsize == 2 else "BOOL")
+        plain = np.ascontiguousarray(value)
+        if brain and kind == "F32":
+            kind, plain = "BF16", (plain.astype("<f4").view("<u4") >> 16).astype("<u2")
+        elif kind == "BOOL":
+            plain = np.ones(plain.shape, dtype=np.uint8)
+        else:
+            plain = plain.astype(plain.dtype.newbyteorder("<"))
+        tensors.append(NewTensor(name or "noname", kind, plain.shape, lambda plain=plain: [plain.tobytes()]))  # type: ignore[misc]
+    write_checkpoint(path, tensors)
+    return path
+
+
+def _text(text: str, holder: Path, program: Program) -> Path:
+    """The text of eval-callback, with changes of its lines."""
+    lines = text.splitlines()
+    for _ in range(program.below(6)):
+        at = program.below(256) * max(1, len(lines) // 256) % len(lines)
+        kind = program.below(8)
+        if kind == 0:
+            del lines[at]
+        elif kind == 1:
+            lines.insert(at, lines[at])
+        elif kind == 2:
+            lines[at] = lines[at].replace("0", "7")
+        elif kind == 3:
+            lines = [line.replace("sum = ", "sum = 9") for line in lines]
+        elif kind == 4:
+            lines[at] = "garbage \x1b[2J" + lines[at]
+        elif kind == 5:
+            lines = [line for line in lines if "sum" not in line]
+        elif kind == 6:
+            lines = [line.replace("1.", "nan", 1) if "[" in line else line for line in lines]
+        else:
+            lines = ["ggml_debug: x = (f32) ADD(y{1, 1, 1, 1}, }) = {1099511627776, 1099511627776, 1, 1}", *lines]
+    path = holder / "theirs.txt"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+# --- damaged records ---
+
+
+def _set(name: str, value: Any) -> Callable[[dict[str, Any]], Any]:
+    return lambda header: header.__setitem__(name, value)
+
+
+def _of_first(change: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
+    return lambda header: [change(about) for about in list(header["taps"].values())[:3]]
+
+
+def _less(header: dict[str, Any]) -> None:
+    for about in header["taps"].values():
+        about["stored"] = False
+
+
+def _no_layers(header: dict[str, Any]) -> None:
+    for about in header["taps"].values():
+        about.pop("layer", None)
+        about.pop("op", None)
+
+
+DAMAGES: tuple[Callable[[dict[str, Any]], Any] | str, ...] = (
+    "gone", "cut", "list", "large", "no taps", _set("schema_version", 9), _set("token_ids", []), _set("token_ids", [1.5]),
+    _set("profile", 7), _set("taps", {}), _set("taps", {"x": 7}), _of_first(lambda about: about.update(shape=[-1])),
+    _of_first(lambda about: about.update(shape=[1 << 20, 1 << 20])), _of_first(lambda about: about.update(sha256="0" * 64)),
+    _of_first(lambda about: about["shape"].append(1)), _of_first(lambda about: about.pop("shape")), _less, _no_layers,
+    _set("activation", None), _set("architecture", "odd"), _set("weights", None), _set("dialect", "odd"),
+    _set("profile", "odd*"),
+    _of_first(lambda about: about.update(dtype="int8")), _of_first(lambda about: about.pop("sha256")),
+)  # fmt: skip
+
+
+def _damaged(golden: Path, damage: Callable[[dict[str, Any]], Any] | str, holder: Path) -> Path:
+    folder = holder.with_name("damaged")
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(golden, folder)
+    path = folder / HEADER
+    if damage == "gone":
+        path.unlink()
+    elif damage == "cut":
+        path.write_bytes(path.read_bytes()[:-100])
+    elif damage == "list":
+        path.write_text("[" * 100_000)
+    elif damage == "large":
+        with path.open("r+b") as stream:
+            stream.truncate((1 << 28) + 1)
+    elif damage == "no taps":
+        for each in folder.glob("taps.*"):
+            each.unlink()
+    elif callable(damage):
+        header = json.loads(path.read_text())
+        damage(header)
+        path.write_text(json.dumps(header))
+    return folder

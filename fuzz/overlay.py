@@ -1,0 +1,222 @@
+"""Files that are too large to be inputs, as small files that say what is different in them.
+
+An input with the key `fuzz.base` is laid over a sound model of that architecture: keys and tensors of the same name take
+the place of the model's, others come behind them, and names in `fuzz.without` are left out. `fuzz.layers` and
+`fuzz.big_endian` choose the model; an empty base is no model at all. A tensor's bytes are those of the input from its
+offset to the next one's, repeated where it takes more; of I2_S the last 32 are the tail. `fuzz.size` cuts
+the file or adds zeros to it, `fuzz.fill` sets stretches of it to one byte, `fuzz.bare` leaves all tensors out.
+
+All other keys that begin with `fuzz.` are settings of a harness. An input is a GGUF file itself, so that the mutator
+changes it field by field, and any bytes that are no such file stand for themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from construct import Container
+
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import BufferSource
+from i2s_spec.linter.engine import lint
+from i2s_spec.schema import gguf
+from i2s_spec.schema.architecture import ARCHITECTURES
+from i2s_spec.schema.types import I2_S, READINGS, TAIL_BYTES, ValueType
+from i2s_spec.testing.sample import Draft, Model, Tensor, array, key_value, tensor_info
+
+PREFIX = "fuzz."
+
+#: Most bytes of a tensor that is made by repeating, and of a file.
+MOST = 1 << 21
+
+
+class Given(NamedTuple):
+    """What an input stands for: the bytes of a file, and settings by name."""
+
+    file: bytes
+    settings: dict[str, Any]
+
+
+def read(data: bytes) -> Given:
+    """The file that an input stands for, and its settings."""
+    settings = _settings(data)
+    if "base" not in settings:
+        return Given(data, settings)
+    try:
+        parsed = gguf.parse(data)
+    except FormatError:
+        return Given(data, settings)
+    model = base(settings)
+    without = settings.get("without", [])
+    if isinstance(without, list):
+        names = {str(name) for name in without}
+        model.keys = [pair for pair in model.keys if pair.key.decode() not in names]
+        model.without(*names)
+    for pair in parsed.key_values:
+        if not pair.key.startswith(PREFIX.encode()):
+            _put_key(model, pair)
+    if sum(max(_size(info), 0) for info in parsed.tensor_infos) > MOST:
+        return Given(data, settings)
+    starts = sorted({info.offset for info in parsed.tensor_infos})
+    for info in parsed.tensor_infos:
+        stop = next((start for start in starts if start > info.offset), len(parsed.data))
+        _put_tensor(model, info, parsed.data[info.offset : stop])
+    if settings.get("bare") is True:
+        model.tensors = []
+    made = model.built()
+    size = settings.get("size")
+    if isinstance(size, int) and size >= 0:
+        made = made[:size].ljust(min(size, MOST), b"\0")
+    return Given(_filled(made, settings.get("fill")), settings)
+
+
+def _filled(data: bytes, stretches: Any) -> bytes:
+    """The bytes with some stretches set to one value each: `start:length:value`, from the end where `start` is below 0."""
+    made = bytearray(data)
+    for stretch in stretches if isinstance(stretches, list) else ():
+        numbers = [int(part) for part in str(stretch).split(":") if part.lstrip("-").isdecimal() and len(part) < 12]
+        if len(numbers) == 3:
+            start = max(0, numbers[0] if numbers[0] >= 0 else len(made) + numbers[0])
+            stop = max(start, min(start + numbers[1], len(made)))
+            made[start:stop] = bytes((numbers[2] % 256,)) * (stop - start)
+    return bytes(made)
+
+
+def _settings(data: bytes) -> dict[str, Any]:
+    file = File(BufferSource(data))
+    found: dict[str, Any] = {}
+    if file.fault is None and PREFIX.encode() in data:
+        for entry in file.metadata.rows:
+            if entry.key.startswith(PREFIX) and (entry.element < 0 or entry.element == ValueType.STRING):
+                found.setdefault(entry.key.removeprefix(PREFIX), file.metadata.decode(entry))
+    return found
+
+
+def base(settings: dict[str, Any]) -> Model:
+    """The sound model that settings choose."""
+    name, layers = settings.get("base", "llama"), settings.get("layers", 1)
+    known = name if isinstance(name, str) and name in ARCHITECTURES else "llama"
+    if not isinstance(layers, int) or not 1 <= layers <= 3:
+        layers = 1
+    model = Model(known, "big" if settings.get("big_endian") is True else "little", layers)
+    if name == "":
+        model.keys, model.tensors = [], []
+    return model
+
+
+def _put_key(model: Model, pair: Container) -> None:
+    for i, known in enumerate(model.keys):
+        if known.key == pair.key:
+            model.keys[i] = pair
+            return
+    model.keys.append(pair)
+
+
+def _size(info: Container) -> int:
+    kinds = READINGS.get(info.type)
+    return kinds[-1].nbytes(tuple(info.ne)) if kinds and min(info.ne, default=0) > 0 else 0
+
+
+def _put_tensor(model: Model, info: Container, content: bytes) -> None:
+    size, tail = _size(info), b""
+    if info.type == I2_S.number and len(content) > TAIL_BYTES:
+        content, tail = content[:-TAIL_BYTES], content[-TAIL_BYTES:]
+    room = max(size - len(tail), 0)
+    content = (content * (room // len(content) + 1))[:room] if content else bytes(room)
+    made = Tensor(bytes(info.name), tuple(info.ne), info.type, content + tail)
+    for i, known in enumerate(model.tensors):
+        if known.name == made.name:
+            model.tensors[i] = made
+            return
+    model.tensors.append(made)
+
+
+# --- making inputs ---
+
+
+def written(
+    settings: dict[str, Any], keys: Sequence[Container] = (), tensors: Sequence[Tensor] = (), order: Any = "little"
+) -> bytes:
+    """An input: settings, keys and tensors as a small GGUF file; the bytes of tensors are given short."""
+    draft = Draft(order)
+    pairs = []
+    for name, value in settings.items():
+        key = (PREFIX + name).encode()
+        if isinstance(value, bool):
+            pairs.append(key_value(key, ValueType.BOOL, int(value)))
+        elif isinstance(value, int):
+            pairs.append(key_value(key, ValueType.UINT64, value))
+        elif isinstance(value, list):
+            pairs.append(key_value(key, ValueType.ARRAY, array(ValueType.STRING, [item.encode() for item in value])))
+        else:
+            pairs.append(key_value(key, ValueType.STRING, value.encode("utf-8", "surrogateescape")))
+    infos, data = [], b""
+    for tensor in tensors:
+        infos.append(tensor_info(tensor.name, tensor.ne, tensor.number, len(data)))
+        data += tensor.data
+    return draft.built(
+        Container(
+            header=Container(magic=b"GGUF", version=3, tensor_count=0, key_count=0), key_values=[*pairs, *keys],
+            tensor_infos=infos, padding=b"", data=data, byte_order=order,
+        )
+    )  # fmt: skip
+
+
+def difference(data: bytes, most: int) -> bytes | None:
+    """A file as what is different from the model that it was made of, so that the linter says the same of it.
+
+    :returns: None where that takes more than `most` bytes
+    """
+    try:
+        parsed = gguf.parse(data)
+    except FormatError:
+        return None
+    wanted, order = _said(data), parsed.byte_order
+    likely = [name for name in ARCHITECTURES if name.encode() in data[:400]]
+    for name in (*sorted(likely, key=len, reverse=True), *(["llama"] if not likely else []), ""):
+        for layers in (1, 3, 2) if name else (1,):
+            settings: dict[str, Any] = {"base": name}
+            if layers != 1:
+                settings["layers"] = layers
+            if order == "big":
+                settings["big_endian"] = True
+            for size in (0, 40, 250, 1000):
+                made = _against(base(settings), parsed, settings, order, size)
+                if len(made) <= most and _said(read(made).file) == wanted:
+                    return made
+    return None
+
+
+def _said(data: bytes) -> set[tuple[str, str]]:
+    return {(finding.code, finding.span.path) for finding in lint(data).findings}
+
+
+def _against(base: Model, parsed: Container, settings: dict[str, Any], order: Any, size: int) -> bytes:
+    before = {pair.key: pair for pair in base.keys}
+    there = {pair.key for pair in parsed.key_values}
+    keys = [pair for pair in parsed.key_values if before.get(pair.key) != pair]
+    gone = [key.decode() for key in before if key not in there]
+    held = {tensor.name: tensor for tensor in base.tensors}
+    tensors, names = [], set()
+    for info in parsed.tensor_infos:
+        names.add(info.name)
+        known = held.get(info.name)
+        content = parsed.data[info.offset : info.offset + _size(info)]
+        if known is None or (known.ne, known.number, known.data) != (tuple(info.ne), info.type, content):
+            tensors.append(Tensor(info.name, tuple(info.ne), info.type, _short(content, info, size)))
+    gone += [name.decode() for name in held if name not in names]
+    if gone:
+        settings = {**settings, "without": gone}
+    return written(settings, keys, tensors, order)
+
+
+def _short(content: bytes, info: Container, size: int) -> bytes:
+    """The shortest piece that gives the content when it is repeated; else the first bytes of it, if `size` says how many."""
+    tail = content[-TAIL_BYTES:] if info.type == I2_S.number else b""
+    body = content[: len(content) - len(tail)]
+    for length in (2, 4, 32, 64, 256, 1024):
+        if body == (body[:length] * (len(body) // length + 1))[: len(body)]:
+            return body[:length] + tail
+    return body[: size or len(body)] + tail

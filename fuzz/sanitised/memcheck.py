@@ -1,0 +1,112 @@
+"""The scanner under valgrind's memcheck: as it is installed, over the kept inputs, the malformed files, and long strings."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+from extensions import ROOT, BuildError
+
+HERE = Path(__file__).resolve().parent
+
+#: Where Python makes an int. It looks at the digit of a zero, which has none, and multiplies what it finds by 0.
+ODD_INT: Final = "_PyLong_New"
+
+#: Larger malformed files say nothing new of the scanner, and are slow to read there.
+MOST: Final = 50_000
+
+
+def run(folder: Path) -> int:
+    """Replay under memcheck; 0 where it finds nothing.
+
+    :raises BuildError: where there is no valgrind
+    """
+    inputs = folder / "inputs"
+    shutil.rmtree(inputs, ignore_errors=True)
+    inputs.mkdir()
+    for number, data in enumerate(files()):
+        (inputs / f"{number:04}.gguf").write_bytes(data)
+    began = time.monotonic()
+    errors = watched([sys.executable, str(HERE / "replay.py"), str(inputs)], "/i2s_spec/gguf/", folder)
+    print(f"valgrind: {len(errors)} errors in {number + 1} files ({time.monotonic() - began:.0f} s)", *errors, sep="\n")
+    return 1 if errors else 0
+
+
+def watched(words: list[str], ours: str, folder: Path, more: dict[str, str] | None = None) -> list[str]:
+    """Run a command under memcheck: the errors that have to do with libraries whose path contains `ours`.
+
+    :param more: environment variables
+    :raises BuildError: where there is no valgrind
+    """
+    valgrind = shutil.which("valgrind")
+    if valgrind is None:
+        raise BuildError("there is no valgrind")
+    log = folder / "valgrind.xml"
+    options = ["--tool=memcheck", "--leak-check=no", "--track-origins=yes", "--num-callers=40"]
+    settings = os.environ | {"PYTHONMALLOC": "malloc", "PYTHONDONTWRITEBYTECODE": "1"} | (more or {})
+    done = subprocess.run(
+        [valgrind, "-q", *options, "--xml=yes", f"--xml-file={log}", *words], env=settings, capture_output=True, text=True,
+        errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode:
+        return [f"ended by status {done.returncode}: {done.stderr[-2000:]}"]
+    try:
+        found = ElementTree.parse(log).getroot().iter("error")
+    except ElementTree.ParseError as error:
+        return [f"{log.name}: {error}"]
+    return [_told(error) for error in found if _counts(error, ours)]
+
+
+def _counts(error: ElementTree.Element, ours: str) -> bool:
+    """Whether code of ours is in an error, and it is neither about Python's ints nor about what Python keeps to its end."""
+    if error.findtext("kind") in ("Leak_PossiblyLost", "Leak_StillReachable", "Leak_IndirectlyLost"):
+        return False
+    of_ours = any(ours in (frame.text or "") for frame in error.iter("obj"))
+    return of_ours and all(frame.text != ODD_INT for frame in error.iter("fn"))
+
+
+def _told(error: ElementTree.Element) -> str:
+    """An error as text: what it is, and where from, from the innermost call on."""
+    lines = []
+    for part in error:
+        if part.tag in ("what", "auxwhat"):
+            lines.append(part.text or "")
+        elif part.tag in ("xwhat", "xauxwhat"):
+            lines.append(part.findtext("text") or "")
+        elif part.tag == "stack":
+            for frame in list(part)[:12]:
+                where = f"{frame.findtext('file')}:{frame.findtext('line')}" if frame.find("line") is not None else ""
+                lines.append(f"    {frame.findtext('fn') or '?'} {where or frame.findtext('obj') or ''}".rstrip())
+    return "\n".join(lines)
+
+
+def files() -> Iterator[bytes]:
+    """The kept inputs of all harnesses, the malformed files, and arrays that reach over the ends of windows."""
+    from i2s_spec.schema.types import ValueType
+    from i2s_spec.testing.malformed import malformed
+    from i2s_spec.testing.sample import Draft, array, key_value
+
+    for kept in ("corpus", "regressions"):
+        for path in sorted((ROOT / "fuzz" / kept).rglob("*")):
+            if path.is_file():
+                yield path.read_bytes()
+    yield from (case.data for case in malformed() if len(case.data) <= MOST)
+    for order, texts in (("little", 9_000), ("big", 3)):
+        draft = Draft(order)  # type: ignore[arg-type]
+        file = draft.records()
+        words = [b"", b"\xe2\x82\xac" * 700, b"\xff", b"a b", b"<0x0", b"[PAD1]", b"\xed\xa0\x80", b"x" * 70_000]
+        strings = [words[i % 7] for i in range(texts)] + words
+        file.key_values += [
+            key_value(b"long.strings", ValueType.ARRAY, array(ValueType.STRING, strings)),
+            key_value(b"long.bools", ValueType.ARRAY, array(ValueType.BOOL, [1] * 70_001)),
+            key_value(b"long.integers", ValueType.ARRAY, array(ValueType.INT32, [3] * 70_001)),
+            key_value(b"long.text", ValueType.STRING, b"\xf0\x9f\x98\x80" * 400_000),
+        ]
+        yield draft.built(file)

@@ -1,0 +1,146 @@
+"""The passes of a run: which tests, with which set of kernels, in which environment, and what came of each."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import sanitised_plugin as plugin
+from extensions import ROOT, libraries
+
+HERE = Path(__file__).resolve().parent
+
+#: What reads files, mostly their headers: run once, with the set that the processor would get anyway.
+FILES: Final = (
+    "fuzz/fuzz_container.py", "fuzz/fuzz_command_line.py", "fuzz/fuzz_lint.py", "fuzz/fuzz_round_trips.py",
+    "tests/gguf/test_scanner.py", "tests/gguf/test_strings.py",
+)  # fmt: skip
+
+#: What computes: run with each set of kernels.
+KERNELS: Final = (
+    "fuzz/fuzz_payload.py", "fuzz/fuzz_lint.py::test_corpus", "fuzz/fuzz_round_trips.py::test_corpus",
+    "tests/codec/test_native.py", "tests/codec/test_recode.py", "tests/codec/test_vectors.py",
+    "tests/codec/test_survey_kernels.py", "tests/inspect/test_survey.py",
+    "tests/model/test_matmul.py", "tests/model/test_bitlinear.py", "tests/model/test_fast.py",
+    "tests/model/test_profiles.py", "tests/fuzzing/test_addresses.py",
+)  # fmt: skip
+
+#: Beyond what CI has time for.
+MORE_FILES: Final = ("tests/gguf", "tests/testing", "tests/linter")
+MORE_KERNELS: Final = (
+    "fuzz", "tests/codec", "tests/inspect", "tests/convert", "tests/model", "tests/golden",
+    "tests/fuzzing/test_addresses.py",
+)  # fmt: skip
+
+#: What is left out of every pass, with the reason.
+LEFT_OUT: Final = {
+    "fuzz/fuzz_differential.py": "the readers of others are not built with sanitizers",
+    "tests/codec/test_driver.py": "a program of its own, with sanitizers of its own",
+    "tests/model/test_matmul_driver.py": "a program of its own, with sanitizers of its own",
+    "tests/model/test_fast_driver.py": "a program of its own, with sanitizers of its own",
+    "tests/model/test_oracle_hf.py": "PyTorch is not built with sanitizers",
+}
+
+#: What CI leaves out: it takes long and runs no other line of C.
+SLOW: Final = ("tests/gguf/test_scanner.py::test_twins_agree_on_files_of_other_projects",)
+
+ADDRESS: Final = {
+    "detect_leaks": 0,  # Python keeps much to its end
+    "allocator_may_return_null": 1,  # too much memory is an answer: MemoryError
+    "detect_stack_use_after_return": 1,
+    "malloc_context_size": 12,
+}
+UNDEFINED: Final = {"print_stacktrace": 1, "halt_on_error": 1}
+
+#: How what they report begins.
+REPORT: Final = re.compile(r"^.*(?:AddressSanitizer|runtime error:)", re.MULTILINE)
+
+
+class Pass(NamedTuple):
+    """A run of pytest in a process of its own."""
+
+    name: str
+    isa: str  # what I2S_ISA is set to, or nothing
+    sets: tuple[str, ...]  # names of kernel sets that count as available; none: all that are
+    tests: tuple[str, ...]
+
+
+class Outcome(NamedTuple):
+    name: str
+    passed: bool
+    summary: str
+    seconds: float
+    details: str  # what is to be shown of a pass that failed
+
+
+def planned(isas: list[str], more: bool) -> Iterator[Pass]:
+    """The passes for the sets that were asked for; each with the sets of other tables that are built upon it."""
+    from i2s_spec.codec.isa import BENEATH
+
+    yield Pass("files", "", (), FILES + (MORE_FILES if more else ()))
+    for isa in isas:
+        above = [name for name, beneath in BENEATH.items() if beneath == isa]
+        yield Pass(isa, isa, (isa, *above), MORE_KERNELS if more else KERNELS)
+
+
+def environment(project: Path) -> dict[str, str]:
+    """What a process needs so that its extensions are those of the copy; what the sanitizers report goes to stderr.
+
+    :raises BuildError: where gcc's sanitizers are not installed
+    """
+
+    def joined(options: dict[str, int]) -> str:
+        return ":".join(f"{name}={value}" for name, value in options.items())
+
+    return {name: value for name, value in os.environ.items() if name not in ("I2S_ISA", "PYTHONHOME")} | {
+        "LD_PRELOAD": libraries(),
+        "ASAN_OPTIONS": joined(ADDRESS),
+        "UBSAN_OPTIONS": joined(UNDEFINED),
+        "PYTHONPATH": os.pathsep.join([str(project), str(HERE)]),
+        "PYTHONSAFEPATH": "1",  # the package that lies in the current folder is another one
+        "PYTHONMALLOC": "malloc",  # one allocation for each object, not parts of an arena
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def run(each: Pass, project: Path, folder: Path, more: bool) -> Outcome:
+    """Run a pass; its log stays in the folder."""
+    log, running = folder / f"{each.name}.log", folder / f"{each.name}.running"
+    running.write_text("nothing: it had not begun", encoding="utf-8")
+    words = [sys.executable, "-m", "pytest", "-p", "sanitised_plugin", "-p", "no:cacheprovider"]
+    # A sanitizer writes past Python, and then nobody is left to tell what was captured.
+    words += ["--capture=sys", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml")]
+    words += [f"--ignore={ROOT / path}" for path in LEFT_OUT]
+    words += [] if more else [f"--deselect={test}" for test in SLOW]
+    words += [str(ROOT / path) for path in each.tests]
+    settings = environment(project) | {
+        plugin.PROJECT: str(project), plugin.SETS: " ".join(each.sets), plugin.RUNNING: str(running),
+    }  # fmt: skip
+    if each.isa:
+        settings["I2S_ISA"] = each.isa
+
+    began = time.monotonic()
+    with log.open("wb") as out:
+        done = subprocess.run(words, cwd=ROOT, env=settings, stdout=out, stderr=subprocess.STDOUT, check=False)
+    seconds = time.monotonic() - began
+    said = log.read_text(encoding="utf-8", errors="replace")
+    report = REPORT.search(said)
+    if done.returncode == 0 and report is None:
+        return Outcome(each.name, True, said.rstrip().rpartition("\n")[2].strip("= "), seconds, "")
+    if report is None:
+        return Outcome(each.name, False, f"pytest gave {done.returncode}", seconds, said[-6000:])
+    where = running.read_text(encoding="utf-8")
+    return Outcome(each.name, False, f"a sanitizer ended {where}", seconds, said[report.start() :][:6000])
+
+
+def run_all(passes: list[Pass], project: Path, folder: Path, more: bool) -> Iterator[Outcome]:
+    """Run passes, as many at a time as there are processors."""
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        yield from pool.map(lambda each: run(each, project, folder, more), passes)

@@ -1,0 +1,10 @@
+"""All seeded bugs, in the order in which they are tried: those that take a compiler come last."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from seeded import codec, container, judgement, kernels, scanner
+from seeded.bug import Bug
+
+BUGS: Final[list[Bug]] = [*container.BUGS, *codec.BUGS, *judgement.BUGS, *scanner.BUGS, *kernels.BUGS]

@@ -1,0 +1,201 @@
+"""Every prefix of every small file, and every byte of the small sound files at its edges, gets a verdict: none is left out.
+
+A verdict is that of the scanner and the schema, which must agree, and that of the linter, which must name the same fault,
+point into the file and find nothing wrong with itself. Files begin alike: what is a prefix of two is judged once. The
+workers count what they judged, and the counts are held against what there is by arithmetic.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from harness import inputs, sentence
+
+from i2s_spec.errors import FormatError, SettingError
+from i2s_spec.golden.dumps import read_dump
+from i2s_spec.linter.engine import lint
+from i2s_spec.testing.malformed import malformed
+from i2s_spec.testing.sample import Draft
+from i2s_spec.testing.twins import scanner_against_schema
+
+#: Files below this size are cut at every byte.
+SMALL = 4096
+
+#: What is allowed for all of it, in seconds of one processor of two.
+SECONDS = 180
+
+#: Inputs that a worker takes at a time.
+PIECE = 256
+
+Verdict = Callable[[bytes], None]
+
+
+def files(*harnesses: str) -> list[bytes]:
+    """The small inputs of some harnesses, each once, in the order of their bytes."""
+    found = {path.read_bytes() for name in harnesses for path in inputs(name)}
+    return sorted(data for data in found if len(data) < SMALL)
+
+
+def small_malformed() -> list[bytes]:
+    return sorted({case.data for case in malformed() if len(case.data) < SMALL})
+
+
+def sound() -> list[bytes]:
+    """The small valid files: both byte orders, either kind of tensor at the end."""
+    return sorted(Draft(order, last).data for order in ("little", "big") for last in ("i2s", "f32"))  # type: ignore[arg-type]
+
+
+# --- verdicts ---
+
+
+def of_file(data: bytes) -> None:
+    """Scanner, schema and linter are of one opinion, and it is one."""
+    code = scanner_against_schema(data)
+    report = lint(data)
+    assert not report.bugs, report.bugs
+    assert code is None or code in {finding.code for finding in report.findings}
+    for finding in report.findings:
+        assert 0 <= finding.span.start <= finding.span.stop <= len(data), finding
+        assert finding.message.isprintable(), finding
+    assert report.ok in (True, False)
+
+
+def of_header(data: bytes) -> None:
+    """Scanner and schema are of one opinion."""
+    scanner_against_schema(data)
+
+
+def of_dump(data: bytes) -> None:
+    """A dump is read, or refused with a sentence."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / ("theirs.npz", "theirs.safetensors", "theirs.npy", "theirs.txt", "tap.bin")[data[0] % 5]
+        path.write_bytes(data[1:])
+        try:
+            dump = read_dump(path.parent if path.suffix == ".bin" else path)
+            for name in dump:
+                dump[name].value.tolist()
+        except (FormatError, SettingError) as error:
+            sentence(error)
+
+
+# --- inputs ---
+
+
+def prefixes(data: bytes, start: int, stop: int) -> Iterable[bytes]:
+    """The prefixes of these lengths; the last of a file is the whole."""
+    return (data[:length] for length in range(start, stop))
+
+
+def changes(data: bytes, start: int, stop: int) -> Iterable[bytes]:
+    """Every byte from one place to another as 0, as 255, and with each of its bits turned."""
+    for at in range(start, stop):
+        for value in sorted(edges(data[at])):
+            yield data[:at] + bytes((value,)) + data[at + 1 :]
+
+
+def edges(byte: int) -> set[int]:
+    """What a byte becomes."""
+    return ({0, 255} | {byte ^ 1 << bit for bit in range(8)}) - {byte}
+
+
+Piece = tuple[Verdict, Callable[[bytes, int, int], Iterable[bytes]], bytes, int, int]
+
+
+def cut_once(kept: list[bytes]) -> list[tuple[bytes, int]]:
+    """Of files in the order of their bytes: each, and how long its first prefix is that none before it has."""
+    firsts = [0]
+    for before, data in pairwise(kept):
+        same = next((at for at, (a, b) in enumerate(zip(before, data, strict=False)) if a != b), len(before))
+        firsts.append(same + 1)
+    return list(zip(kept, firsts, strict=True))
+
+
+def pieces_of(verdict: Verdict, kept: list[bytes]) -> list[Piece]:
+    return [
+        (verdict, prefixes, data, at, min(at + PIECE, len(data) + 1))
+        for data, first in cut_once(kept)
+        for at in range(first, len(data) + 1, PIECE)
+    ]
+
+
+def judged(piece: Piece) -> tuple[int, float]:
+    """How many inputs of a piece got their verdict, and the processor's time for it."""
+    verdict, make, data, start, stop = piece
+    began, count = time.process_time(), 0
+    for each in make(data, start, stop):
+        try:
+            verdict(each)
+        except Exception as error:
+            raise AssertionError(f"{type(error).__name__}: {error}; the input: {each.hex()}") from None
+        count += 1
+    return count, time.process_time() - began
+
+
+def all_judged(pieces: list[Piece]) -> tuple[int, float]:
+    """What all pieces come to, by two processes."""
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        found = list(pool.map(judged, pieces))
+    return sum(count for count, _ in found), sum(seconds for _, seconds in found)
+
+
+# --- tests ---
+
+
+def distinct(kept: list[bytes]) -> int:
+    """How many different prefixes some files have, by a walk over all of them together."""
+    held, level, count = kept, 0, 0
+    while held:
+        count += len({data[:level] for data in held})
+        level += 1
+        held = [data for data in held if len(data) >= level]
+    return count
+
+
+@pytest.mark.parametrize(
+    ("verdict", "kept"),
+    [
+        (of_file, lambda: sorted({*files("container", "lint", "round_trips", "differential"), *sound()})),
+        (of_header, small_malformed),
+        (of_dump, lambda: [data for data in files("golden_compare") if data[:1] < b"\x80" and data]),
+    ],
+    ids=["corpus", "malformed", "dumps"],
+)
+def test_every_prefix(verdict: Verdict, kept: Callable[[], list[bytes]]) -> None:
+    every = kept()
+    pieces = pieces_of(verdict, every)
+    if verdict is of_dump:  # its first byte says what the file is called
+        pieces = [(*piece[:3], max(piece[3], 1), piece[4]) for piece in pieces]
+    count, seconds = all_judged(pieces)
+    assert count == distinct(every) - (verdict is of_dump)
+    assert seconds < 2 * SECONDS
+
+
+def test_every_byte_of_the_sound_files() -> None:
+    pieces: list[Piece] = [
+        (of_file, changes, data, at, min(at + PIECE // 8, len(data)))
+        for data in sound()
+        for at in range(0, len(data), PIECE // 8)
+    ]
+    count, seconds = all_judged(pieces)
+    assert count == sum(
+        8 + sum(value not in {byte, *(byte ^ 1 << bit for bit in range(8))} for value in (0, 255))
+        for data in sound()
+        for byte in data
+    )
+    assert seconds < 2 * SECONDS
+
+
+def test_files_that_begin_alike_are_cut_once() -> None:
+    kept = sorted([b"abc", b"abd", b"ab", b"x", b""])
+    made = [each for data, first in cut_once(kept) for each in prefixes(data, first, len(data) + 1)]
+    assert sorted(made) == [b"", b"a", b"ab", b"abc", b"abd", b"x"]
+    assert distinct(kept) == len(made)
+    assert edges(0) == {1, 2, 4, 8, 16, 32, 64, 128, 255}
+    assert len(edges(0x5A)) == 10

@@ -1,0 +1,65 @@
+"""A buffer may begin anywhere: results are the same, and under sanitizers a kernel that relies on its address is found."""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+
+import numpy as np
+import pytest
+
+from i2s_spec.convert.new import new
+from i2s_spec.linter.engine import lint
+from i2s_spec.model import numerics
+from i2s_spec.model.load import load_model
+
+TOKENS = [1, 2, 3, 4, 5]
+
+
+@cache
+def model(architecture: str) -> bytes:
+    out = io.BytesIO()
+    new(out, architecture, layers=1, seed=3)
+    return out.getvalue()
+
+
+def moved(data: bytes, by: int) -> memoryview:
+    """The same bytes, so many behind where an allocation begins."""
+    held = bytearray(len(data) + by)
+    held[by:] = data
+    return memoryview(held)[by:]
+
+
+@pytest.mark.parametrize("by", [1, 2, 3])
+@pytest.mark.parametrize("profile", ["bitnet-golden-1", "fast", "hf-f32"])
+@pytest.mark.parametrize("architecture", ["bitnet-b1.58", "llama", "gemma3"])
+def test_a_model_in_memory(architecture: str, profile: str, by: int) -> None:
+    data = model(architecture)
+
+    def result(odd: int) -> np.ndarray:
+        with load_model(moved(data, odd), profile) as loaded:
+            found = loaded.forward(TOKENS)
+            value = found.embedding if found.logits is None else found.logits
+            assert value is not None
+            return value
+
+    assert result(by).tobytes() == result(0).tobytes()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16, np.uint16])
+def test_matrices(kind: type) -> None:
+    """Rows of floats, of halves and of bfloat16 that begin at an odd address."""
+    random = np.random.default_rng(1)
+    plain = random.normal(size=(17, 35)).astype(np.float32)
+    w = (plain.view(np.uint32) >> 16).astype(np.uint16) if kind is np.uint16 else plain.astype(kind)
+    odd: np.ndarray = np.frombuffer(moved(w.tobytes(), 1), dtype=kind).reshape(w.shape)
+    assert not odd.flags.aligned
+    x = random.normal(size=(3, 35)).astype(np.float32)
+    assert numerics.products(x, odd).tobytes() == numerics.products(x, w).tobytes()
+    assert numerics.lanes(x, odd).tobytes() == numerics.lanes(x, w).tobytes()
+
+
+@pytest.mark.parametrize("by", [1, 2, 3])
+def test_payloads(by: int) -> None:
+    data = model("llama")
+    assert lint(moved(data, by), payload="full").as_dict() == lint(moved(data, 0), payload="full").as_dict()
