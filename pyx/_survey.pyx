@@ -36,6 +36,9 @@ cdef extern from "survey.h" nogil:
     int i2s_survey_work(i2s_survey_list *, uint8_t *, int64_t, int64_t) noexcept
     int i2s_survey_probe(i2s_survey_list *, uint8_t *, int64_t) noexcept
 
+#: Places from here on are in no file: sums of two of them and a tail do not wrap.
+cdef int64_t FAR = <int64_t>1 << 61
+
 BLOCK = I2S_BLOCK
 LEAST_RUN = I2S_LEAST_RUN
 
@@ -93,7 +96,9 @@ cdef class Parts:
         1 for anything else."""
         cdef i2s_part *grown
         cdef int64_t room
-        if at < 0 or pos < 0 or size < 0 or pos % I2S_BLOCK or not 0 <= tail_bytes <= 32 or width not in (0, 1, 2, 4, 8):
+        if not (0 <= at < FAR and 0 <= pos < FAR and 0 <= size < FAR):
+            raise ValueError("no such part")
+        if pos % I2S_BLOCK or not 0 <= tail_bytes <= 32 or width not in (0, 1, 2, 4, 8):
             raise ValueError("no such part")
         if self.list.count == self.room:
             room = max(16, self.room * 3 // 2)

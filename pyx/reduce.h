@@ -38,13 +38,22 @@ static inline float i2s_brain(uint16_t b) {
     return value;
 }
 
+/* Weights lie where a file or a caller's buffer has them: no address can be relied upon. */
+#if defined(__GNUC__) || defined(__clang__)
+typedef float i2s_float_anywhere __attribute__((aligned(1)));
+typedef uint16_t i2s_short_anywhere __attribute__((aligned(1)));
+#else
+typedef float i2s_float_anywhere;
+typedef uint16_t i2s_short_anywhere;
+#endif
+
 /* One row of a matrix as floats: kind 0 float32, 1 float16, 2 bfloat16; `step` elements apart. */
 static inline void i2s_row(const void *w, int kind, int64_t at, int64_t step, int64_t columns, float *out) {
     if (kind == 0) {
-        const float *p = (const float *)w + at;
+        const i2s_float_anywhere *p = (const i2s_float_anywhere *)w + at;
         for (int64_t k = 0; k < columns; k++) out[k] = p[k * step];
     } else {
-        const uint16_t *p = (const uint16_t *)w + at;
+        const i2s_short_anywhere *p = (const i2s_short_anywhere *)w + at;
         if (kind == 1) for (int64_t k = 0; k < columns; k++) out[k] = i2s_half(p[k * step]);
         else for (int64_t k = 0; k < columns; k++) out[k] = i2s_brain(p[k * step]);
     }
