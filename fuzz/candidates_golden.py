@@ -260,6 +260,22 @@ def comparisons() -> Candidates:
             f"again-other-{model}-{mistake}-{mode}",
             comparison(model, 0, 0, mistake, ((15, 0, 0, 1),) if model < 9 else (), mode=mode),
         )
+    for profile, mistake, mode in product((10, 11), (0, 1, 12, 19, 33), (1, 2, 3)):
+        yield f"last-profile-{profile}-{mistake}-{mode}", comparison(0, 2, 0, mistake, profile=profile, mode=mode)
+        yield (
+            f"last-numbers-{profile}-{mistake}-{mode}",
+            comparison(0, 2, 0, 200 + profile, profile=mistake % 10, mode=mode),
+        )
+    for mistake, mode in product((0, 1, 12, 33, 40, 47, 50), (1, 2, 3)):
+        yield f"last-dense-{mistake}-{mode}", comparison(10, 2, 0, mistake, mode=mode)
+    for seed, form, mode in product(range(3), (0, 6), (1, 3)):
+        yield (
+            f"last-doubtful-{seed}-{form}-{mode}",
+            comparison(0, 3, 0, 0, ((15, 0, 0, 1), (11, 1, 0, seed, 7)), (form,), mode, loaded=mode % 3),
+        )
+    row = "ggml_debug: result_output = (f32) MUL_MAT(output.weight{1, 1, 1, 1}, result_norm{1, 1, 1, 1}}) = {272, 1, 1, 1}\n [\n  [\n   [ 1.0, 2.0, 3.0, ..., 4.0, 5.0, 6.0 ],\n  ],\n ]\n sum = 6.0\n"
+    yield "last-text-row", b"\x03" + row.encode()
+    yield "last-text-padded", b"\x03" + row.replace("272", "300").encode()
     for profile, mistake in product(range(1, 10), (1, 12, 20)):
         yield f"again-profile-{profile}-{mistake}", comparison(0, 0, 0, mistake, profile=profile)
         yield f"again-numbers-{profile}-{mistake}", comparison(0, 2, 0, 200 + mistake % 10, profile=profile, mode=2)

@@ -20,8 +20,11 @@ import numpy as np
 from harness import Program
 
 from i2s_spec.convert.checkpoint import NewTensor, write_checkpoint
+from i2s_spec.convert.conversion import convert_file
 from i2s_spec.convert.new import new
 from i2s_spec.errors import SettingError
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import BufferSource
 from i2s_spec.golden import record
 from i2s_spec.golden.dumps import read_dump
 from i2s_spec.golden.mistakes import MISTAKES, mistakes
@@ -29,12 +32,13 @@ from i2s_spec.golden.names import other_names
 from i2s_spec.golden.store import HEADER, TEXT
 from i2s_spec.model.forward import Model
 from i2s_spec.model.load import load_model
+from i2s_spec.model.profile import PROFILES as BUILT_IN
 
 #: Architectures, and sizes of their models.
 MODELS = (
     ("llama", {}), ("bitnet-b1.58", {}), ("qwen3", {}), ("gemma3", {}), ("bitnet", {}), ("bitnet-25", {}),
     ("llama", {"layers": 2}), ("bitnet-b1.58", {"layers": 3}), ("llama", {"embd": 256, "ff": 512}),
-    ("llama", {"heads_kv": 4}),
+    ("llama", {"heads_kv": 4}), ("llama", {"dense": 1}),
 )  # fmt: skip
 TOKENS = (
     (1, 17, 3, 44, 5, 9, 30, 8),
@@ -47,6 +51,7 @@ TOKENS = (
     (10**6,),
 )
 MODES = (None, "op-replay", "layer-forced", "free-running", "backwards")
+_OWN = BUILT_IN["bitnet-golden-1"]
 PROFILES = (
     None,
     "bitnet-golden-1",
@@ -58,6 +63,8 @@ PROFILES = (
     "hf-f32",
     "webgpu",
     "fast",
+    _OWN.but(quantiser={"offset": "kept"}),
+    _OWN.but(quantiser={"groups": "none"}),
 )
 OTHER = 200
 FORMS = ("npz", "safetensors", "folder", "bin", "record", "text", "npy", "npz-compressed")
@@ -82,10 +89,18 @@ def _folder() -> Path:
 @cache
 def model_of(number: int) -> Model:
     """A small model: two key heads, so that heads can be mixed up."""
-    file = io.BytesIO()
+    return load_model(_made(number), threads=1)
+
+
+def _made(number: int) -> bytes:
+    file, floats = io.BytesIO(), io.BytesIO()
     name, sizes = MODELS[number]
-    new(file, name, **{"layers": 1, "heads": 4, "heads_kv": 2, **sizes})  # type: ignore[arg-type]
-    return load_model(file.getvalue(), threads=1)
+    sizes = {"layers": 1, "heads": 4, "heads_kv": 2, **sizes}
+    dense = sizes.pop("dense", 0)
+    new(file, name, **sizes)  # type: ignore[arg-type]
+    if dense:
+        convert_file(File(BufferSource(file.getvalue())), floats, to="F16")
+    return floats.getvalue() or file.getvalue()
 
 
 @cache
@@ -177,8 +192,7 @@ def dump(program: Program, holder: Path) -> Given | None:
 @cache
 def _written(number: int) -> Path:
     path = _folder() / f"model-{number}.gguf"
-    name, sizes = MODELS[number]
-    new(str(path), name, **{"layers": 1, "heads": 4, "heads_kv": 2, **sizes})  # type: ignore[arg-type]
+    path.write_bytes(_made(number))
     return path
 
 
@@ -345,7 +359,7 @@ def _factors(value: Any, program: Program) -> Any:
 
 def _noise(value: Any, program: Program) -> Any:
     chance = np.random.default_rng(program.below(256))
-    share = program.of((1e-7, 1e-4, 1e-2, 0.5, 10.0, 1e-5, 2e-6))
+    share = program.of((1e-7, 1e-4, 1e-2, 0.5, 10.0, 1e-5, 2e-6, 0.2))
     rms = float(np.sqrt(np.mean(np.square(value, dtype=np.float64)))) if value.size else 0.0
     return (value + chance.standard_normal(value.shape) * share * rms).astype(value.dtype)
 

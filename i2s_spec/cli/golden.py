@@ -92,9 +92,10 @@ def record(
                 opened, tokens or [], folder, light=light, form="npz" if npz else "safetensors", text=callback_text,
                 kl_base=kl_base, source=source, force=force, progress=progress,
             )  # fmt: skip
+        first = _wanted_first(opened.file.metadata)
     click.echo(f"{quote(folder, bare=True)}: {described(header)}")
     if not quiet:
-        if kl_base and (first := _wanted_first(opened.file.metadata)) not in (None, header["token_ids"][0]):
+        if kl_base and first not in (None, header["token_ids"][0]):
             remark(
                 f"llama-perplexity puts token {first:,} in place of the first one, as the file asks for: begin with it"
             )

@@ -84,6 +84,21 @@ def test_other_weights_are_counted_and_refused() -> None:
             reader(Form("F16", (1, 2)), floats([odd, 1], "F16")).whole()
 
 
+@pytest.mark.usefixtures("small_windows")
+def test_a_second_scale_ends_the_search_for_one() -> None:
+    asked: list[int] = []
+    data = floats([1.0] * 1500 + [2.0] * 3500, "F32")
+
+    def fetch(start: int, stop: int) -> bytes:
+        asked.append(start)
+        return data[start:stop]
+
+    assert not Trits(Form("F32", (1, 5000)), fetch).has_one_scale()
+    assert len(asked) == 2
+    assert reader(Form("F32", (1, 1500)), data[:6000]).has_one_scale()
+    assert reader(Form("F32", (1, 4)), bytes(16)).has_one_scale()
+
+
 def test_weights_that_change_while_they_are_read_are_noticed() -> None:
     answers = iter([floats([1, 0], "F32"), floats([2, 0], "F32")])
     with pytest.raises(NotTernaryError, match="the scale was 1 at first, and now there is 2"):
