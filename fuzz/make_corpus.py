@@ -3,6 +3,7 @@
     python fuzz/make_corpus.py lint                 # of the candidates, as few as take all branches that any of them takes
     python fuzz/make_corpus.py lint --also found    # and of what is in a folder, as a search with Atheris leaves it
     python fuzz/make_corpus.py lint --seconds 60    # then changes by chance for a minute
+    python fuzz/make_corpus.py lint --tidy          # of what was kept this way, leave out what others make superfluous
 
 What is in the corpus already stays; a candidate is kept for branches that no kept input takes. The same corpus and the same
 code give the same choice. Names are those of the candidates.
@@ -87,7 +88,7 @@ class Merge:
         self.known |= new
 
     def choose(self, candidates: list[tuple[str, bytes]]) -> int:
-        """Keep the candidates that together reach what any of them reaches: the one that reaches most, then the next."""
+        """Keep the candidates that together reach what any of them does: what reaches most for its size, then the next."""
         found: dict[bytes, tuple[str, frozenset[int]]] = {}
         for at, (name, content) in enumerate(candidates):
             if len(content) <= MOST and content not in found and (new := self.run(name, content)):
@@ -98,7 +99,7 @@ class Merge:
         while found:
             found = {content: (name, left) for content, (name, new) in found.items() if (left := new - self.known)}
             if found:
-                best = max(found, key=lambda content: (len(found[content][1]), -len(content), content))
+                best = max(found, key=lambda content: (len(found[content][1]) / (256 + len(content)), content))
                 self.keep(found[best][0], best, found[best][1])
                 count += 1
         return count
@@ -156,6 +157,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.0, help="how long to try changes by chance")
     parser.add_argument("--seed", default="0", help="of these changes")
     parser.add_argument("--also", type=Path, action="append", default=[], help="a folder of further candidates")
+    parser.add_argument("--tidy", action="store_true", help="choose anew among the candidates that were kept")
     parser.add_argument("--every", type=int, default=1, help="take only every so many of the candidates")
     parser.add_argument("--only", default="", metavar="WORD", help="take only candidates whose names have this in them")
     given = parser.parse_args()
@@ -164,9 +166,22 @@ def main() -> int:
     from corpus_candidates import CANDIDATES
     from harness import inputs
 
+    made = {name for name, _ in CANDIDATES[given.harness]()} if given.tidy else set()
+    loose: list[tuple[str, bytes]] = []
     for path in inputs(given.harness):
-        merge.known |= merge.run(path.name, path.read_bytes())
+        if (
+            given.tidy
+            and path.parent.parent.name == "corpus"
+            and (path.name.startswith("found-") or path.name.removesuffix("-too") in made)
+        ):
+            loose.append((path.name, path.read_bytes()))
+            path.unlink()
+        else:
+            merge.known |= merge.run(path.name, path.read_bytes())
     before = len(merge.known)
+    if given.tidy:
+        print(f"{given.harness}: {merge.choose(loose)} of {len(loose)} kept", file=sys.stderr)
+        return 0
     candidates = [each for each in CANDIDATES[given.harness]() if given.only in each[0]][:: given.every]
     candidates += [
         (path.name, path.read_bytes()) for folder in given.also for path in sorted(folder.iterdir()) if path.is_file()

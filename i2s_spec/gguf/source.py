@@ -228,9 +228,8 @@ def chunks(source: Source, start: int, stop: int, size: int = CHUNK) -> Iterator
 
 def _inside(source: Source, start: int, length: int) -> None:
     if start < 0 or length < 0 or start + length > source.size:
-        raise FormatError(
-            faults.CHANGED, Span(max(start, 0), source.size), reason=Words("a range outside the file was asked for")
-        )
+        span = Span(min(max(start, 0), source.size), source.size)
+        raise FormatError(faults.CHANGED, span, reason=Words("a range outside the file was asked for"))
 
 
 def _refuse_special(status: os.stat_result) -> None:

@@ -169,6 +169,8 @@ def excuses(reasons: Mapping[str, str]) -> dict[str, str]:
 
     :raises ValueError: where no rule fits
     """
+    if not reasons:  # spares most runs a walk over all rules
+        return {}
     by_prefix = {_prefix(name): reason for name, reason in reasons.items()}
     found: dict[str, str] = {}
     for code in REGISTRY:

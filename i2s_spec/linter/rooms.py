@@ -143,5 +143,6 @@ def chunks(subject: Subject, placement: Placement, room: int) -> int:
         return 0
     start = (subject.file.data_start or 0) + placement.offset + n // 4 + TAIL_BYTES
     stop = min(start + extra - TAIL_BYTES, subject.file.size)
-    behind = subject.file.source.read(start, max(0, min(stop - start, 4096)))
-    return count if any(behind) else 0
+    if start >= stop:  # the file is cut before them
+        return 0
+    return count if any(subject.file.source.read(start, min(stop - start, 4096))) else 0
