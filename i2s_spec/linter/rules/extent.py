@@ -1,6 +1,7 @@
 """Rules about the extent of I2_S tensors: how many elements, how many bytes, and what tells a wrong writer."""
 
 import struct
+from array import array
 from collections.abc import Iterator
 from math import isfinite, prod
 
@@ -263,13 +264,16 @@ def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
     wrong: list[Placement] = []
     seen, window, at = 0, b"", 0
     survey = subject.survey
-    tails = {} if survey is None else {survey.row(place): survey.tail(place) for place in range(len(survey))}
+    places = array("i", [-1]) * subject.file.index.tensors  # of each row of the table in the survey
+    if survey is not None:
+        for place in range(len(survey)):
+            places[survey.row(place)] = place
     for placement in subject.placements:
         if placement.number != I2_S.number or not placement.size or placement.end > size:
             continue
         start = placement.end - TAIL_BYTES
-        if (tail := tails.get(placement.row)) is not None:
-            at, window = start, tail
+        if survey is not None and places[placement.row] >= 0:
+            at, window = start, survey.tail(places[placement.row])
         elif not at <= start <= at + len(window) - 4:  # one read serves many tensors where they are small
             at, window = start, source.read(base + start, min(WINDOW if placement.size < WINDOW else 4, size - start))
         seen += 1
