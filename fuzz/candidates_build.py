@@ -11,8 +11,10 @@ from random import Random
 from typing import Any
 
 import overlay
+from construct import ConstructError
 from overlay import written
 
+from i2s_spec.errors import FormatError
 from i2s_spec.schema import gguf
 from i2s_spec.schema.types import BY_NAME, ValueType
 from i2s_spec.testing.malformed import malformed
@@ -67,12 +69,12 @@ def with_settings(data: bytes, **settings: Any) -> bytes | None:
     """A file with settings more."""
     try:
         parsed = gguf.parse(data)
-    except Exception:
+    except (FormatError, ConstructError):  # no file that settings could be put in front of
         return None
     keys = gguf.parse(written(settings, [], [], parsed.byte_order)).key_values
     parsed.key_values = [*keys, *parsed.key_values]
     try:
         made = Draft(parsed.byte_order).built(parsed)
-    except Exception:
+    except (FormatError, ConstructError):  # it declares what cannot be written again
         return None
     return made if len(made) <= MOST else None

@@ -12,7 +12,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -387,9 +387,8 @@ def _dumped(form: str, taps: dict[str, Any], theirs: Path, holder: Path, program
     if form.startswith("npz"):
         path = holder / "theirs.npz"
         with path.open("wb") as stream:
-            (np.savez if form == "npz" else np.savez_compressed)(
-                stream, **{name or "noname": taps[name] for name in taps}
-            )  # type: ignore[operator]
+            save: Any = np.savez if form == "npz" else np.savez_compressed
+            save(stream, **{name or "noname": taps[name] for name in taps})
         return path
     if form == "safetensors":
         return _safetensors(taps, holder / "theirs.safetensors", program.below(8) == 7)
@@ -429,6 +428,10 @@ def _dumped(form: str, taps: dict[str, Any], theirs: Path, holder: Path, program
 _DTYPES = {"f4": "F32", "f2": "F16", "f8": "F64", "i1": "I8", "i2": "I16", "i4": "I32", "i8": "I64", "u1": "U8"}
 
 
+def _bytes_of(array: Any) -> list[bytes]:
+    return [array.tobytes()]
+
+
 def _safetensors(taps: dict[str, Any], path: Path, brain: bool) -> Path:
     tensors = []
     for name, value in taps.items():
@@ -440,7 +443,7 @@ def _safetensors(taps: dict[str, Any], path: Path, brain: bool) -> Path:
             plain = np.ones(plain.shape, dtype=np.uint8)
         else:
             plain = plain.astype(plain.dtype.newbyteorder("<"))
-        tensors.append(NewTensor(name or "noname", kind, plain.shape, lambda plain=plain: [plain.tobytes()]))  # type: ignore[misc]
+        tensors.append(NewTensor(name or "noname", kind, plain.shape, partial(_bytes_of, plain)))
     write_checkpoint(path, tensors)
     return path
 

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +80,10 @@ def _all_of(source: Source, size: int) -> list[Any]:
         len(file.tensors),
     ]
     for entry in file.metadata.rows:
-        answers += [entry.label, entry.key in file.metadata, _asked(lambda e=entry: file.metadata.decode(e), size)]  # type: ignore[misc]
-        answers.append(_asked(lambda e=entry: file.metadata.decode(e, 2), size))  # type: ignore[misc]
+        answers += [entry.label, entry.key in file.metadata, _asked(partial(file.metadata.decode, entry), size)]
+        answers.append(_asked(partial(file.metadata.decode, entry, 2), size))
         if entry.element == ValueType.STRING:
-            answers.append(_asked(lambda e=entry: _looked_at(file, e), size))  # type: ignore[misc]
+            answers.append(_asked(partial(_looked_at, file, entry), size))
         if entry.element in (ValueType.UINT32, ValueType.INT32) and size < 1 << 16:
             found = strings.first_outside(source, entry.value_span.start, entry.count, file.byte_order == "big", 0, 9)
             values = file.metadata.decode(entry).astype("i4")
@@ -97,7 +97,7 @@ def _all_of(source: Source, size: int) -> list[Any]:
             lambda t: t.trits("interleave-64", code3="zero"),
         )  # fmt: skip
         for ask in asks:
-            answers.append(_asked(lambda t=tensor, a=ask: a(t), size))  # type: ignore[misc]
+            answers.append(_asked(partial(ask, tensor), size))
     file.forget()
     return answers
 
@@ -123,12 +123,12 @@ def _cut_while_open(path: Path, data: bytes) -> None:
     with path.open("r+b") as stream:
         stream.truncate(len(data) * 2 // 3)
     for entry in file.metadata.rows:
-        _asked(lambda e=entry: file.metadata.decode(e), len(data))  # type: ignore[misc]
+        _asked(partial(file.metadata.decode, entry), len(data))
         if entry.element == ValueType.STRING:
-            _asked(lambda e=entry: _looked_at(file, e), len(data))  # type: ignore[misc]
+            _asked(partial(_looked_at, file, entry), len(data))
         span, big = entry.value_span, file.byte_order == "big"
         if entry.element == ValueType.STRING:
-            _asked(lambda s=span, e=entry, b=big: strings.look(source, s.start, s.stop, e.count, b), len(data))  # type: ignore[misc]
+            _asked(partial(strings.look, source, span.start, span.stop, entry.count, big), len(data))
     for tensor in list(file.tensors.rows)[:8]:
         _asked(tensor.read, len(data))
     for start, length in ((-1, 2), (0, len(data) + 1), (0, -1)):
@@ -146,12 +146,12 @@ def _overwritten_while_open(path: Path, data: bytes, other: bytes) -> None:
     path.write_bytes(other)
     os.utime(path, ns=(0, 0))
     for entry in file.metadata.rows:
-        _asked(lambda e=entry: file.metadata.decode(e), len(data))  # type: ignore[misc]
+        _asked(partial(file.metadata.decode, entry), len(data))
         if entry.element == ValueType.STRING:
             span, big = entry.value_span, file.byte_order == "big"
-            _asked(lambda s=span, e=entry, b=big: strings.look(source, s.start, s.stop, e.count, b), len(data))  # type: ignore[misc]
+            _asked(partial(strings.look, source, span.start, span.stop, entry.count, big), len(data))
             for at in (0, entry.count // 2, max(entry.count - 1, 0)):
-                _asked(lambda s=span, b=big, i=at: strings.span_of(source, s.start, s.stop, b, i), len(data))  # type: ignore[misc]
+                _asked(partial(strings.span_of, source, span.start, span.stop, big, at), len(data))
     assert source.changed() is not None
     source.close()
     source.close()
@@ -191,7 +191,7 @@ def _opened_anyhow(path: Path, data: bytes) -> None:
             assert b"".join(chunks(source, 0, source.size, 100)) == data
             source.close()
     for refused in (7, None, path.parent, "/dev/null", path.parent / "nowhere"):
-        _asked(lambda r=refused: source_of(r), len(data))  # type: ignore[misc]
+        _asked(partial(source_of, refused), len(data))
     _asked(lambda: str(File(_stingy(data)).fault), len(data))
     try:
         open_file(io.BytesIO(data)).close()

@@ -26,7 +26,7 @@ import references
 from harness import broken, changed, replayed, sentence
 from searching import search
 
-from i2s_spec.errors import FormatError, Span, Words
+from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.check import Options, check, validate
@@ -41,7 +41,7 @@ from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.runtimes import verdicts
 from i2s_spec.linter.subject import Subject
 from i2s_spec.linter.totals import Totals
-from i2s_spec.schema import faults
+from i2s_spec.testing.vanishing import Vanishing
 
 #: Processor time that a verdict may take: so much, and so much for each byte.
 SECONDS, SECONDS_PER_BYTE = 2.0, 1e-5
@@ -123,46 +123,16 @@ def _checked(path: str, options: dict[str, Any]) -> None:
             raise AssertionError(f"{wrong} are options that nobody can follow")
 
 
-class _Vanishing(BufferSource):
-    """A file that is gone after so many reads."""
-
-    def __init__(self, data: bytes, left: int) -> None:
-        super().__init__(data)
-        self.left = left
-        self.told = False
-
-    @property
-    def view(self) -> memoryview | None:
-        return None
-
-    def read(self, start: int, length: int) -> bytes:
-        self._count()
-        return super().read(start, length)
-
-    def readinto(self, start: int, buffer: memoryview) -> None:
-        self._count()
-        super().readinto(start, buffer)
-
-    def _count(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise FormatError(faults.CHANGED, Span(0, self.size), reason=Words("it has gone"))
-
-    def changed(self) -> str | None:
-        self.told = self.left < 0
-        return "it has gone" if self.told else None
-
-
 def _vanishing(file: bytes, left: int, options: dict[str, Any]) -> None:
     """A file that changes while it is judged is a finding, not an accident."""
     options = {name: value for name, value in options.items() if name != "reference"}
     for count in {left, *range(8), *range(8, 120, 7)}:
-        source = _Vanishing(file, count)
+        source = Vanishing(file, count)
         report = lint(source, **options)
         assert not report.bugs, report.bugs
         assert not source.told or not report.ok, "nobody noticed"
         with suppress(FormatError):
-            fix(_Vanishing(file, count), io.BytesIO())
+            fix(Vanishing(file, count), io.BytesIO())
 
 
 #: Settings with which rules may be left out, or which may be wrong.

@@ -13,6 +13,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, get_args
@@ -128,22 +129,22 @@ def _into(tensor: bytes, shape: tuple[int, ...], source: Dialect, target: Dialec
     size = min(max(0, math.prod(shape)), 1 << 20)
     flat = len(shape) == 2
     for kind, function in ((np.int8, native.unpack), (np.float32, native.dequantize)):
-        wanted = outcome(lambda f=function: f(tensor, shape, source, **more))  # type: ignore[misc]
+        wanted = outcome(partial(function, tensor, shape, source, **more))
         if flat and size == math.prod(shape):
             out = np.empty(shape, dtype=kind)
-            assert outcome(lambda f=function, o=out: f(tensor, shape, source, **more, out=o)) == wanted  # type: ignore[misc]
+            assert outcome(partial(function, tensor, shape, source, **more, out=out)) == wanted
         for odd in (
             np.empty((size, 2), dtype=kind)[:, 0],
             np.empty(size + 1, dtype=kind),
             np.empty(shape[::-1], dtype=kind).T,
         ):
-            outcome(lambda f=function, o=odd: f(tensor, shape, source, **more, out=o))  # type: ignore[misc]
+            outcome(partial(function, tensor, shape, source, **more, out=odd))
     room = bytearray(len(tensor))
     wanted = outcome(lambda: native.transcode(tensor, shape, source, target, **more))
     got = outcome(lambda: native.transcode(tensor, shape, source, target, **more, out=room))
     assert got == wanted or got == [room] == wanted
     for bad in (tensor, bytes(len(tensor)), bytearray(len(tensor) + 1), memoryview(bytearray(2 * len(tensor)))[::2]):
-        outcome(lambda o=bad: native.transcode(tensor, shape, source, target, **more, out=o))  # type: ignore[misc]
+        outcome(partial(native.transcode, tensor, shape, source, target, **more, out=bad))
     whole = bytearray(tensor)
     outcome(lambda: native.transcode(whole, shape, source, target, **more, out=whole))
 
@@ -223,18 +224,18 @@ def _odd_trits(head: bytes, content: bytes) -> None:
     more: Any = {"strict": not head[4] & 2, "slices": (None, "each", "one", "all")[head[6] >> 1 & 3]}
     wanted = outcome(lambda: reference.pack(trits, scale, dialect, **more))
     for threads in (1, 2):
-        got = outcome(lambda t=threads: native.pack(trits, scale, dialect, **more, threads=t))  # type: ignore[misc]
+        got = outcome(partial(native.pack, trits, scale, dialect, **more, threads=threads))
         assert got == wanted or [bytes(got[0])] == wanted, (got, wanted)
     room = bytearray(len(wanted[0]) if isinstance(wanted[0], bytes) else 40)
     outcome(lambda: native.pack(trits, scale, dialect, **more, out=room))
     assert not isinstance(wanted[0], bytes) or bytes(room) == wanted[0]
     for each in (*BLOCK_TYPES, "Q8_0"):
         outcome(lambda e=each: pack_blocks(values.reshape(trits.shape), 0.5 if head[4] & 4 else scale, e))  # type: ignore[misc]
-        outcome(lambda e=each: unpack_blocks(content, trits.shape, e))  # type: ignore[misc]
+        outcome(partial(unpack_blocks, content, trits.shape, each))
     outcome(lambda: matrix(trits.shape))
     outcome(lambda: unpack_codes(content, trits.shape[-2:], dialect.layout))
     for name in (*remainder.READERS, "nobody"):
-        outcome(lambda n=name: remainder.read_as(n, content, trits.shape[-2:]))  # type: ignore[misc]
+        outcome(partial(remainder.read_as, name, content, trits.shape[-2:]))
 
 
 def _surveyed(head: bytes, content: bytes) -> None:

@@ -24,7 +24,7 @@ from i2s_spec.fuzzing.inputs import Input, Inputs
 from i2s_spec.fuzzing.minimise import minimised
 from i2s_spec.fuzzing.oracle import Duty, Judgement, judge
 from i2s_spec.fuzzing.settings import Found, Settings
-from i2s_spec.fuzzing.verdict import Kind, answer, signature, verdict
+from i2s_spec.fuzzing.verdict import Kind, alike, answer, signature, verdict
 
 #: How often the state is written, in seconds.
 _SAVE: Final = 5.0
@@ -172,7 +172,7 @@ class Campaign:
                 found.times += 1
                 return
         again = self._look(made.data)
-        confirmed = again[0] is kind
+        confirmed = alike(again[0], kind)
         data = made.data
         if confirmed and small and self.settings.effort:
             data = self._small(made.data, kind, known)

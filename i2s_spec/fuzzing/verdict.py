@@ -31,6 +31,12 @@ MEANING: Final = {
 }
 
 
+def alike(kind: Kind | None, other: Kind | None) -> bool:
+    """Whether two runs ended in one way: a program that loops and allocates meets now this bound first, now that."""
+    bounds = {Kind.HANG, Kind.MEMORY}
+    return kind is other or {kind, other} == bounds
+
+
 @dataclass(frozen=True)
 class Statuses:
     """What the exit statuses of a decoder mean; without `reject`, every other status is a rejection."""

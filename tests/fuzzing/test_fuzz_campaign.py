@@ -131,6 +131,22 @@ def test_a_memory_eater_is_found() -> None:
     assert found.memory > 100 << 20
 
 
+def test_a_hang_that_swells_the_second_time_is_confirmed(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    program = f"""
+import os, sys, time
+if os.path.exists({str(seen)!r}):
+    hoard = bytearray(1 << 29)
+    hoard[::4096] = bytes(len(hoard[::4096]))
+open({str(seen)!r}, "w")
+time.sleep(60)
+"""
+    bounds = Bounds(seconds=2, memory=100 << 20)
+    made = campaign(*PYTHON, program, runs=1, bounds=bounds, effort=0)
+    (found,) = made.findings
+    assert (found.kind, found.confirmed) == ("hang", True)
+
+
 def test_a_right_decoder_has_no_finding() -> None:
     names = tuple(case.name for case in malformed() if case.code[0] in "GI" and len(case.data) < 9000)[::6]
     made = replayed(sys.executable, "-c", RIGHT, names=names, jobs=2)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from i2s_spec.gguf.source import BufferSource, FileSource
+from i2s_spec.gguf.source import FileSource
 from i2s_spec.linter import engine
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.judgement import finding_dict
@@ -22,6 +22,7 @@ from i2s_spec.schema import limits
 from i2s_spec.schema.types import BY_NAME, ValueType
 from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft, key_value
+from i2s_spec.testing.vanishing import Vanishing
 
 
 def codes(report: engine.Report) -> set[str]:
@@ -58,39 +59,9 @@ def test_special_files(path: str, kind: str) -> None:
     assert report.exit_code() == 3
 
 
-class Shrinking(BufferSource):
-    """A source that is cut short after a number of reads, as a file under a download is."""
-
-    def __init__(self, data: bytes, reads: int) -> None:
-        super().__init__(data)
-        self.reads = reads
-
-    @property
-    def view(self) -> None:
-        return None
-
-    def read(self, start: int, length: int) -> bytes:
-        self._count()
-        return super().read(start, length)
-
-    def readinto(self, start: int, buffer: memoryview) -> None:
-        self._count()
-        super().readinto(start, buffer)
-
-    def _count(self) -> None:
-        self.reads -= 1
-        if self.reads < 0:
-            from i2s_spec.gguf.source import _shrank
-
-            raise _shrank(10, self.size)
-
-    def changed(self) -> str | None:
-        return "it was cut" if self.reads < 0 else None
-
-
 @pytest.mark.parametrize("reads", range(12))
 def test_file_that_shrinks_while_it_is_read(reads: int) -> None:
-    report = lint(Shrinking(Draft().data, reads))
+    report = lint(Vanishing(Draft().data, reads))
     assert "S903" in codes(report) or report.ok
 
 
