@@ -8,23 +8,17 @@ memory than one part and the table in which repeated strings are found; both are
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
+
+from i2s_spec.gguf.pages import zeros
 
 cdef extern from "text.h" nogil:
     ctypedef struct Seen "i2s_seen":
         uint64_t hash, spaces
-    bint i2s_look(
-        const uint8_t *p, int64_t length, int64_t room, uint64_t seed, uint64_t key, bint hashed, Seen *seen
-    )
-
-
-cdef inline uint64_t u64(const uint8_t *p, bint big) noexcept nogil:
-    cdef uint64_t value = 0
-    cdef int i
-    for i in range(8):
-        value = value << 8 | p[i if big else 7 - i]
-    return value
+    uint64_t i2s_length(const uint8_t *p, bint big)
+    bint i2s_look(const uint8_t *p, int64_t length, int64_t room, uint64_t seed, uint64_t key, Seen *seen)
+    void I2S_FETCH(const void *p)
+    bint i2s_enter(uint32_t *slots, uint64_t mask, uint64_t hash)
 
 
 cdef inline bint digit(uint8_t c) noexcept nogil:
@@ -36,9 +30,14 @@ cdef inline bint hexadecimal(uint8_t c) noexcept nogil:
 
 
 DEF NEEDLES = 64
+DEF WAITING = 16  # a power of two
 DEF CANDIDATES = 16  # equal hashes of different strings hardly come about by chance: the first one is the answer
 
 cdef int64_t FAR = <int64_t>1 << 61
+
+cdef struct Waiting:
+    uint64_t hash
+    int64_t index, position
 
 
 @cython.final
@@ -55,7 +54,10 @@ cdef class Walk:
     cdef bint big
     cdef uint64_t seed, key, mask
     cdef uint64_t lengths              # a bit for each length that a text has, the last for all beyond it
-    cdef uint32_t *slots               # halves of hashes; 0 stands for an empty slot
+    cdef uint8_t[::1] table
+    cdef uint32_t *slots               # the same
+    cdef Waiting waiting[WAITING]      # strings whose slots are being fetched: the table lies in no near cache
+    cdef uint64_t arrived, entered
     cdef list texts
     cdef const uint8_t *text[NEEDLES]
     cdef int64_t text_length[NEEDLES]
@@ -68,12 +70,11 @@ cdef class Walk:
         self.position, self.count, self.big, self.kept_forms = start, count, big, kept_forms
         self.seed, self.key = seed
         self.limit = min(limit, count)
-        while room < <uint64_t>(2 * self.limit):
+        while 5 * room < <uint64_t>(8 * self.limit):  # it is full to five eighths at most
             room *= 2
         self.mask = room - 1
-        self.slots = <uint32_t *>calloc(room, sizeof(uint32_t))
-        if self.slots == NULL:
-            raise MemoryError
+        self.table = zeros(sizeof(uint32_t) * room)
+        self.slots = <uint32_t *>&self.table[0]
         self.first_empty = self.first_odd_pair = self.first_numbered = self.longest_at = -1
         self.longest = -1
         self.byte_forms = []
@@ -86,9 +87,6 @@ cdef class Walk:
             self.lengths |= <uint64_t>1 << min(len(text), 63)
         self.is_utf8 = True
 
-    def __dealloc__(self):
-        free(self.slots)
-
     def feed(self, const uint8_t[::1] part, int64_t most):
         """Walk over the strings that lie whole in `part`, which begins at `position`; of longer ones than `most`, the
         content is not looked at. Returns the strings that seem to be there a second time: index and where each begins.
@@ -100,7 +98,7 @@ cdef class Walk:
         while self.index < self.count:
             if size - at < 8:
                 break
-            length = u64(base + at, self.big)
+            length = i2s_length(base + at, self.big)
             if length > <uint64_t>most:
                 # Its content need not be here: it is passed over, and only its length noted.
                 if length > <uint64_t>FAR:
@@ -110,13 +108,15 @@ cdef class Walk:
                 self.is_utf8 = False
                 self.index += 1
                 self.position += 8 + <int64_t>length
-                return candidates
+                break
             if <int64_t>length > size - at - 8:
                 break
             self.look(base + at + 8, <int64_t>length, size - at - 8, candidates)
             at += 8 + <int64_t>length
             self.position += 8 + <int64_t>length
             self.index += 1
+        while self.entered < self.arrived:
+            self.enter(candidates)
         return candidates
 
     cdef void note_length(self, int64_t length) noexcept:
@@ -131,14 +131,12 @@ cdef class Walk:
 
     cdef inline int look(self, const uint8_t *p, int64_t length, int64_t room, list candidates) except -1:
         cdef Seen seen
-        cdef uint64_t slot
-        cdef uint32_t tag
+        cdef Waiting *place
         cdef int i
-        cdef bint compared = self.index < self.limit
         if length > self.longest:
             self.longest = length
             self.longest_at = self.index
-        if not i2s_look(p, length, room, self.seed, self.key, compared, &seen):
+        if not i2s_look(p, length, room, self.seed, self.key, &seen):
             self.is_utf8 = False
         if seen.spaces != 1 or p[0] == 0x20 or p[length - 1] == 0x20:
             self.odd_pair()
@@ -153,15 +151,21 @@ cdef class Walk:
             return 0
         if length > 3 and (p[0] == 0x5B or p[0] == 0x3C):
             self.look_at_form(p, length)
-        if compared:
-            tag = <uint32_t>(seen.hash >> 32) | 1
-            slot = seen.hash & self.mask
-            while self.slots[slot] and self.slots[slot] != tag:
-                slot = (slot + 1) & self.mask
-            if self.slots[slot] == 0:
-                self.slots[slot] = tag
-            elif len(candidates) < CANDIDATES:
-                candidates.append((self.index, self.position))
+        if self.index < self.limit:
+            if self.arrived - self.entered == WAITING:
+                self.enter(candidates)
+            place = &self.waiting[self.arrived % WAITING]
+            place.hash, place.index, place.position = seen.hash, self.index, self.position
+            I2S_FETCH(&self.slots[seen.hash & self.mask])
+            self.arrived += 1
+        return 0
+
+    cdef inline int enter(self, list candidates) except -1:
+        """Put the string that waits longest into the table."""
+        cdef Waiting *one = &self.waiting[self.entered % WAITING]
+        self.entered += 1
+        if i2s_enter(self.slots, self.mask, one.hash) and len(candidates) < CANDIDATES:
+            candidates.append((one.index, one.position))
         return 0
 
     cdef int look_at_form(self, const uint8_t *p, int64_t length) except -1:

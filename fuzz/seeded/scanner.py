@@ -56,7 +56,7 @@ _STRINGS = [
     *seeded(
         "pyx/_strings.pyx", "gguf/test_strings_edges.py gguf/test_strings.py",
         ("look-compared", "one string more is compared than was asked for",
-         "compared = self.index < self.limit", "compared = self.index <= self.limit"),
+         "if self.index < self.limit:", "if self.index <= self.limit:"),
         ("look-pair-end", "a merge that ends with a space is a pair",
          "if seen.spaces != 1 or p[0] == 0x20 or p[length - 1] == 0x20:", "if seen.spaces != 1 or p[0] == 0x20:"),
         ("look-long-text", "a long text that is looked for is not found",
@@ -68,10 +68,10 @@ _STRINGS = [
     *seeded(
         "pyx/text.h", "gguf/test_strings_edges.py gguf/test_strings.py",
         ("look-overlong", "overlong forms of three bytes pass for UTF-8", "        if (c == 0xE0) least = 0xA0;\n", ""),
-        ("look-carry", "a character cut off at the eighth byte passes for UTF-8",
-         "seen->carry = opens >> 56;", "seen->carry = 0;"),
-        ("look-spaces", "of eight bytes one space is counted",
-         "seen->spaces += (space >> 7) * I2S_EACH(1) >> 56;", "seen->spaces += space != 0;"),
+        ("look-carry", "a character cut off at the sixteenth byte passes for UTF-8",
+         "seen->carry = behind >> 16;", "seen->carry = 0;"),
+        ("look-spaces", "of sixteen bytes one space is counted",
+         "some.space & (some.space - 1) || seen->spaces ? 3 : 1", "seen->spaces ? 3 : 1"),
     ),
     *seeded(
         "i2s_spec/gguf/strings.py", "gguf/test_strings_edges.py gguf/test_strings.py",

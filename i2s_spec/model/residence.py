@@ -7,14 +7,13 @@ threads as may work, into one piece of anonymous memory.
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.gguf.pages import HUGE_PAGE, huge_pages
 from i2s_spec.model.weights import TERNARY_BLOCKS
 from i2s_spec.schema.dialect import CANONICAL
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 PIECE: Final = 8 << 20
 #: Bytes that tensors begin at multiples of.
 LINE: Final = 64
-HUGE_PAGE: Final = 2 << 20
 
 #: Called with (bytes that were read, bytes in all).
 Progress = Callable[[int, int], object]
@@ -77,12 +75,7 @@ def settle(weights: Weights, graph: Graph, threads: int = 1, progress: Progress 
 
 def pages(size: int) -> NDArray[np.uint8]:
     """Memory that begins at a huge page and consists of such, where the system has them."""
-    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-    raw = mmap.mmap(-1, size + HUGE_PAGE, **private)  # shared memory, which is the default, has pages of its own kind
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # a kernel without huge pages
-            raw.madvise(mmap.MADV_HUGEPAGE)
-    whole = np.frombuffer(raw, dtype=np.uint8)
+    whole = np.frombuffer(huge_pages(size + HUGE_PAGE), dtype=np.uint8)
     skip = -int(whole.__array_interface__["data"][0]) % HUGE_PAGE
     return whole[skip : skip + size]
 

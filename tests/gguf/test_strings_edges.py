@@ -1,4 +1,4 @@
-"""The look at arrays of strings in single cases: where eight bytes end, what is just no byte token, lengths that lie."""
+"""The look at arrays of strings in single cases: where sixteen bytes end, what is just no byte token, lengths that lie."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def is_utf8(text: bytes) -> bool:
     return True
 
 
-@pytest.mark.parametrize("before", [0, 4, 5, 6, 7, 8, 13])
-def test_utf8_wherever_a_character_lies_in_eight_bytes(before: int) -> None:
+@pytest.mark.parametrize("before", [0, 4, 5, 6, 7, 8, 12, 13, 14, 15, 16, 31])
+def test_utf8_wherever_a_character_lies_in_sixteen_bytes(before: int) -> None:
     """First bytes of every sort, the bounds of those that may follow, and characters that are cut off."""
     firsts = [
         0x7F,
