@@ -64,7 +64,7 @@ _TENSOR_INFOS = seeded(
     ("room-of-the-last", "the last tensor has no room",
      "starts = sorted([max(end, 0), *(index", "starts = sorted([*(index"),
     ("room-of-itself", "the next tensor is the tensor itself",
-     "return bisect_right(self._starts, offset)", "return bisect_right(self._starts, offset - 1)"),
+     "bisect_right(starts, offset)", "bisect_right(starts, offset - 1)"),
     ("room-alignment", "rooms are compared with sizes padded to 32, whatever the alignment",
      "room, self._file.alignment or types.TAIL_BYTES)", "room, types.TAIL_BYTES)"),
     ("rows-of-partial-blocks", "rows that split a block pass where the whole tensor is whole blocks",

@@ -46,12 +46,14 @@ class Tensors(Mapping[str, "Tensor"]):
 
     def room(self, offset: int) -> int | None:
         """Bytes from `offset` in the data section to where the next tensor begins, or to the end of the file."""
-        after = self.place(offset)
-        return self._starts[after] - offset if after < len(self._starts) else None
+        return self.room_at(offset)[1]
 
-    def place(self, offset: int) -> int:
-        """A number for an offset: tensors that begin at the same byte have the same, others others, up to their number."""
-        return bisect_right(self._starts, offset)
+    def room_at(self, offset: int) -> tuple[int, int | None]:
+        """A number for an offset, and the room there: tensors that begin at the same byte have the same number, others
+        others, up to how many there are."""
+        starts = self._starts
+        after = bisect_right(starts, offset)
+        return after, starts[after] - offset if after < len(starts) else None
 
     def row(self, i: int) -> Tensor:
         """Tensor info `i` of the file, whether or not its name occurs twice."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, overload
@@ -104,16 +104,16 @@ class Survey(Sequence[TensorSurvey]):
         )
         return merge(ours, theirs, key=itemgetter(0))
 
-    def telling(self, codes: int, run: int) -> Iterator[int]:
-        """Places of the tensors that hold so many codes, a code 3, or a run of so many bytes or of all their bytes.
+    def telling(self, plain: Callable[[Sequence[int]], bool], run: int) -> Iterator[int]:
+        """Places of the tensors whose counts are not plain, which hold a code 3, or a run of so many bytes or of all theirs.
 
-        Of the others, which are small and as they should be, there is nothing to tell.
+        Of the others, which are as they should be, there is nothing to tell.
         """
         found = self._of.parts.found
         for place, number in enumerate(self._of.i2s[1]):
-            read, counts, unused, _, longest, _, last, last_value, _, _, _ = found(number)
+            _, counts, unused, _, longest, _, last, last_value, _, _, _ = found(number)
             ends = last_value >= 0 and (last == 0 or self._of.i2s[2][place] - last >= run)
-            if 4 * read >= codes or unused >= 0 or counts[3] or longest >= run or ends:
+            if unused >= 0 or longest >= run or ends or not plain(counts):
                 yield place
 
     def odd_others(self, run: int) -> Iterator[int]:

@@ -21,7 +21,7 @@ from i2s_spec.errors import FormatError, Span, Words
 from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.survey import Reading, Survey, Surveyed
 from i2s_spec.schema import faults, limits, types
-from i2s_spec.schema.types import I2_S, TAIL_BYTES
+from i2s_spec.schema.types import I2_S, TAIL_BYTES, TensorType
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
@@ -35,6 +35,8 @@ PARTS: Final = 1 << 16
 BUDGET: Final = 1 << 25
 #: No thread is started for less than this.
 THREAD_BYTES: Final = 1 << 22
+#: Shapes whose size is kept in mind.
+ALIKE: Final = 1024
 #: Seconds between two looks at threads that are still busy.
 PATIENCE: Final = 0.05
 
@@ -198,29 +200,39 @@ class Surveying:
 
         No byte is in two of them, whatever the header says: that bounds the time.
         """
-        file, index = self._file, self._file.index
+        file, tensor = self._file, self._file.index.tensor
         alignment = file.alignment or limits.DEFAULT_ALIGNMENT
-        taken = bytearray(index.tensors + 2)
+        taken = bytearray(file.index.tensors + 2)
         end = file.size - (file.data_start or 0)  # where a truncated file ends, whatever lies behind
-        for row in range(index.tensors):
-            _, _, ne, number, offset, _ = index.tensor(row)
-            room = file.tensors.room(offset)
-            place = file.tensors.place(offset)
-            if room is None or taken[place] or not 0 < len(ne) <= limits.MAX_DIMENSIONS or min(ne) < 1:
+        sizes: dict[tuple[tuple[int, ...], int, int], tuple[int, TensorType] | None] = {}  # many are alike
+        for row in range(file.index.tensors):
+            _, _, ne, number, offset, _ = tensor(row)
+            place, room = file.tensors.room_at(offset)
+            if room is None or taken[place]:
                 continue
-            if prod(ne) >= 1 << 63:
-                continue
-            kind = types.reading(number, ne, room, alignment)
-            if kind is None or ne[0] % kind.block or number in types.RETIRED:
-                continue
-            size = kind.nbytes(ne)
-            if not 0 < size <= min(room, end - offset):
+            like = ne, number, room
+            if like not in sizes:
+                if len(sizes) == ALIKE:
+                    sizes.clear()
+                sizes[like] = _size(ne, number, room, alignment)
+            found = sizes[like]
+            if found is None or found[0] > end - offset:
                 continue
             taken[place] = 1
-            if kind is I2_S:
-                yield row, offset, size - TAIL_BYTES, TAIL_BYTES, kind.name
-            else:
-                yield row, offset, size, 0, kind.name
+            size, kind = found
+            tail = TAIL_BYTES if kind is I2_S else 0
+            yield row, offset, size - tail, tail, kind.name
+
+
+def _size(ne: tuple[int, ...], number: int, room: int, alignment: int) -> tuple[int, TensorType] | None:
+    """Bytes and type of a tensor that fits into its room, or None."""
+    if not 0 < len(ne) <= limits.MAX_DIMENSIONS or min(ne) < 1 or prod(ne) >= 1 << 63 or number in types.RETIRED:
+        return None
+    kind = types.reading(number, ne, room, alignment)
+    if kind is None or ne[0] % kind.block:
+        return None
+    size = kind.nbytes(ne)
+    return (size, kind) if 0 < size <= room else None
 
 
 def _is_sparse(descriptor: int) -> bool:

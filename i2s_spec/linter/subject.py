@@ -37,6 +37,9 @@ _UNAMBIGUOUS = {
     if len(readings) == 1 and number not in types.RETIRED and number not in LEGACY_I2_S
 }
 
+#: Shapes whose size is kept in mind.
+ALIKE = 1024
+
 #: Keys that rules look up by name.
 _LOOKED_UP = frozenset(
     {b"general.alignment", b"general.architecture", b"split.no", b"split.count", b"split.tensors.count"}
@@ -205,12 +208,16 @@ class Subject:
         offsets = array("Q", (index.tensor(i)[4] for i in range(index.tensors)))
         rows = sorted(range(index.tensors), key=offsets.__getitem__)
         placements = []
-        sizes: dict[int | None, int | None] = {}  # many tensors have one size, and need one number for it
+        sizes: dict[tuple[tuple[int, ...], int, int], int | None] = {}  # many tensors are alike: they need one number
         for at, i in enumerate(rows, 1):
             _, _, ne, number, offset, _ = index.tensor(i)
             room = (offsets[rows[at]] if at < len(rows) else self.data_size) - offset
-            size = size_of(ne, number, room, alignment)
-            placements.append(Placement(offset, i, number, sizes.setdefault(size, size)))
+            like = ne, number, room
+            if like not in sizes:
+                if len(sizes) == ALIKE:
+                    sizes.clear()
+                sizes[like] = size_of(ne, number, room, alignment)
+            placements.append(Placement(offset, i, number, sizes[like]))
         return placements
 
     @cached_property

@@ -7,7 +7,7 @@ tensor of `SHARES_FROM` random codes has shares that are right to two in a hundr
 import os
 import struct
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -95,7 +95,7 @@ def _weigh(subject: Subject, survey: "Survey") -> Weighed:
     found = Weighed()
     odd = judged(subject).rows  # of another room than their size explains; the rules on extents say so
     found.placed.extend(place for place in range(len(survey)) if survey.row(place) not in odd)
-    for place in survey.telling(SHARES_FROM, min(REGION, END)):
+    for place in survey.telling(_plain, min(REGION, END)):
         if survey.row(place) not in odd:
             tensor = survey[place]
             if tensor.read:
@@ -112,6 +112,15 @@ def _weigh(subject: Subject, survey: "Survey") -> Weighed:
             if not _in_hole(subject, region.start, run.length):
                 found.zero_regions.append(region)
     return found
+
+
+def _plain(counts: Sequence[int]) -> bool:
+    """Whether shares of codes say nothing: there are too few, or they are those of most models."""
+    zero, one, two, three = counts
+    seen = zero + one + two + three
+    if three or seen < SHARES_FROM:
+        return not three
+    return USUAL_ZEROS[0] * seen <= one <= USUAL_ZEROS[1] * seen and abs(zero - two) <= LOPSIDED * (zero + two)
 
 
 def _one(subject: Subject, found: Weighed, place: int, tensor: "TensorSurvey") -> None:

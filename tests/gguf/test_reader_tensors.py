@@ -43,7 +43,7 @@ def test_a_number_of_several_types_is_told_by_the_room() -> None:
 def test_rooms() -> None:
     file = made([(b"a", (16,), 24, 0), (b"b", (16,), 24, 32), (b"same", (16,), 24, 32)], bytes(100))
     assert [file.tensors.room(offset) for offset in (0, 31, 32, 99, 100, 200)] == [32, 1, 68, 1, None, None]
-    assert file.tensors.place(0) != file.tensors.place(32)
+    assert file.tensors.room_at(0)[0] != file.tensors.room_at(32)[0]
 
 
 def test_of_two_tensors_the_first_counts() -> None:

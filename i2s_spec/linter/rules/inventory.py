@@ -62,8 +62,9 @@ def tensor_unknown(subject: Subject) -> Iterator[Finding]:
     Fix: name the architecture that the tensors are of, or drop the tensor.
     """
     known = declared(subject)
+    absent = _absent(known)
     for row in known.judged:
-        out_of_place = row.spec is not None and row.spec.when == _absent(known)
+        out_of_place = row.spec is not None and row.spec.when == absent
         if (row.spec is None or out_of_place) and not row.name.endswith("_scale"):  # which have a rule of their own
             others = _others(row.name, known) if row.spec is None else "; by expert_count there is none"
             yield tensor_unknown.at(
@@ -76,12 +77,18 @@ def _shapes(known: Declared) -> Iterator[tuple[Row, tuple[int, ...]]]:
     h = known.h
     if h is None:
         return
+    absent = _absent(known)
+    shapes: dict[tuple[str, int | None], tuple[int, ...]] = {}
     for row in known.judged:
-        if row.spec is None or row.spec.when == _absent(known):
+        if row.spec is None or row.spec.when == absent:
             continue
         if row.layer is None or row.layer < h.layers:
-            sizes = h.at(row.layer) if row.layer is not None else h
-            yield row, tuple(getattr(sizes, size) for size in row.spec.ne)
+            like = row.spec.name, row.layer if h.varying else None  # layers of one size share their shapes
+            ne = shapes.get(like)
+            if ne is None:
+                sizes = h.at(row.layer) if row.layer is not None else h
+                ne = shapes[like] = tuple(getattr(sizes, size) for size in row.spec.ne)
+            yield row, ne
 
 
 def _stripped(ne: tuple[int, ...]) -> tuple[int, ...]:
