@@ -21,6 +21,7 @@ import numpy as np
 from bench.measure import Claim, Contender, Result, Row, interleaved, ratios
 from bench.parts import Benchmark, Setting
 from i2s_spec.codec.isa import KernelSet
+from i2s_spec.gguf.pages import HUGE_PAGE, huge_pages
 from i2s_spec.model import _matmul, bitlinear, matmul
 
 #: The ternary matrices of a layer of BitNet-b1.58-2B-4T, rows and columns, and how many layers there are.
@@ -34,7 +35,6 @@ TOKENS = [8, 32, 128, 256, 512]
 PLACES = {"at 32 bytes, as in a file": (32, False), "at 64 bytes, huge pages": (64, True)}
 
 READ, PEAK, TORCH = "read probe", "multiplication probe", "torch._int_mm"
-HUGE = 2 << 20
 
 #: How often a measurement is taken again because somebody else had the processor meanwhile.
 TRIES = 12
@@ -58,11 +58,9 @@ def _sets() -> list[KernelSet]:
 
 def _memory_at(nbytes: int, start: int, huge: bool) -> Any:
     """Bytes that begin at a multiple of `start` and of nothing larger, in pages of the kind."""
-    raw = mmap.mmap(-1, nbytes + 2 * HUGE)
-    if huge and hasattr(mmap, "MADV_HUGEPAGE"):
-        raw.madvise(mmap.MADV_HUGEPAGE)
+    raw = huge_pages(nbytes + 2 * HUGE_PAGE) if huge else mmap.mmap(-1, nbytes + 2 * HUGE_PAGE)
     whole = np.frombuffer(raw, dtype=np.uint8)
-    skip = -_matmul.address(whole) % HUGE + start
+    skip = -_matmul.address(whole) % HUGE_PAGE + start
     return whole[skip : skip + nbytes]
 
 
