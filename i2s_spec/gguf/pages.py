@@ -17,10 +17,16 @@ HUGE_PAGE: Final = 2 << 20
 
 
 def huge_pages(size: int) -> mmap.mmap:
-    """At least so many zeros, whole huge pages of them where they begin at one, which newer kernels see to."""
+    """At least so many zeros, whole huge pages of them where they begin at one, which newer kernels see to.
+
+    :raises MemoryError: where there are not so many
+    """
     # Shared memory, which is the default, has pages of its own kind.
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-    memory = mmap.mmap(-1, -(-size // HUGE_PAGE) * HUGE_PAGE, **private)
+    try:
+        memory = mmap.mmap(-1, -(-size // HUGE_PAGE) * HUGE_PAGE, **private)
+    except OSError as error:
+        raise MemoryError(f"there is no memory for {size:,} bytes") from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel without them
             memory.madvise(mmap.MADV_HUGEPAGE)
