@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from i2s_spec.cli.termination import cleaned_up
 from i2s_spec.errors import FormatError, quote
 
 Command = Callable[..., Any]
@@ -21,12 +22,14 @@ def shown(path: str) -> str:
 
 @contextmanager
 def writing(target: str | None) -> Iterator[None]:
-    """Write a file, and say what a user got wrong: it is there already, or an argument does not fit.
+    """Write a file, and say what a user got wrong: it is there already, or an argument does not fit. Told to end, a verb
+    leaves nothing half-written.
 
     :raises click.UsageError: for `FileExistsError`, `ValueError`, `TypeError` and `KeyError`
     """
     try:
-        yield
+        with cleaned_up():
+            yield
     except FileExistsError:
         raise click.UsageError(f"{shown(target or '')} is there already; --force replaces it") from None
     except FormatError:  # is a ValueError too, but an answer of its own

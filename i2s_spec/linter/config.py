@@ -12,6 +12,7 @@ from anywhere. A key of the nearest `i2s.toml` counts before one of the nearest 
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from i2s_spec.errors import SettingError, quote
@@ -55,9 +56,9 @@ def _flag(value: Any) -> str | None:
     return None if isinstance(value, bool) else "must be true or false"
 
 
-def _count(value: Any) -> str | None:
-    good = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    return None if good else "must be a number of at least 1"
+def _count(value: Any, least: int = 1) -> str | None:
+    good = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    return None if good else f"must be a number of at least {least}"
 
 
 def _table_of(wanted: type, words: str) -> Callable[[Any], str | None]:
@@ -90,7 +91,7 @@ KEYS: dict[str, Callable[[Any], str | None]] = {
     "payload": _one_of(*READINGS),
     "runtimes": _flag,
     "threads": _count,
-    "jobs": _count,
+    "jobs": partial(_count, least=0),  # 0 is one for each processor, as on the command line
     "format": _one_of(*FORMATS),
     "fail-on": _one_of(*(severity.value for severity in Severity), "never"),
     "baseline": _text,

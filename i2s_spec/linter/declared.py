@@ -31,6 +31,10 @@ MODEL_NAME: Final = re.compile(
 TURN_ENDS: Final = (b"<|eot_id|>", b"<|im_end|>", b"<end_of_turn>", b"<|end|>", b"<|endofturn|>")
 #: How a newline is written in byte-level vocabularies and in SentencePiece ones.
 NEWLINES: Final = {"gpt2": "\u010a".encode(), "llama": b"<0x0A>"}
+#: Keys that loaders do without, and derive shapes from where they are there.
+_SHAPING: Final = (".attention.head_count_kv", ".attention.key_length", ".attention.value_length")
+#: What is in the name of every tensor that holds something of all experts.
+_EXPERTS: Final = "_exps."
 
 
 class Row(NamedTuple):
@@ -153,6 +157,20 @@ class Declared(DeclaredKeys):
         """Whether any projection is of a ternary type: the only models of shared architectures that this is about."""
         return any(row.is_ternary for row in self.projections())
 
+    @property
+    def experts_contradict(self) -> bool:
+        """Whether the numbers of experts, and of those that are used, do not fit each other."""
+        count, used = self.own("expert_count") or 0, self.own("expert_used_count") or 0
+        return (count > 0) != (used > 0) or bool(used > count)
+
+    @cached_property
+    def has_experts(self) -> bool:
+        """Whether the layers are of experts: by expert_count, and by the tensors where that contradicts itself."""
+        experts = self.own("expert_count")
+        if not isinstance(experts, int) or experts < 1:
+            return False
+        return not self.experts_contradict or any(_EXPERTS in row.name for row in self.rows)
+
     @cached_property
     def h(self) -> Hyperparameters | None:
         """The sizes of the model, or None where the metadata do not give them; then a rule of metadata says why."""
@@ -163,6 +181,10 @@ class Declared(DeclaredKeys):
             value = self.value(name)
             if value is not None:
                 metadata[name] = value
+            elif name.endswith(_SHAPING):  # there, and unusable: what stands for a missing one would be another
+                return None
+        if not self.has_experts:
+            metadata.pop(f"{self.name}.expert_count", None)
         try:
             return hyperparameters(metadata, tokens=self.tokens)
         except FormatError:

@@ -29,8 +29,21 @@ _VOCABULARIES_SOURCE: Final = "ggml-org/llama.cpp models/ggml-vocab-*.gguf"
 MOST_TENSORS: Final = 65_536
 
 
+#: How reasons begin that loaders of llama.cpp's family have because they count and compare; nobody else is known to.
+_COUNTED: Final = ("wrong number of tensors", "vocab size mismatch")
+
+
 def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
     """Why the loader refuses the model, or dies of it; nothing where it takes it. Stops where the loader would."""
+    for reason in _reasons(subject, runtime):
+        if reason.text.startswith(_COUNTED) and runtime.name not in OF_LLAMA_CPP:
+            text = f"whether it takes the file is not known here: loaders of llama.cpp's family do not ({reason.text})"
+            yield Reason(text, runtime.source, "unknown", reason.span)
+        else:
+            yield reason
+
+
+def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
     source = runtime.source
     kind = _text(subject, "general.type")
     if kind is not None and kind not in ("model", "vocab"):

@@ -133,7 +133,8 @@ def chunks(subject: Subject, placement: Placement, room: int) -> int:
     """How many chunks with a tail each explain the room of an I2_S tensor; 0 where they do not.
 
     A threaded quantiser splits a tensor by rows, so there are no more chunks than rows, and what lies behind the proper
-    end is the rest of the weights, not zeros.
+    end is the rest of the weights, not zeros. The first chunk keeps its scale behind its codes: without one there, more
+    than a second tail is a gap with something else in it.
     """
     ne = subject.file.index.tensor(placement.row)[2]
     n = prod(ne)
@@ -145,4 +146,15 @@ def chunks(subject: Subject, placement: Placement, room: int) -> int:
     stop = min(start + extra - TAIL_BYTES, subject.file.size)
     if start >= stop:  # the file is cut before them
         return 0
-    return count if any(subject.file.source.read(start, min(stop - start, 4096))) else 0
+    if not any(subject.file.source.read(start, min(stop - start, 4096))):
+        return 0
+    return count if count == 2 or _scale_of_chunk(subject, placement, -(-prod(ne[1:]) // count)) else 0
+
+
+def _scale_of_chunk(subject: Subject, placement: Placement, rows: int) -> bool:
+    """Whether a scale like those of trained models stands behind the codes of a tensor's first rows."""
+    ne = subject.file.index.tensor(placement.row)[2]
+    at = (subject.file.data_start or 0) + placement.offset + rows * ne[0] // CODES_PER_BYTE
+    data = subject.file.source.read(at, 4) if at + 4 <= subject.file.size else b""
+    mark = "<f" if subject.file.byte_order == "little" else ">f"
+    return len(data) == 4 and USUAL[0] <= struct.unpack(mark, data)[0] <= USUAL[1]

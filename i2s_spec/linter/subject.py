@@ -63,6 +63,26 @@ class Subject:
         #: What rules worked out and share, by a name of their own.
         self.kept: dict[str, Any] = {}
         self._surveying: Surveying | None = None
+        #: Whether the data section begins elsewhere than `general.alignment` says; `file.data_start` is where it does.
+        self.moved = self._settle()
+
+    def _settle(self) -> bool:
+        """Take the data section to begin at a multiple of 32 where `general.alignment` says otherwise, and the running
+        offsets and the end of the file contradict it (clause 2.7): else one wrong key makes every payload look wrong."""
+        file, wanted = self.file, limits.DEFAULT_ALIGNMENT
+        if file.alignment in (None, wanted) or file.data_start is None or file.infos_end is None:
+            return False
+        stated, start = (file.data_start, file.alignment or wanted), padded(file.infos_end, wanted)
+        if start == file.data_start or not self.placements or not self._running(wanted):
+            return False
+        end = max(placement.end for placement in self.placements)
+        ends = [{base + end, base + padded(end, step)} for base, step in (stated, (start, wanted))]
+        if file.size in ends[0] or file.size not in ends[1]:
+            return False
+        file.data_start = start
+        for name in ("placements", "in_table_order", "data_size"):  # what was worked out for the other place
+            vars(self).pop(name, None)
+        return True
 
     def begin(self) -> None:
         """Let all threads but this one start to read the payloads; `end` must follow. Without it they start when a rule
@@ -232,7 +252,9 @@ class Subject:
 
     @cached_property
     def ignores_alignment(self) -> bool:
-        """Whether offsets were counted in steps of 32 although `general.alignment` asks for more (clause 2.7)."""
+        """Whether offsets were counted in steps of 32 although `general.alignment` asks for others (clause 2.7)."""
+        if self.moved:
+            return True
         alignment = self.file.alignment or limits.DEFAULT_ALIGNMENT
         if alignment <= limits.DEFAULT_ALIGNMENT or all(p.offset % alignment == 0 for p in self.placements):
             return False

@@ -30,6 +30,8 @@ END_FROM: Final = 1024
 SMALL_END: Final = 256
 #: Codes that a tensor must have before its shares say anything.
 SHARES_FROM: Final = 16_384
+#: Codes 3 from which on a small tensor that lacks another code has another code map: by chance none lacks one.
+FOREIGN_FROM: Final = 256
 #: Share of code 1 below which nothing was made zero. Trained models have about a half; the rounding of normally
 #: distributed weights by their mean gives 0.31; taking the sign of latent weights leaves none.
 FEW_ZEROS: Final = 0.02
@@ -131,7 +133,7 @@ def _one(subject: Subject, found: Weighed, place: int, tensor: "TensorSurvey") -
         if kind is not None:
             found.floats.append(place)
             found.kinds[place] = kind
-        elif seen >= SHARES_FROM and (two == 0 or zero == 0) and tensor.constant is None:
+        elif (seen >= SHARES_FROM or three >= FOREIGN_FROM) and (two == 0 or zero == 0) and tensor.constant is None:
             found.foreign.append(place)
         else:
             found.unused.append(place)

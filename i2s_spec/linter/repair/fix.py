@@ -27,6 +27,7 @@ from i2s_spec.linter.repair.declaration import REPAIRS, Action, Declined
 from i2s_spec.linter.repair.difference import ByteChange, byte_changes
 from i2s_spec.linter.repair.plan import Plan, chosen, plan
 from i2s_spec.linter.repair.recode import recodings, write_recoded
+from i2s_spec.linter.subject import Subject
 from i2s_spec.schema import faults
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
 
@@ -117,7 +118,7 @@ def fix(
         if wanted is not None and wanted != CANONICAL and not unsafe:
             raise ValueError("which dialect a file is in is a matter of judgement: that takes unsafe repairs")
         repairs = chosen(select, ignore)
-        original = File(source)
+        original = _file(source)
         if original.fault is not None and original.fault.code in faults.NO_INPUT:
             raise original.fault
         made = plan(source, repairs, unsafe, path, Wishes(scrub_tail, wanted))
@@ -125,6 +126,13 @@ def fix(
     finally:
         if path is not None:
             source.close()
+
+
+def _file(source: Source) -> File:
+    """A file whose data section begins where rules and repairs take it to begin, which is not always where it says."""
+    file = File(source)
+    Subject(file)
+    return file
 
 
 def _refuse_in_place(target: Target, source: Source) -> None:
@@ -147,7 +155,7 @@ def _finished(
     """Prove a plan, write it, and judge the result."""
     from i2s_spec.convert.edits import write_edited
 
-    file = File(made.source)
+    file = _file(made.source)
     recoded = {} if file.fault is not None else recodings(file, dialect, threads)
     weights = Weights(None, None, "nothing was repaired")
     if made.actions or recoded:

@@ -11,6 +11,7 @@ from i2s_spec.linter.repair.bench import Bench
 from i2s_spec.linter.repair.declaration import Action, Declined, Outcome, repair
 from i2s_spec.linter.repair.vocabulary import MERGES, TOKENS, items_of
 from i2s_spec.linter.rule import Fix
+from i2s_spec.linter.rules.tokenizer import default_id
 from i2s_spec.schema.types import ValueType
 
 
@@ -46,8 +47,15 @@ FAMILIES: Final = (
 @repair("T008", Fix.UNSAFE, "ids beyond the vocabulary are taken out")
 def ids_in_range(bench: Bench) -> Iterator[Outcome]:
     """Loaders drop them with a warning (clause 3.5)."""
+    known = declared(bench.subject)
     for finding in bench.findings("T008"):
         entry = bench.entry(finding)
+        if not entry.name.endswith(b"_token_id"):  # the finding is about what stands for a missing id
+            yield Declined("T008", finding.span, "no id is there to take out: the vocabulary is too short")
+            continue
+        if default_id(known.tokenizer, entry.name.decode()) >= (known.tokens or 0):
+            yield Declined("T008", finding.span, "what stands for a missing id is beyond the vocabulary, too")
+            continue
         does = f"key {quote(entry.name)} is taken out: there is no such token"
         yield Action("T008", finding.span, does, (bench.without_key(entry),), safe=False)
 

@@ -38,8 +38,7 @@ def tensor_missing(subject: Subject) -> Iterator[Finding]:
 
 def _absent(known: Declared) -> str:
     """Of which kind of layers the file has none: `dense` or `experts`."""
-    experts = known.own("expert_count")
-    return "dense" if isinstance(experts, int) and experts > 0 else "experts"
+    return "dense" if known.has_experts else "experts"
 
 
 def _others(name: str, known: Declared) -> str:
@@ -121,8 +120,9 @@ def tensor_shape(subject: Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-@rule("M104", "block-count", "block_count is {want}, and layers of {got} numbers have tensors{which}", clause="4.1",
-      sources="A08 M71", when=MODELS, provenance=("ggml-org/llama.cpp#25821", "ggml-org/llama.cpp#26051"))  # fmt: skip
+@rule("M104", "block-count", "block_count is {want}, and the number of layers that have tensors is {got}{which}",
+      clause="4.1", sources="A08 M71", when=MODELS,
+      provenance=("ggml-org/llama.cpp#25821", "ggml-org/llama.cpp#26051"))  # fmt: skip
 def block_count(subject: Subject) -> Iterator[Finding]:
     """The layers that have tensors are not those that block_count says.
 

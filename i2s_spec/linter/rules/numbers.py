@@ -120,7 +120,8 @@ def retired_type_size(subject: Subject) -> Iterator[Finding]:
         wanted = READINGS[number][0].nbytes(ne)
         other = prod(ne) // block * size
         whole = sound_shape(ne) and prod(ne) >= 4096 and ne[0] % block == 0
-        if whole and room.size != wanted and padded(other, subject.step) == padded(room.size, subject.step):
+        need, there = padded(wanted, subject.step), padded(room.size, subject.step)
+        if whole and need != there and padded(other, subject.step) == there:  # a large alignment may fit both sizes
             yield retired_type_size.at(
                 subject.info_span(room.placement.row, "type"), got=number, want=wanted, size=other,
                 name=subject.name(room.placement.row), retired=Words(numbers.RETIRED[number]),

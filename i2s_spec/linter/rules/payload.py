@@ -224,8 +224,8 @@ def _one_for_all(subject: Subject, made: Rule, topic: str, share: int) -> Iterat
         )
 
 
-@rule("I209", "no-zeros", "only {got} of the weights of I2_S tensor {name} are 0 ({tensors} tensors are like that): latent "
-      "weights were quantised", severity=WARNING, clause="6.2", sources="P08", when=WITH_I2S, payload=True)  # fmt: skip
+@rule("I209", "no-zeros", "{got} of the weights of I2_S tensor {name} are 0 (tensors like that: {tensors}): latent weights "
+      "were quantised", severity=WARNING, clause="6.2", sources="P08", when=WITH_I2S, payload=True)  # fmt: skip
 def no_zeros(subject: Subject) -> Iterator[Finding]:
     """Next to no weight is zero.
 
@@ -240,7 +240,7 @@ def no_zeros(subject: Subject) -> Iterator[Finding]:
     yield from _one_for_all(subject, no_zeros, "few_zeros", 1)
 
 
-@rule("I210", "nearly-all-zeros", "{got} of the weights of I2_S tensor {name} are 0 ({tensors} tensors are like that)",
+@rule("I210", "nearly-all-zeros", "{got} of the weights of I2_S tensor {name} are 0 (tensors like that: {tensors})",
       severity=WARNING, clause="5.4", sources="P08", when=WITH_I2S, payload=True)  # fmt: skip
 def nearly_all_zeros(subject: Subject) -> Iterator[Finding]:
     """Nearly all weights of a tensor are zero.
@@ -255,8 +255,8 @@ def nearly_all_zeros(subject: Subject) -> Iterator[Finding]:
     yield from _one_for_all(subject, nearly_all_zeros, "mostly_zeros", 1)
 
 
-@rule("I211", "lopsided-signs", "I2_S tensor {name} has {got} weights of -1 and {plus} of +1 ({tensors} tensors are as far "
-      "from balance)", severity=WARNING, clause="5.4", sources="P09 M66", when=WITH_I2S, payload=True)  # fmt: skip
+@rule("I211", "lopsided-signs", "I2_S tensor {name} has {got} weights of -1 and {plus} of +1 (tensors as far from "
+      "balance: {tensors})", severity=WARNING, clause="5.4", sources="P09 M66", when=WITH_I2S, payload=True)  # fmt: skip
 def lopsided_signs(subject: Subject) -> Iterator[Finding]:
     """There are far more weights of one sign than of the other.
 
@@ -276,8 +276,8 @@ def lopsided_signs(subject: Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@rule("I212", "uncommon-zeros", "{got} of the weights of I2_S tensor {name} are 0; 25 to 75 % are common ({tensors} tensors "
-      "are outside)", severity=NOTE, clause="5.4", sources="P08 M66", when=WITH_I2S, payload=True)  # fmt: skip
+@rule("I212", "uncommon-zeros", "{got} of the weights of I2_S tensor {name} are 0; 25 to 75 % are common (tensors outside: "
+      "{tensors})", severity=NOTE, clause="5.4", sources="P08 M66", when=WITH_I2S, payload=True)  # fmt: skip
 def uncommon_zeros(subject: Subject) -> Iterator[Finding]:
     """The share of zeros is uncommon.
 

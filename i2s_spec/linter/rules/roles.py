@@ -23,7 +23,7 @@ _BLOCK: Final = 128
 _FLOAT_ROLES: Final = frozenset({"norm", "bias", "scale", "rope", "router"})
 
 
-@rule("M106", "float-type", "tensor {name} is {got}; {role} is read as {want}", clause="4.4", sources="A10 M69",
+@rule("M106", "float-type", "tensor {name} is {got}; holding {role}, it is read as {want}", clause="4.4", sources="A10 M69",
       fix=Fix.UNSAFE, when=MODELS, provenance=("microsoft/BitNet#468",))  # fmt: skip
 def float_type(subject: Subject) -> Iterator[Finding]:
     """A norm, a bias or another tensor of plain floats has a type that it cannot be used in.

@@ -222,7 +222,7 @@ def rope_base_missing(subject: Subject) -> Iterator[Finding]:
     known = declared(subject)
     if known.model is None or known.model.rope_base is None or not known.is_ternary:
         return
-    if f"{known.name}.rope.freq_base" not in known.places:
+    if not any(name.endswith(b".rope.freq_base") for _, name in subject.key_names()):  # M018 speaks of other prefixes
         want = Words(f"{known.model.rope_base:g}")
         yield rope_base_missing.at(KEY_COUNT_SPAN, want=want, name=Words(known.name))
 
@@ -265,7 +265,9 @@ def vocabulary_size(subject: Subject) -> Iterator[Finding]:
     """
     known = declared(subject)
     size = known.own("vocab_size")
-    if known.model is not None and isinstance(size, int) and known.tokens is not None and size != known.tokens:
+    if known.model is None or not isinstance(size, int) or size < 1:  # of a 0 M004 speaks
+        return
+    if known.tokens is not None and size != known.tokens:
         yield vocabulary_size.at(known.value_span(f"{known.name}.vocab_size"), got=size, want=known.tokens)
 
 
@@ -284,8 +286,8 @@ def experts_used(subject: Subject) -> Iterator[Finding]:
     known = declared(subject)
     if known.model is None:
         return
-    count, used = known.own("expert_count") or 0, known.own("expert_used_count") or 0
-    if (count > 0) != (used > 0) or used > count:
+    if known.experts_contradict:
+        count, used = known.own("expert_count") or 0, known.own("expert_used_count") or 0
         name = next(n for n in ("expert_used_count", "expert_count") if f"{known.name}.{n}" in known.places)
         yield experts_used.at(known.value_span(f"{known.name}.{name}"), got=used, want=count)
 

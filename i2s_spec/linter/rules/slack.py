@@ -11,7 +11,7 @@ from i2s_spec.linter.rule import WARNING, Finding, Fix, rule
 from i2s_spec.linter.subject import Subject
 from i2s_spec.linter.weighing import holes, weighed
 from i2s_spec.schema.magic import EMBEDDABLE
-from i2s_spec.schema.types import padded
+from i2s_spec.schema.types import I2_S, padded
 
 #: How far into a stretch of slack the rules look, at its start and at its end.
 LOOKED_AT = 1 << 16
@@ -156,7 +156,7 @@ def _looked_at(subject: Subject, start: int, stop: int) -> Iterator[tuple[int, b
         yield again, source.read(again, stop - again)
 
 
-@rule("G411", "zero-run", "tensor {name} has at least {got} zero bytes in a row; in I2_S a zero byte is four weights of -1",
+@rule("G411", "zero-run", "tensor {name} has at least {got} zero bytes in a row{what}",
       severity=WARNING, clause="5.4", sources="M28", provenance=("microsoft/BitNet#608",), late=True)  # fmt: skip
 def zero_run(subject: Subject) -> Iterator[Finding]:
     """A long stretch of a tensor is zero bytes.
@@ -170,7 +170,9 @@ def zero_run(subject: Subject) -> Iterator[Finding]:
     """
     for row, start, stop in _zero_runs(subject) if subject.survey is None else _seen_zero_runs(subject):
         span = Span(start, stop, f"data[{row}]")
-        yield zero_run.at(span, got=stop - start, name=subject.name(row))
+        ternary = subject.file.index.tensor(row)[3] == I2_S.number
+        what = Words("; in I2_S a zero byte is four weights of -1" if ternary else "")
+        yield zero_run.at(span, got=stop - start, name=subject.name(row), what=what)
 
 
 def _seen_zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:

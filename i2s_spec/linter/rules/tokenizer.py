@@ -88,6 +88,11 @@ def tokenizer_array_length(subject: Subject) -> Iterator[Finding]:
             yield tokenizer_array_length.at(known.value_span(key), got=count, want=known.tokens, key=Words(key))
 
 
+def default_id(tokenizer: str, name: str) -> int:
+    """What loaders take where the key of a special token is missing; -1 where they do without."""
+    return _DEFAULTS.get(tokenizer, {}).get(name, -1)
+
+
 @rule("T008", "token-id-range", "{key} is {got}; there are {want} tokens", severity=WARNING, clause="3.5",
       sources="K10 M41", fix=Fix.UNSAFE, cwe=125, when="files with tokens",
       provenance=("GHSA-g4cc-763q-h9h6", "CVE-2025-49847"))  # fmt: skip

@@ -17,7 +17,7 @@ _TOKENS, _MERGES, _TYPES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges", "to
 _LEAST_TYPE, _MOST_TYPE, _BYTE = 0, 6, 6
 
 
-@rule("T003", "merge-form", "{got} merges are not two tokens joined by one space; the first is merge {index}, {text}",
+@rule("T003", "merge-form", "merges that are not two tokens joined by one space: {got}; the first is merge {index}, {text}",
       severity=WARNING, clause="3.5", sources="K05", fix=Fix.UNSAFE, when=VOCABULARIES)  # fmt: skip
 def merge_form(subject: Subject) -> Iterator[Finding]:
     """A merge is not two tokens joined by one space.
@@ -87,7 +87,7 @@ def duplicate_token(subject: Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@rule("T007", "empty-token", "{got} tokens are empty; the first is token {index}", severity=WARNING, clause="3.5",
+@rule("T007", "empty-token", "empty tokens: {got}; the first is token {index}", severity=WARNING, clause="3.5",
       sources="K09", fix=Fix.UNSAFE, when=VOCABULARIES)  # fmt: skip
 def empty_token(subject: Subject) -> Iterator[Finding]:
     """A token is an empty text.
@@ -125,8 +125,8 @@ def newline_token_missing(subject: Subject) -> Iterator[Finding]:
             yield newline_token_missing.at(known.value_span(_TOKENS), want=Words(shown))
 
 
-@rule("T014", "filler-tokens", "{got} tokens only fill up the vocabulary; the first is token {index}, {text}", severity=NOTE,
-      clause="3.5", sources="K16", when=VOCABULARIES)  # fmt: skip
+@rule("T014", "filler-tokens", "tokens that only fill up the vocabulary: {got}; the first is token {index}, {text}",
+      severity=NOTE, clause="3.5", sources="K16", when=VOCABULARIES)  # fmt: skip
 def filler_tokens(subject: Subject) -> Iterator[Finding]:
     """The vocabulary is filled up with tokens that mean nothing.
 

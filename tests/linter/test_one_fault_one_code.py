@@ -1,0 +1,206 @@
+"""One fault has one code: what follows from it is not reported beside it, and sound files are not taken for faulty ones."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import BufferSource
+from i2s_spec.linter.config import found
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.repair.fix import fix
+from i2s_spec.linter.runtimes import verdicts
+from i2s_spec.linter.subject import Subject
+from i2s_spec.schema.types import I2_S, ValueType, padded
+from i2s_spec.testing.sample import Model, array
+
+TAIL = 32
+
+
+def codes(data: bytes, **options: object) -> set[str]:
+    return {finding.code for finding in lint(data, **options).findings}  # type: ignore[arg-type]
+
+
+def repaired(data: bytes) -> bytes:
+    """A file after all repairs, which made again change nothing."""
+    once, again = io.BytesIO(), io.BytesIO()
+    fix(data, once, unsafe=True)
+    fix(once.getvalue(), again, unsafe=True)
+    assert again.getvalue() == once.getvalue()
+    return once.getvalue()
+
+
+def realigned(data: bytes, alignment: int) -> bytes:
+    """A sound file with its tensors laid out anew in steps of `alignment`, which `general.alignment` says already."""
+    file = File(BufferSource(data))
+    assert file.infos_end is not None
+    header, content = bytearray(data[: file.infos_end]), bytearray()
+    for tensor in file.tensors.rows:
+        at = tensor.info_span.stop - 8
+        header[at : at + 8] = struct.pack("<Q", len(content))
+        # The stated alignment moves where the reader looks for data; the tensors are where 32 put them.
+        start = padded(file.infos_end, 32) + tensor.offset
+        content += data[start : start + tensor.nbytes].ljust(padded(tensor.nbytes, alignment), b"\0")
+    return bytes(header).ljust(padded(len(header), alignment), b"\0") + bytes(content)
+
+
+def stating(alignment: int) -> bytes:
+    """A model in steps of 32 that states another alignment, with the data where that one does not put them."""
+    for fill in range(0, alignment + 32, 8):
+        model = Model("bitnet-b1.58").set("general.name", b"n" * (1 + fill))
+        data = model.add("general.alignment", ValueType.UINT32, alignment).built()
+        end = File(BufferSource(data)).infos_end
+        assert end is not None
+        if padded(end, 32) != padded(end, alignment):
+            return data
+    raise AssertionError("some length of the name moves the data")
+
+
+@pytest.mark.parametrize(("alignment", "code"), [(64, "G222"), (256, "G222"), (16, "G222"), (8, "G222"), (4, "G220")])
+def test_an_alignment_that_was_not_honoured_is_all_that_is_wrong(alignment: int, code: str) -> None:
+    """The payloads are where the offsets and the end of the file say, not where the wrong key does."""
+    data = stating(alignment)
+    assert codes(data) == {code}
+    assert codes(repaired(data)) == set()
+    made = fix(data, io.BytesIO(), unsafe=True)
+    assert made.weights.unchanged
+
+
+@pytest.mark.parametrize("alignment", [64, 4096, 32768, 65536])
+def test_large_alignments_that_are_honoured_are_sound(alignment: int) -> None:
+    """With so much padding, the sizes of two types that share a number can be padded to the same room."""
+    data = Model("bitnet-b1.58").add("general.alignment", ValueType.UINT32, alignment).built()
+    assert codes(realigned(data, alignment)) == set()
+
+
+def recoded(model: Model, codes_: tuple[int, int, int, int]) -> Model:
+    table = bytes(sum(codes_[byte >> shift & 3] << shift for shift in (0, 2, 4, 6)) for byte in range(256))
+    for tensor in model.tensors:
+        if tensor.number == I2_S.number:
+            tensor.data = tensor.data[:-TAIL].translate(table) + tensor.data[-TAIL:]
+    return model
+
+
+@pytest.mark.parametrize("codes_", [(3, 0, 1, 2), (1, 2, 3, 0)])
+def test_small_tensors_have_the_code_map_of_large_ones(codes_: tuple[int, int, int, int]) -> None:
+    """A file in a foreign code map is in it throughout: tensors of 8,192 weights too."""
+    assert codes(recoded(Model("bitnet-b1.58"), codes_).built()) == {"I202"}
+
+
+def _wrong_type(model: Model) -> None:
+    model.set("{arch}.attention.head_count_kv", 2, ValueType.INT32)
+
+
+def _experts(model: Model) -> None:
+    model.add("{arch}.expert_count", ValueType.UINT32, 4)
+
+
+def _no_vocabulary(model: Model) -> None:
+    model.set("{arch}.vocab_size", 0)
+
+
+def _renamed(model: Model) -> None:
+    for pair in model.keys:
+        pair.key = pair.key.replace(b"bitnet-b1.58.", b"bitnet-25.")
+
+
+@pytest.mark.parametrize(
+    ("change", "code"), [(_wrong_type, "M003"), (_experts, "M014"), (_no_vocabulary, "M004"), (_renamed, "M018")]
+)
+def test_what_follows_from_a_key_is_not_reported_beside_it(change: Callable[[Model], object], code: str) -> None:
+    """Shapes from defaults of keys that are there, experts that nobody has, values of keys that are misnamed."""
+    assert codes(Model("bitnet-b1.58").changed(change).built()) == {code}
+
+
+def with_gap(gap: bytes) -> bytes:
+    """A model with bytes that are not zero behind its first I2_S tensor."""
+    data = Model("bitnet-b1.58").built()
+    file = File(BufferSource(data))
+    first = min((t for t in file.tensors.rows if t.number == I2_S.number), key=lambda tensor: tensor.offset)
+    broken = bytearray(data[: first.span.stop] + gap + data[first.span.stop :])
+    for tensor in file.tensors.rows:
+        if tensor.offset > first.offset:
+            at = tensor.info_span.stop - 8
+            broken[at : at + 8] = struct.pack("<Q", tensor.offset + len(gap))
+    return bytes(broken)
+
+
+def test_a_gap_behind_a_tensor_is_not_taken_for_chunks() -> None:
+    """A threaded quantiser leaves the first chunk's scale between codes; foreign bytes behind the tail are a gap."""
+    data = with_gap(b"\x77" * 1024)
+    assert codes(data) == {"P101"}
+    assert codes(repaired(data)) == set()
+
+
+def test_tensors_that_are_taken_out_leave_no_gap() -> None:
+    """Sub-norms of another architecture stand between matrices: without them the tensors move together."""
+    model = Model("llama")
+    norm = model.tensor("blk.0.attn_norm.weight")
+    model.like("blk.0.attn_sub_norm.weight", norm.ne, "F32")
+    model.tensors.insert(model.row("blk.0.ffn_down.weight") + 1, model.tensors.pop())
+    assert codes(model.built()) == {"M102", "M119"}
+    assert codes(repaired(model.built())) == set()
+
+
+def test_the_vocabulary_is_not_taken_out_with_an_id() -> None:
+    """Of a vocabulary of one token the defaults are beyond it: no repair, least of all one that drops the tokens."""
+    model = Model("bitnet-b1.58").drop("tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id")
+    model.set("tokenizer.ggml.tokens", array(ValueType.STRING, [b"a"]))
+    data = model.built()
+    assert "T008" in codes(data)
+    assert "tokenizer.ggml.tokens" in File(BufferSource(repaired(data))).metadata
+
+
+def test_an_id_stays_where_its_default_is_no_better() -> None:
+    model = Model("bitnet-b1.58")
+    model.set("tokenizer.ggml.tokens", array(ValueType.STRING, [b"a"])).set("tokenizer.ggml.bos_token_id", 7)
+    after = File(BufferSource(repaired(model.built()))).metadata
+    assert "tokenizer.ggml.bos_token_id" in after
+    assert "tokenizer.ggml.tokens" in after
+
+
+def test_only_loaders_that_count_tensors_refuse_one_more() -> None:
+    """0xBitNet asks for tensors by name; nothing says that it minds a head that architecture bitnet has not."""
+    model = Model("bitnet")
+    head = model.tensor("token_embd.weight")
+    model.like("output.weight", head.ne, "F16")
+    found_ = {each.runtime: each for each in verdicts(Subject(File(BufferSource(model.built()))))}
+    assert found_["bitnet.cpp-2025"].loads == "no"
+    assert found_["0xBitNet"].loads == "unknown"
+
+
+def test_as_many_jobs_as_processors_can_be_configured(tmp_path: object) -> None:
+    """0 means so on the command line, and in a file."""
+    path = f"{tmp_path}/i2s.toml"
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write("jobs = 0\n")
+    assert found(explicit=path).values["jobs"] == 0
+
+
+def test_zeros_of_floats_are_no_weights_of_minus_one() -> None:
+    model = Model("llama").like("token_embd.weight", (128, 16384), "F32")
+    head = model.tensor("token_embd.weight")
+    head.data = head.data[: 1 << 20] + bytes(2 << 20) + head.data[3 << 20 :]
+    said = [finding.message for finding in lint(model.built()).findings if finding.code == "G411"]
+    assert len(said) == 1
+    assert "I2_S" not in said[0]
+
+
+def test_architectures_that_are_new_are_not_wrong() -> None:
+    """Ollama has some of its own, and llama.cpp new ones every month; of I2_S models all are known."""
+
+    def named(model: Model) -> bytes:
+        for pair in model.keys:
+            pair.key = pair.key.replace(b"llama.", b"gptoss.")
+        return model.set("general.architecture", b"gptoss").built()
+
+    model = Model("llama")
+    assert codes(named(model)) == {"M001"}
+    for tensor in Model("llama").tensors:
+        if tensor.number == I2_S.number:
+            model.like(tensor.name.decode(), tensor.ne, "F16")
+    assert codes(named(model)) == set()
