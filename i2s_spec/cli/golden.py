@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from i2s_spec.cli.model_input import TokenIds, counting_bar, encode, read_text, remark, tokenizer_of
+from i2s_spec.cli.termination import cleaned_up
 from i2s_spec.errors import FormatError, SettingError, quote
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def record(
         source = read_text(text_file) if text_file is not None else text
         if source is not None:
             tokens = encode(tokenizer_of(opened, pre, quiet), source, bos=False if no_bos else None)
-        with counting_bar("layers", opened.graph.layers, quiet) as progress:
+        with cleaned_up(), counting_bar("layers", opened.graph.layers, quiet) as progress:
             header = make(
                 opened, tokens or [], folder, light=light, form="npz" if npz else "safetensors", text=callback_text,
                 kl_base=kl_base, source=source, force=force, progress=progress,
@@ -179,7 +180,7 @@ def _write(result: Comparison, form: str, output: str | None) -> None:
     if output is not None:
         from i2s_spec.gguf.output import OutputFile
 
-        with OutputFile(output, force=True) as file:
+        with cleaned_up(), OutputFile(output, force=True) as file:
             for line in report(result, form):
                 file.write(line.encode("utf-8", "backslashreplace"))
         return

@@ -21,6 +21,7 @@ from i2s_spec.cli.model_input import (
     tokenizer_if_any,
     tokenizer_of,
 )
+from i2s_spec.cli.termination import cleaned_up
 
 SCHEMA_VERSION = 1
 
@@ -110,7 +111,7 @@ def _base(path: str | None, pieces: Any, vocab: int) -> Iterator[Callable[[Any],
     from i2s_spec.gguf.output import OutputFile
     from i2s_spec.golden.divergence import BaseWriter
 
-    with OutputFile(path, force=True) as file:
+    with cleaned_up(), OutputFile(path, force=True) as file:
         yield BaseWriter(file, [piece.tokens for piece in pieces], vocab).add
 
 

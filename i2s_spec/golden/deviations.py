@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from i2s_spec.golden import wrong_operations as wrong
-from i2s_spec.golden.wrong_projections import WrongProjection
+from i2s_spec.golden.wrong_projections import BlocksOf32, WrongProjection
 from i2s_spec.model.operations import Operations
 from i2s_spec.model.profile import PROFILES
 from i2s_spec.model.weights import Weights
@@ -88,9 +88,25 @@ def no_quantiser(model: Model) -> Model | None:
     return model.but(profile=model.profile.but(quantiser={"groups": "none"}))
 
 
+def blocks_of(kind: type[BlocksOf32]) -> Callable[[Model], Model | None]:
+    """An activation scale for every few columns; where rows are that short, there is no difference."""
+
+    def apply(model: Model) -> Model | None:
+        sides = {model.file.tensors[node.weight].shape[-1] for node in model.graph if node.op == "linear"}
+        return operations(kind)(model) if max(sides, default=0) > kind.size else None
+
+    return apply
+
+
 def heads_in_turn(model: Model) -> Model | None:
     """Query heads that meet the wrong key heads."""
     layers = (model.hyperparameters.at(i) for i in range(model.hyperparameters.layers))
     if all(h.heads_kv in (1, h.heads) for h in layers):
         return None
     return operations(wrong.HeadsInTurn)(model)
+
+
+def first_head(model: Model) -> Model | None:
+    """Query heads that all meet the first key head."""
+    layers = (model.hyperparameters.at(i) for i in range(model.hyperparameters.layers))
+    return None if all(h.heads_kv == 1 for h in layers) else operations(wrong.FirstHead)(model)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.errors import SettingError
+from i2s_spec.errors import SettingError, quote
 from i2s_spec.golden.candidate import only_known
 from i2s_spec.golden.measures import beyond, relative
 from i2s_spec.golden.mistakes import MISTAKES, Mistake
@@ -21,8 +21,10 @@ from i2s_spec.golden.places import nrc_diagnosis, nrc_possible
 from i2s_spec.golden.reach import Replay
 from i2s_spec.golden.replay import Replayer
 from i2s_spec.golden.result import Diagnosis
+from i2s_spec.golden.seen import Seen, by_pattern, factor_of
 from i2s_spec.golden.tolerance import FAIL
 from i2s_spec.model.taps import INTEGER_TAPS
+from i2s_spec.model.weights import Ternary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +37,12 @@ NEARLY: Final = 0.1
 
 #: What is left, relative, of a value that a whole model with a mistake gives exactly.
 SAME: Final = 1e-4
+
+#: How near, relative, a factor brings one scale to another that was used in its place.
+SAME_SCALE: Final = 1e-5
+
+#: What may be left of what was off with one epsilon in place: within the wide limits of norms another one may be it, too.
+OTHER_EPSILON: Final = 1 / 32
 
 #: Most diagnoses of one value.
 SHOWN: Final = 6
@@ -104,17 +112,21 @@ class Diagnoser:
             if rows is None
             else []
         )
+        foreign = _foreign_scale(self.model, replay, known, want) if rows is None else None
+        patterns = [foreign, *patterns] if foreign is not None else patterns
         off, alone = beyond(known, want, only_known(replay.limit, rows)), replay.span == "op"
         may = (not alone or replay.op == "linear") and nrc_possible(off, len(replayer.tokens), alone)
         return _joined(found, patterns, len(replayer.tokens) if may else 0)
 
     def of_run(
         self, run: Callable[[Model], NDArray[Any] | None], got: NDArray[Any], want: NDArray[Any], limit: Any = 0.0,
-        tokens: int = 0, ops: Iterable[str] | None = None,
+        tokens: int = 0, ops: Iterable[str] | None = None, agrees: Callable[[Model], bool] | None = None,
     ) -> list[Diagnosis]:  # fmt: skip
         """What explains a value that a whole run, or a whole layer, does not give.
 
         :param run: takes a changed model; gives the value, or None where it has none
+        :param agrees: whether a changed model leaves right what is right: what comes near and does not is no explanation,
+            and what fits exactly and does not is only one if nothing else is: the mistake is then in a part of its places
         """
         before = relative(got, want)
 
@@ -127,6 +139,10 @@ class Diagnoser:
 
         every = frozenset(op for mistake in MISTAKES for op in mistake.ops) if ops is None else ops
         found = self._ranked(self.candidates(every), attempt, before, far=FAIL.relative)
+        if agrees is not None and found:
+            models = {mistake.name: model for mistake, model in self.candidates(every, [each.name for each in found])}
+            fine = [each for each in found if agrees(models[each.name])]
+            found = fine or [each for each in found if each.fits == "exactly"]
         may = nrc_possible(beyond(got, want, limit), tokens, alone=False)
         return _joined(found, recognised(got, want, limit, (), tokens), tokens if may else 0)
 
@@ -152,6 +168,8 @@ class Diagnoser:
                     exact.append(_diagnosis(mistake, "exactly", None))
                 continue
             left, fits = result
+            if fits and mistake.name.startswith("eps-") and left > OTHER_EPSILON * before:
+                continue  # norms are held to so wide a limit that any smaller epsilon would do
             if fits and (left < before or not np.isfinite(before)):
                 exact.append(_diagnosis(mistake, "exactly", left))
             elif left < NEARLY * before or (far is not None and left <= far and 2 * left < before):
@@ -160,6 +178,28 @@ class Diagnoser:
         if near:
             near = [each for each in near if (each.remaining or 0.0) <= 2 * (near[0].remaining or 0.0) + 1e-6]
         return exact + ([] if exact else near)
+
+
+def _foreign_scale(model: Model, replay: Replay, got: NDArray[Any], want: NDArray[Any]) -> Diagnosis | None:
+    """A projection whose outputs are those of the scale of another tensor, with the names of such tensors."""
+    if replay.op != "linear" or replay.span != "op":
+        return None
+    found = factor_of(Seen(got, want, np.zeros(0, dtype=np.bool_)))
+    own = model.graph[replay.name].weight
+    matrix = model.weights.matrix(own)
+    if found is None or not found[0] or not isinstance(matrix, Ternary):
+        return None
+    wanted = float(matrix.scale) * found[0]
+    others = [
+        node.weight for node in model.graph if node.op == "linear" and node.weight != own
+        and isinstance(other := model.weights.matrix(node.weight), Ternary)
+        and abs(float(other.scale) - wanted) <= SAME_SCALE * abs(wanted)
+        and abs(found[0] - 1) > SAME_SCALE
+    ]  # fmt: skip
+    if not others:
+        return None
+    more = f" (or of {len(others) - 1:,} others that have the same)" if len(others) > 1 else ""
+    return by_pattern("scale-of-another", f"the scale of {quote(others[0], bare=True)}{more} was used", found[1])
 
 
 def _entering(replay: Replay, graph: Graph) -> list[str]:

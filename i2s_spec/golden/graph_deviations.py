@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from i2s_spec.model.graph import Node
 from i2s_spec.model.graphs import EMBEDDING, ROPE_FACTORS, graph_of
 
 if TYPE_CHECKING:
     from i2s_spec.model.forward import Model
-    from i2s_spec.model.graph import Graph, Node
+    from i2s_spec.model.graph import Graph
 
 
 def each_of(ops: str | tuple[str, ...], **changes: Any) -> Callable[[Model], Model | None]:
@@ -104,6 +105,49 @@ def epsilon(value: float) -> Callable[[Model], Model | None]:
         return each_of("norm", eps=value)(model) if own != {np.float32(value)} else None
 
     return apply
+
+
+def embedding_scaled(model: Model) -> Model | None:
+    """Embeddings multiplied by the root of their width, which is Gemma's."""
+    first = model.graph.nodes[0]
+    if any(node.op == "multiply_by" and node.layer is None for node in model.graph):
+        return None
+    scaled = Node("inp_scaled", "multiply_by", (first.name,), (), None, {"factor": model.hyperparameters.embd**0.5})
+
+    def change(node: Node) -> Node:
+        return replace(node, inputs=tuple(scaled.name if name == first.name else name for name in node.inputs))
+
+    return model.but(graph=replace(model.graph, nodes=(first, scaled, *map(change, model.graph.nodes[1:]))))
+
+
+def sub_norm_first(model: Model) -> Model | None:
+    """ffn_sub_norm on the activated gate, which is multiplied by ffn_up behind it."""
+    nodes: list[Node] = []
+    for node in model.graph:
+        product = nodes[-2] if len(nodes) > 1 else None
+        if node.op == "gain" and node.name.startswith("ffn_sub_norm-") and product is not None:
+            norm = nodes[-1]
+            nodes[-2:] = [
+                norm.but(inputs=product.inputs[:1]), node, product.but(inputs=(node.name, *product.inputs[1:]))
+            ]  # fmt: skip
+        elif product is not None and nodes[-2].name in node.inputs and nodes[-2].name.startswith("ffn_sub_norm-"):
+            nodes.append(node.but(inputs=(nodes[-1].name,)))
+        else:
+            nodes.append(node)
+    return model.but(graph=replace(model.graph, nodes=tuple(nodes))) if nodes != list(model.graph) else None
+
+
+def attention_scaled_by_embedding(model: Model) -> Model | None:
+    """Scores divided by the root of the embedding's width, where that of a head belongs."""
+    scale = model.hyperparameters.embd**-0.5
+
+    def change(node: Node) -> Node:
+        if node.op == "multiply_by" and node.layer is not None:
+            return node.but(factor=scale)
+        return node.but(scale=scale) if node.op == "soft_max" and node.settings["scale"] != 1 else node
+
+    graph = _mapped(model.graph, change)
+    return model.but(graph=graph) if graph != model.graph else None
 
 
 def embedding_not_scaled(model: Model) -> Model | None:

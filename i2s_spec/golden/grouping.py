@@ -59,6 +59,9 @@ def _ranges(layers: tuple[int, ...]) -> str:
 def sentence(result: Comparison) -> tuple[bool, str]:
     """Whether nothing is wrong, and one sentence that says so."""
     compared = result.counted("ok", "flips", "wrong", "behind")
+    if not compared and (shapes := result.counted("shape")):
+        what = "the one tap" if shapes == 1 else f"each of the {shapes:,} taps"
+        return False, f"nothing could be compared: {what} of the candidate that the record knows is of another shape"
     if not compared:
         return False, "nothing could be compared: no tap of the candidate is one of the record's"
     if result.first is None:

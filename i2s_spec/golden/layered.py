@@ -85,6 +85,7 @@ def _layer(
 ) -> None:  # fmt: skip
     _, found = model.layer(number, x, tuple(names))
     quantised, wrong = False, False
+    right: dict[str, bool] = {}
     for name in model.tap_names(part):
         node = part.by_name.get(name)
         quantised = quantised or (node is not None and node.op == "linear")
@@ -99,24 +100,45 @@ def _layer(
                 elif tap.status == "wrong":
                     wrong = True
                     if diagnoser is not None:
-                        tap.diagnoses = tuple(_explained(diagnoser, number, x, name, got, want, part))
+                        tap.diagnoses = tuple(_explained(diagnoser, number, x, name, got, want, part, theirs, right))
+                else:
+                    right[name] = quantised
             else:
                 tap.notes = ("of another shape in the reference",)
             result.taps.append(tap)
 
 
 def _explained(
-    diagnoser: Diagnoser, number: int, x: NDArray[Any], name: str, got: NDArray[Any], want: NDArray[Any], part: Graph
-) -> list[Any]:
+    diagnoser: Diagnoser, number: int, x: NDArray[Any], name: str, got: NDArray[Any], want: NDArray[Any], part: Graph,
+    theirs: Candidate, right: dict[str, bool],
+) -> list[Any]:  # fmt: skip
+    """What explains the first wrong value of a layer.
+
+    :param right: what is right before it, and whether a quantiser lies before each
+    """
+
     def again(model: Model) -> NDArray[Any] | None:
         if name not in model.tap_names(model.graph.layer(number)):
             return None
         value: NDArray[Any] = model.layer(number, x, (name,))[1][name]
         return value
 
+    def agrees(model: Model) -> bool:
+        """Whether what is right stays right with a mistake in place."""
+        known = model.tap_names(model.graph.layer(number))
+        before = [each for each in right if each in known]
+        found = model.layer(number, x, tuple(before))[1]
+        for each in before:
+            mine, rows, tap = theirs[each], theirs.rows.get(each), TapResult(each, "skipped")
+            if found[each].shape == mine.shape:
+                _judge(tap, only_known(mine, rows), only_known(found[each], rows), right[each], theirs.brain)
+            if tap.status == "wrong":
+                return False
+        return True
+
     at = next((i for i, node in enumerate(part) if node.name == name), len(part.nodes) - 1)
     ops = {node.op for node in part.nodes[: at + 1]}
-    return diagnoser.of_run(again, got, want, 0.0, len(x), ops)
+    return diagnoser.of_run(again, got, want, 0.0, len(x), ops, agrees)
 
 
 def _judge(tap: TapResult, got: NDArray[Any], want: NDArray[Any], quantised: bool, brain: bool) -> None:
@@ -145,5 +167,7 @@ def _judge(tap: TapResult, got: NDArray[Any], want: NDArray[Any], quantised: boo
     tap.measures = measure(got, want, FORCED.share(brain) * largest)
     tap.limit = f"{FORCED.words}, {FORCED_MEDIAN.words}"
     with np.errstate(all="ignore"):
-        median = float(np.nanmedian(np.abs(got.astype(np.float64) - want))) if got.size else 0.0
+        apart = np.abs(got.astype(np.float64) - want)
+    known = apart[~np.isnan(apart)]
+    median = float(np.median(known)) if known.size else 0.0
     tap.status = "wrong" if tap.measures.over or median > FORCED_MEDIAN.share(brain) * largest else "ok"

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: Wrong taps for which every mistake is tried; behind that only those found so far are.
 MOST_DIAGNOSED: Final = 32
 
+#: Mistakes that change a norm by so little that sums of float32 might; one looks like another until the whole layer is seen.
+EPSILONS: Final = ("eps-0", "eps-1e-6", "eps-1e-5", "embedding-scaled")
+
 
 def run(
     result: Comparison, model: Model, record: Golden, theirs: Candidate, diagnose: bool,
@@ -93,7 +96,7 @@ class _Explainer:
             if exact:  # correct runtimes are seldom so far apart, and this one is what a mistake gives
                 tap.status, tap.diagnoses = "wrong", exact
         elif tap.op in ("norm", "gain") and tap.measures is not None and tap.measures.ulp > 2 * NORM_ULPS:
-            eps = self.diagnoser.of_replay(self.replayer, replay, got, rows, only=("eps-1e-6", "eps-1e-5"))
+            eps = self.diagnoser.of_replay(self.replayer, replay, got, rows, only=EPSILONS)
             exact = tuple(each for each in eps if (each.remaining or 0.0) * 8 < tap.measures.relative)
             if exact:  # within what sums of float32 may be off by, and explained by something else
                 tap.status, tap.diagnoses = "wrong", exact

@@ -33,7 +33,9 @@ def _zeros(seen: Seen) -> Diagnosis | None:
     if seen.got.any() or not seen.want.any():
         return None
     return by_pattern(
-        "zeros", "every element is 0: the kernel never wrote, or does not know the type of the weights", 1.0
+        "zeros",
+        "every element is 0: the kernel never wrote or does not know the type of the weights, or a scale is 0",
+        1.0,
     )
 
 
@@ -59,7 +61,7 @@ def _factor(seen: Seen) -> Diagnosis | None:
     if found is None or not np.isfinite(seen.got).all():
         return None
     factor, left = found
-    if abs(factor - 1) < 1e-6:
+    if abs(factor - 1) < 1e-6 or not factor:
         return None
     if abs(factor + 1) < 1e-4:
         return by_pattern("negated", "every sign is turned", left)

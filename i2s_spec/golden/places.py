@@ -55,7 +55,8 @@ def nrc(seen: Seen) -> Diagnosis | None:
     strange = np.asarray(strange.reshape(len(strange), -1).any(axis=1))
     if strange.any():
         zeros = any(len(x) == len(strange) and not np.asarray(x)[strange].any() for x in seen.inputs[:1])
-        return nrc_diagnosis(seen.tokens) if not zeros and _behind(np.flatnonzero(strange), seen) else None
+        may = not zeros and _behind(np.flatnonzero(strange), seen) and not _made_behind(strange, seen)
+        return nrc_diagnosis(seen.tokens) if may else None
     rows = wrong_rows(seen) if seen.rows_are_tokens else np.zeros(0, dtype=np.int64)
     block = seen.tokens // 4 * 4
     if not len(rows) or len(rows) == seen.tokens or rows[0] < block - 4 or rows[-1] >= block:
@@ -65,6 +66,15 @@ def nrc(seen: Seen) -> Diagnosis | None:
 
 def _behind(rows: NDArray[np.int64], seen: Seen) -> bool:
     return not seen.rows_are_tokens or int(rows[0]) >= seen.tokens // 4 * 4 - 4
+
+
+def _made_behind(strange: NDArray[np.bool_], seen: Seen) -> bool:
+    """Whether a token behind the four is NaN of numbers that are none: the mistake leaves it right, and NaN only spreads."""
+    x = np.asarray(seen.inputs[0]) if seen.inputs else np.zeros(0)
+    if not seen.rows_are_tokens or x.ndim < 2 or len(x) != len(strange):
+        return False
+    sound = np.isfinite(x.reshape(len(x), -1)).all(axis=1)
+    return bool((strange & sound)[seen.tokens // 4 * 4 :].any())
 
 
 def nrc_applies(tokens: int) -> bool:

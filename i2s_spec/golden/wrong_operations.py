@@ -35,6 +35,13 @@ class HeadsInTurn(Operations):
         return super().mix(run, node, p, [self._turn(v, len(each)) for each, v in zip(p, values, strict=True)])
 
 
+class FirstHead(HeadsInTurn):
+    """Every query head meets the first key head."""
+
+    def _turn(self, values: NDArray[Any], heads: int) -> NDArray[Any]:
+        return values[:, np.zeros(heads, dtype=np.int64)]
+
+
 class OneMoreGain(Operations):
     """Gains plus one, where the file has one in them already."""
 

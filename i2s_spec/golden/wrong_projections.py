@@ -161,6 +161,14 @@ class HalfScale(WrongProjection):
         return np.float32(np.float16(scale))
 
 
+class Transposed(WrongProjection):
+    """The matrix read as if its sides were exchanged."""
+
+    def sums(self, codes: NDArray[np.uint8], quantised: quantiser.Quantised) -> NDArray[np.int64]:
+        turned = codes.reshape(codes.shape[::-1]).T
+        return super().sums(np.ascontiguousarray(turned), quantised)
+
+
 class OneScale(WrongProjection):
     """One activation scale for all tokens."""
 
@@ -176,6 +184,14 @@ class Truncated(WrongProjection):
     def quantised(self, x: Floats, rule: Quantiser) -> quantiser.Quantised:
         scale = quantiser.quantise(x, rule).scale
         return _coded(np.trunc(x * scale[:, None]), scale)
+
+
+class Floored(WrongProjection):
+    """Activation codes rounded down."""
+
+    def quantised(self, x: Floats, rule: Quantiser) -> quantiser.Quantised:
+        scale = quantiser.quantise(x, rule).scale
+        return _coded(np.floor(x * scale[:, None]), scale)
 
 
 class Of128(WrongProjection):
@@ -207,3 +223,15 @@ class BlocksOf32(WrongProjection):
         trits = unpack_codes(matrix.payload, (matrix.rows, matrix.columns), CANONICAL.layout).astype(np.float64) - 1
         outputs: Floats = (wide.reshape(x.shape) @ trits.T * np.float64(matrix.scale)).astype(np.float32)
         return outputs
+
+
+class BlocksOf64(BlocksOf32):
+    """An activation scale for every 64 columns."""
+
+    size = 64
+
+
+class BlocksOf128(BlocksOf32):
+    """An activation scale for every 128 columns."""
+
+    size = 128

@@ -145,3 +145,18 @@ def test_a_model_that_is_broken(folder: Path) -> None:
     assert (done.returncode, "scale-nan" in done.stderr) == (3, True)
     done = run(folder, "golden", "compare", "nan", "nan", "--model", "nan.gguf", "--force")
     assert done.returncode == 0, done.stdout
+
+
+def test_a_record_that_is_told_to_end_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+    """SIGTERM, by which time limits end a program: not even the unfinished folder stays."""
+    code = (
+        "import os, signal; from i2s_spec.golden import store; from i2s_spec.cli import main\n"
+        "store.NewRecord.add = lambda *_, **__: (print(os.listdir()), os.kill(os.getpid(), signal.SIGTERM))\n"
+        f"main(['golden', 'record', {str(folder / 'tiny.gguf')!r}, '--tokens', '1,2', '-o', 'x'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 143, done.stderr
+    assert ".part" in done.stdout
+    assert list(tmp_path.iterdir()) == []
