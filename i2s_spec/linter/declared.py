@@ -80,7 +80,9 @@ class Declared(DeclaredKeys):
 
     @cached_property
     def in_parts(self) -> bool:
-        """Whether the model is split, and other files have some of its tensors."""
+        """Whether some tensors are not here: the model is split, and other files have them, or they are not counted."""
+        if self.has_uncounted:
+            return True
         count = self.decoded(self.places["split.count"]) if "split.count" in self.places else 1
         return isinstance(count, int) and count > 1
 

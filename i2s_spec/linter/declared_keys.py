@@ -21,6 +21,7 @@ class DeclaredKeys:
 
     def __init__(self, subject: Subject) -> None:
         self.file = subject.file
+        self.has_uncounted = subject.uncounted is not None
         self.name = subject.architecture
         self.architecture: Architecture | None = ARCHITECTURES.get(self.name)
 

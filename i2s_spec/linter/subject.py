@@ -14,6 +14,7 @@ from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.inspect.reading import Reading
 from i2s_spec.linter.placed import LEGACY_I2_S, Placement, Room, size_of, sound_shape
+from i2s_spec.linter.uncounted import uncounted
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import padded
 
@@ -63,6 +64,10 @@ class Subject:
         #: What rules worked out and share, by a name of their own.
         self.kept: dict[str, Any] = {}
         self._surveying: Surveying | None = None
+        #: Tensor infos that the header does not count; the data section begins behind them.
+        self.uncounted = uncounted(file)
+        if self.uncounted is not None:
+            file.data_start = padded(self.uncounted.end, file.alignment or limits.DEFAULT_ALIGNMENT)
         #: Whether the data section begins elsewhere than `general.alignment` says; `file.data_start` is where it does.
         self.moved = self._settle()
 

@@ -8,13 +8,17 @@ from collections.abc import Callable
 
 import pytest
 
+from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.config import found
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.repair.fix import fix
+from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.runtimes import verdicts
 from i2s_spec.linter.subject import Subject
+from i2s_spec.linter.uncounted import uncounted
+from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.types import I2_S, ValueType, padded
 from i2s_spec.testing.sample import Model, array
 
@@ -204,3 +208,39 @@ def test_architectures_that_are_new_are_not_wrong() -> None:
         if tensor.number == I2_S.number:
             model.like(tensor.name.decode(), tensor.ne, "F16")
     assert codes(named(model)) == set()
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize("left_out", [1, 2, 5])
+def test_infos_that_are_not_counted_are_found_and_counted(left_out: int, order: ByteOrder) -> None:
+    """Nothing is said of payloads, which readers would look for in the wrong place, and the repair gives back the file."""
+    sound = Model("bitnet-b1.58", order=order).built()
+    (count,) = struct.unpack_from("<Q" if order == "little" else ">Q", sound, 8)
+    data = sound[:8] + (count - left_out).to_bytes(8, order) + sound[16:]
+    (found,) = (finding for finding in lint(data).findings if finding.rule.severity is Severity.ERROR)
+    assert (found.code, found.span) == ("G320", Span(8, 16, "header.tensor_count"))
+    assert (found.got, found.want) == (count - left_out, count)
+    assert codes(data) - {"G320"} <= codes(sound)
+    assert repaired(data) == sound
+    safely = io.BytesIO()
+    fix(data, safely)
+    assert safely.getvalue() == data
+
+
+@pytest.mark.parametrize("name", [b"", b"ab", b"a b c", b"\0" * 8, b"x" * 65, b"blk.0.attn_q.weight"])
+@pytest.mark.parametrize(
+    "behind",
+    [
+        b"",
+        struct.pack("<I", 0),
+        struct.pack("<IQIQ", 1, 0, 0, 0),
+        struct.pack("<IQIQ", 1, 8, 77, 0),
+        struct.pack("<IQIQ", 1, 8, 0, 7),
+        struct.pack("<IQI", 1, 8, 0),
+    ],
+)
+def test_what_is_no_tensor_info_is_not_taken_for_one(name: bytes, behind: bytes) -> None:
+    file = File(BufferSource(Model("bitnet-b1.58").built()))
+    assert file.infos_end is not None
+    data = file.source.read(0, file.infos_end) + struct.pack("<Q", len(name)) + name + behind
+    assert uncounted(File(BufferSource(data))) is None

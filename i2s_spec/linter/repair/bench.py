@@ -57,9 +57,10 @@ class Bench:
 
     @property
     def whole(self) -> bool:
-        """Whether all records of the header could be read, so that some may be added or taken out."""
+        """Whether all records of the header are known, so that some may be added or taken out."""
         index = self.file.index
-        return index.infos_end is not None and index.tensors == index.tensor_count
+        all_read = index.infos_end is not None and index.tensors == index.tensor_count
+        return all_read and self.subject.uncounted is None
 
     # Key-values.
 

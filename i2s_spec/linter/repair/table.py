@@ -12,6 +12,7 @@ from i2s_spec.linter.repair.bench import Bench, number_of
 from i2s_spec.linter.repair.declaration import Action, Declined, Outcome, repair
 from i2s_spec.linter.rule import Finding, Fix
 from i2s_spec.schema import limits
+from i2s_spec.schema.checks import TENSOR_COUNT_SPAN
 from i2s_spec.schema.types import I2_S
 
 
@@ -52,6 +53,14 @@ def drop_empty(bench: Bench) -> Iterator[Outcome]:
     """They hold nothing, and loaders end the process over them (clause 2.6)."""
     for finding in bench.findings("G310"):
         yield _without(bench, finding, bench.tensor(finding), "it has no elements")
+
+
+@repair("G320", Fix.UNSAFE, "tensor infos that follow the last one are counted", weights=True)
+def count_all(bench: Bench) -> Iterator[Outcome]:
+    """What is behind the last info that the header counts is in the form of more of them (clause 2.6)."""
+    for finding in bench.findings("G320"):
+        edit = Edit(TENSOR_COUNT_SPAN, finding.want.to_bytes(8, bench.file.byte_order))
+        yield Action("G320", finding.span, f"the header counts {finding.want:,} tensors", (edit,), safe=False)
 
 
 @repair("G302", Fix.UNSAFE, "names are cut at 63 bytes", weights=True)

@@ -8,6 +8,7 @@ from i2s_spec.linter.placed import INT64_END, all_differ, sound_shape
 from i2s_spec.linter.rule import WARNING, Finding, Fix, raised, rule
 from i2s_spec.linter.subject import Subject
 from i2s_spec.schema import faults, limits, types
+from i2s_spec.schema.checks import TENSOR_COUNT_SPAN
 
 raised(
     faults.TENSOR_INFOS_TRUNCATED,
@@ -317,6 +318,26 @@ def scale_companion(subject: Subject) -> Iterator[Finding]:
 
 
 _SCALE = re.compile(rb"_scale\Z")
+
+
+@rule("G320", "tensor-count-short", "the header counts {got} tensors, and more tensor infos follow: {more}; the first is "
+      "{name}", clause="2.6", fix=Fix.UNSAFE, cwe=130)  # fmt: skip
+def tensor_count_short(subject: Subject) -> Iterator[Finding]:
+    """There are more tensor infos than the header counts.
+
+    Why: the data section begins behind the last info that is counted, so readers look for every payload in the wrong
+    place: weights and scales are noise to them, and nothing says so.
+
+    Example: a header that counts 331 tensors in front of a table of 332.
+
+    Fix: write the right count.
+    """
+    more = subject.uncounted
+    count = subject.file.index.tensor_count
+    if more is not None and count is not None:
+        yield tensor_count_short.at(
+            TENSOR_COUNT_SPAN, got=count, want=count + more.tensors, more=more.tensors, name=more.first
+        )
 
 
 def _decoded(name: bytes) -> str | None:

@@ -34,7 +34,8 @@ def _padding(subject: Subject, least: int = 1) -> Iterator[tuple[int, int, str]]
     file = subject.file
     if file.infos_end is None or file.data_start is None:
         return
-    yield file.infos_end, min(file.data_start, file.size), "padding"
+    end = file.infos_end if subject.uncounted is None else subject.uncounted.end
+    yield end, min(file.data_start, file.size), "padding"
     step = subject.step
     for placement, room, _ in padding(subject):  # what lies behind a tensor of a misjudged size is none
         size = placement.size or 0
@@ -98,7 +99,7 @@ def trailing_bytes(subject: Subject) -> Iterator[Finding]:
     Fix: cut the file at the padded end of the last tensor; where only zeros go, that is safe.
     """
     trailing = _behind_the_last(subject)
-    if trailing is not None:
+    if trailing is not None and subject.uncounted is None:  # else they may be those of tensors that are not counted
         yield trailing_bytes.at(Span(*trailing, "trailing"), got=trailing[1] - trailing[0], want=0)
 
 

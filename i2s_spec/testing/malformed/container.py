@@ -249,6 +249,7 @@ def _info(**changes: object) -> bytes:
 _NAME = "tensor_infos[0].name"
 add("trunc_infos", "G301", "tensor_infos[1].type", lambda: _cut("tensor_infos[1].type", 2))
 add("tensor_count_high", "G301", "tensor_infos[3].name.length", lambda: _one_more("header.tensor_count"))
+add("tensor_count_low", "G320", "header.tensor_count", lambda: _sound().number("header.tensor_count", 2))
 add("name_64", "G302", _NAME, lambda: _info(name=b"n" * 64))
 add("name_huge", "G302", "tensor_infos[0].name.length", lambda: _info(name=b"n" * 65_536))
 add("dup_tensor", "G303", "tensor_infos[1].name", lambda: _info(name=b"first.weight"))
