@@ -142,12 +142,15 @@ class _Judge:
         self._size = source.size
         try:
             file = File(source)
-        except FormatError as error:  # the very first read failed
+            if file.fault is not None:
+                self.add([finding_of(file.fault)])
+            subject = Subject(file, path, self._reading, self._weights)
+        except FormatError as error:  # one of the very first reads failed
             self.add([finding_of(error)])
             return
-        if file.fault is not None:
-            self.add([finding_of(file.fault)])
-        subject = Subject(file, path, self._reading, self._weights)
+        except Exception as error:
+            self._bug("header", error)
+            return
         try:
             if self._begin(subject) and self._run(subject):
                 self._more(subject)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 #: Rules that a file must keep for all of it to be understood: names that can be looked up, sizes that are certain, bytes
 #: that are there and of one tensor only.
 UNDERSTOOD: Final = (
-    "G203", "G222", "G302", "G303", "G304", "G306", "G309", "G310", "G311", "G312", "G313", "G314", "G315", "G401", "G402",
-    "G404", "G410", "I101", "I102", "I104", "I105", "I106", "I107", "I108", "I109", "I110", "I111", "I112",
+    "G203", "G222", "G302", "G303", "G304", "G306", "G309", "G310", "G311", "G312", "G313", "G314", "G315", "G320", "G401",
+    "G402", "G404", "G410", "I101", "I102", "I104", "I105", "I106", "I107", "I108", "I109", "I110", "I111", "I112",
 )  # fmt: skip
 
 #: Keys of a model under another architecture's name, which would be left out as unknown; nobody could repair that.
