@@ -148,9 +148,6 @@ class _Judge:
         except FormatError as error:  # one of the very first reads failed
             self.add([finding_of(error)])
             return
-        except Exception as error:
-            self._bug("header", error)
-            return
         try:
             if self._begin(subject) and self._run(subject):
                 self._more(subject)
