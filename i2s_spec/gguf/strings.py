@@ -127,7 +127,7 @@ def definition(strings: Sequence[bytes], texts: Sequence[bytes] = (), compared: 
     return Strings(
         len(strings), empty, first_empty, longest, lengths.index(longest) if lengths else -1, same, odd_pairs,
         first_odd_pair, numbered, first_numbered, tuple(forms[:KEPT]), found,
-        all(string is not None and _is_utf8(string) for string in short),
+        all(string is not None and is_utf8(string) for string in short),
     )  # fmt: skip
 
 
@@ -136,7 +136,8 @@ def _is_pair(string: bytes) -> bool:
     return bool(left and space and right) and b" " not in right
 
 
-def _is_utf8(string: bytes) -> bool:
+def is_utf8(string: bytes) -> bool:
+    """Whether bytes are valid UTF-8, as Python has it."""
     try:
         string.decode("utf-8")
     except UnicodeDecodeError:

@@ -11,6 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, quote
+from i2s_spec.gguf.strings import is_utf8
 from i2s_spec.linter.container_tensors import INT64_END, placed, shown
 from i2s_spec.linter.header_walk import walked
 from i2s_spec.linter.headers import Header, SeenKey, SeenTensor, indexed
@@ -126,7 +127,7 @@ def _keys(keys: list[tuple[SeenKey, bool]], policy: Container, source: str) -> I
             yield Reason("a key is empty", source, policy.empty_key, key.span)
         if again and policy.duplicate_key != "yes":
             yield Reason(f"the key {quote(key.name, 64)} is there twice", source, policy.duplicate_key, key.span)
-        if policy.bad_utf8 != "yes" and not _is_utf8(key.name):
+        if policy.bad_utf8 != "yes" and not is_utf8(key.name):
             yield Reason(f"the key {quote(key.name, 64)} is not UTF-8", source, policy.bad_utf8, key.span)
         if key.depth > 1 and policy.nested_array != "yes":
             yield Reason(f"the key {quote(key.name, 64)} holds arrays of arrays", source, policy.nested_array, key.span)
@@ -136,14 +137,6 @@ def _keys(keys: list[tuple[SeenKey, bool]], policy: Container, source: str) -> I
         if policy.string_bytes is not None and key.type == 8 and key.length > policy.string_bytes:
             text = f"the text of {quote(key.name, 64)} has {key.length:,} bytes; it takes {policy.string_bytes:,}"
             yield Reason(text, source, "no", key.span)
-
-
-def _is_utf8(name: bytes) -> bool:
-    try:
-        name.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _alignment(header: Header, policy: Container, source: str) -> tuple[int, Reason | None]:
@@ -186,7 +179,7 @@ def _table(tensors: list[tuple[SeenTensor, bool]], policy: Container, source: st
         if policy.name_bytes is not None and len(tensor.name) > policy.name_bytes:
             text = f"the name of {shown(tensor)} has {len(tensor.name):,} bytes; it takes {policy.name_bytes}"
             yield Reason(text, source, "no", span)
-        if policy.bad_utf8 != "yes" and not _is_utf8(tensor.name):
+        if policy.bad_utf8 != "yes" and not is_utf8(tensor.name):
             yield Reason(f"the name {shown(tensor)} is not UTF-8", source, policy.bad_utf8, span)
         if again and policy.duplicate_name != "yes":
             yield Reason(f"the name {shown(tensor)} is there twice", source, policy.duplicate_name, span)

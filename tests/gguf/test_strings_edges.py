@@ -9,7 +9,7 @@ import pytest
 
 from i2s_spec.gguf import _scanner, strings
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.gguf.strings import Strings
+from i2s_spec.gguf.strings import Strings, is_utf8
 
 
 def look(*items: bytes, texts: tuple[bytes, ...] = (), compared: int = strings.COMPARED) -> Strings:
@@ -17,14 +17,6 @@ def look(*items: bytes, texts: tuple[bytes, ...] = (), compared: int = strings.C
     seen = strings.look(BufferSource(data), 0, len(data), len(items), False, texts, compared)
     assert seen == strings.definition(items, texts, compared)
     return seen
-
-
-def is_utf8(text: bytes) -> bool:
-    try:
-        text.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("before", [0, 4, 5, 6, 7, 8, 12, 13, 14, 15, 16, 31])

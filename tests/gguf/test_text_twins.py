@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from i2s_spec.gguf.strings import is_utf8
+
 HEADERS = Path(__file__).resolve().parents[2] / "pyx"
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 
@@ -49,14 +51,6 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> list[ctypes.CDLL]:
         loaded.length.argtypes, loaded.length.restype = [ctypes.c_char_p, ctypes.c_int], ctypes.c_uint64
         made.append(loaded)
     return made
-
-
-def is_utf8(text: bytes) -> bool:
-    try:
-        text.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 TEXTS = st.one_of(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from i2s_spec.errors import Span, Words
 from i2s_spec.gguf import _scanner
+from i2s_spec.gguf.strings import is_utf8
 from i2s_spec.linter.declared import declared
 from i2s_spec.linter.placed import all_differ
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, raised, rule
@@ -14,14 +15,6 @@ from i2s_spec.schema.types import ValueType
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _STRING, _ARRAY = int(ValueType.STRING), int(ValueType.ARRAY)
-
-
-def _is_utf8(name: bytes) -> bool:
-    try:
-        name.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _length_span(start: int, i: int) -> Span:
@@ -137,7 +130,7 @@ def key_not_ascii(subject: Subject) -> Iterator[Finding]:
     Fix: write the key in ASCII.
     """
     for i, name in subject.odd_keys:
-        if not name.isascii() and _is_utf8(name):
+        if not name.isascii() and is_utf8(name):
             yield key_not_ascii.at(subject.key_span(i), key=name)
 
 
@@ -208,7 +201,7 @@ def key_not_utf8(subject: Subject) -> Iterator[Finding]:
     Fix: write the key in ASCII.
     """
     for i, name in subject.odd_keys:
-        if not name.isascii() and not _is_utf8(name):
+        if not name.isascii() and not is_utf8(name):
             yield key_not_utf8.at(subject.key_span(i), key=name)
 
 
