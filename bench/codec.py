@@ -156,7 +156,7 @@ def _jobs(payload: Any, threads: int, judged: bool, fast_set: bool) -> list[Job]
           for name in ("interleave-128", "interleave-64", "sequential-msb", "rows-1x4")),
         *(Job(f"{source} to {to}" if source != to else "another code map", partial(recode, source, to, codes),
               2 * size, COPY, goal) for source, to, codes in pairs),
-        Job("dequantise to float32", floats, 17 * size, COPY, goal),
+        Job("dequantize to float32", floats, 17 * size, COPY, goal),
     ]  # fmt: skip
 
 
@@ -269,10 +269,10 @@ def _reference(setting: Setting) -> Result:
 
 
 def _gguf(setting: Setting) -> Result:
-    """Dequantising the same weights: I2_S here, TQ2_0 in the `gguf` package."""
+    """Dequantizing the same weights: I2_S here, TQ2_0 in the `gguf` package."""
     missing = peers.gguf_missing()
     if missing:
-        return Result("dequantise", (), (), (f"gguf {missing}",))
+        return Result("dequantize", (), (), (f"gguf {missing}",))
     from gguf import quants
     from gguf.constants import GGMLQuantizationType
 

@@ -18,8 +18,8 @@ from bench.measure import Claim, Contender, Result, Row, beyond, interleaved, ra
 from bench.parts import Benchmark, Setting
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FileSource
-from i2s_spec.inspect.survey import Mode, Reading, survey
-from i2s_spec.inspect.surveying import BUFFER, Surveying
+from i2s_spec.inspect.survey.reader import BUFFER, SurveyReader, survey
+from i2s_spec.inspect.survey.result import Mode, Reading
 from i2s_spec.linter.engine import lint
 
 #: Bytes that the full-size file needs, with room to spare.
@@ -56,9 +56,9 @@ def _model(setting: Setting) -> Path:
     return path
 
 
-def _probe(path: Path, threads: int) -> float:
+def probe(path: Path, threads: int) -> float:
     """Seconds for reading what a survey reads."""
-    with File(FileSource(path)) as file, Surveying(file, Reading("full", threads)) as surveying:
+    with File(FileSource(path)) as file, SurveyReader(file, Reading("full", threads)) as surveying:
         parts = surveying.parts()
         helpers = [threading.Thread(target=parts.probe, args=(BUFFER,)) for _ in range(threads - 1)]
         start = perf_counter()
@@ -86,7 +86,7 @@ def payload(setting: Setting) -> Result:
     contenders = []
     for threads in (1, 2):
         contenders += [
-            Contender(f"probe, {threads}", lambda threads=threads: _probe(path, threads), 3),
+            Contender(f"probe, {threads}", lambda threads=threads: probe(path, threads), 3),
             Contender(f"survey, {threads}", timed(lambda threads=threads: _survey(path, threads)), 3),
             Contender(
                 f"lint, {threads}", timed(lambda threads=threads: lint(path, payload="full", threads=threads)), 3

@@ -21,8 +21,9 @@ import numpy as np
 from bench.measure import Claim, Contender, Result, Row, interleaved, ratios
 from bench.parts import Benchmark, Setting
 from i2s_spec.codec.isa import KernelSet
-from i2s_spec.gguf.pages import HUGE_PAGE, huge_pages
-from i2s_spec.model import _matmul, bitlinear, matmul
+from i2s_spec.gguf.huge_pages import HUGE_PAGE, huge_pages
+from i2s_spec.model import _matmul
+from i2s_spec.model.reference import bitlinear, matmul
 
 #: The ternary matrices of a layer of BitNet-b1.58-2B-4T, rows and columns, and how many layers there are.
 LAYER = [(2560, 2560), (640, 2560), (640, 2560), (2560, 2560), (6912, 2560), (6912, 2560), (2560, 6912)]

@@ -25,8 +25,9 @@ import numpy as np
 from bench import processes
 from bench.measure import Claim, Contender, Result, Row, interleaved, ratios
 from bench.parts import Benchmark, Setting
-from i2s_spec.model import _matmul, matmul
+from i2s_spec.model import _matmul
 from i2s_spec.model.load import load_model
+from i2s_spec.model.reference import matmul
 
 VARIABLE = "I2S_BENCH_MODEL"
 PROMPTS = (128, 512)
@@ -59,7 +60,7 @@ def _path(setting: Setting) -> Path:
 def _models(setting: Setting) -> dict[int, Any]:
     """The model with one thread and with two, the weights in memory once."""
     one = load_model(_path(setting), "fast", threads=1)
-    return {1: one, 2: replace(one, threads=2, _made={})}
+    return {1: one, 2: replace(one, threads=2)}
 
 
 def _ternary(model: Any) -> list[Any]:

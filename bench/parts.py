@@ -13,9 +13,11 @@ from bench.measure import Result
 PARTS = {
     "container": "bench.container",
     "codec": "bench.codec",
+    "blocks": "bench.block_types",
     "matmul": "bench.matmul",
     "model": "bench.model",
     "lint": "bench.lint",
+    "groups": "bench.group_lint",
 }
 
 

@@ -28,7 +28,7 @@ def wanted() -> tuple[str, str]:
 
 def gguf_missing() -> str | None:
     """How to install the Python package `gguf`, where it is not."""
-    return None if util.find_spec("gguf") else "not installed: pip install 'i2s-spec[gguf]'"
+    return None if util.find_spec("gguf") else "not installed: pip install -e '.[gguf]'"
 
 
 def gguf_version() -> str:

@@ -19,20 +19,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from harness import Program
 
-from i2s_spec.convert.checkpoint import NewTensor, write_checkpoint
-from i2s_spec.convert.conversion import convert_file
-from i2s_spec.convert.new import new
+from i2s_spec.convert.hugging_face.safetensors import NewTensor, write_checkpoint
+from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.tensors.convert_file import convert_file
 from i2s_spec.errors import SettingError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.golden import record
-from i2s_spec.golden.dumps import read_dump
-from i2s_spec.golden.mistakes import MISTAKES, mistakes
-from i2s_spec.golden.names import other_names
-from i2s_spec.golden.store import HEADER, TEXT
+from i2s_spec.golden.candidates.dumps import read_dump
+from i2s_spec.golden.candidates.tap_names import other_names
+from i2s_spec.golden.diagnosis.mistakes import MISTAKES, mistakes
+from i2s_spec.golden.records.store import HEADER, TEXT
 from i2s_spec.model.forward import Model
 from i2s_spec.model.load import load_model
-from i2s_spec.model.profile import PROFILES as BUILT_IN
+from i2s_spec.model.numeric_profile import NUMERIC_PROFILES as BUILT_IN
 
 #: Architectures, and sizes of their models.
 MODELS = (
@@ -63,8 +63,8 @@ PROFILES = (
     "hf-f32",
     "webgpu",
     "fast",
-    _OWN.but(quantiser={"offset": "kept"}),
-    _OWN.but(quantiser={"groups": "none"}),
+    _OWN.replace(quantizer={"offset": "kept"}),
+    _OWN.replace(quantizer={"groups": "none"}),
 )
 OTHER = 200
 FORMS = ("npz", "safetensors", "folder", "bin", "record", "text", "npy", "npz-compressed")
@@ -127,7 +127,7 @@ def _wrong(number: int, mistake: int) -> Model | None:
         return model
     try:
         if mistake >= OTHER:
-            return model.but(profile=PROFILES[(mistake - OTHER) % len(PROFILES)])
+            return model.replace(numerics=PROFILES[(mistake - OTHER) % len(PROFILES)])
         return dict(_mistaken(number)).get(MISTAKES[mistake - 1].name) if mistake <= len(MISTAKES) else None
     except (SettingError, ValueError):
         return None
@@ -178,7 +178,7 @@ def dump(program: Program, holder: Path) -> Given | None:
         chosen["model"] = ("missing.gguf", _written((number + 1) % len(MODELS)))[other - 4]
     profile, prefix = program.of(PROFILES), program.below(4)
     if profile is not None and other:
-        chosen["profile"] = profile
+        chosen["numerics"] = profile
     if prefix:
         chosen["prefix"] = ("ffn", "nobody", "Q")[prefix - 1]
     chosen["diagnose"] = program.below(4) != 3
@@ -232,7 +232,7 @@ _SETS = (
     ("l_out",), ("result_output", "embedding"), ("inp_embd", "l_out", "result_output"), ("Qcur", "Kcur", "Vcur"),
     ("attn_norm", "ffn_out"), ("act_q8", "act_scale"), ("kqv_out", "ffn_down", "ffn_norm"),
     ("acc_i32", "act_sum", "dot_i32"),
-    ("norm", "gain", "attn_sub_norm"),
+    ("norm", "norm_weight", "attn_sub_norm"),
 )  # fmt: skip
 
 
@@ -341,10 +341,10 @@ def _shape(value: Any, program: Program) -> Any:
 
 
 def _kind(value: Any, program: Program) -> Any:
-    kinds = ("<f2", "<f8", "<i8", "<i4", "u1", ">f4", "brain", "<i2", "c8", "f4")
+    kinds = ("<f2", "<f8", "<i8", "<i4", "u1", ">f4", "bfloat16", "<i2", "c8", "f4")
     kind = program.of(kinds)
     value = value.real
-    if kind == "brain":
+    if kind == "bfloat16":
         return (value.astype("<f4").view("<u4") & np.uint32(0xFFFF0000)).view("<f4")
     return value.astype(kind)
 
@@ -432,12 +432,12 @@ def _bytes_of(array: Any) -> list[bytes]:
     return [array.tobytes()]
 
 
-def _safetensors(taps: dict[str, Any], path: Path, brain: bool) -> Path:
+def _safetensors(taps: dict[str, Any], path: Path, bfloat16: bool) -> Path:
     tensors = []
     for name, value in taps.items():
         kind = _DTYPES.get(value.dtype.str[1:], "U16" if value.dtype.itemsize == 2 else "BOOL")
         plain = np.ascontiguousarray(value)
-        if brain and kind == "F32":
+        if bfloat16 and kind == "F32":
             kind, plain = "BF16", (plain.astype("<f4").view("<u4") >> 16).astype("<u2")
         elif kind == "BOOL":
             plain = np.ones(plain.shape, dtype=np.uint8)

@@ -21,7 +21,7 @@ from harness import broken, changed, replayed, sentence
 from searching import search
 
 from i2s_spec.errors import FormatError
-from i2s_spec.gguf import strings
+from i2s_spec.gguf import string_arrays
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource, FileSource, MapSource, Source, StreamSource, chunks, source_of
@@ -85,7 +85,9 @@ def _all_of(source: Source, size: int) -> list[Any]:
         if entry.element == ValueType.STRING:
             answers.append(_asked(partial(_looked_at, file, entry), size))
         if entry.element in (ValueType.UINT32, ValueType.INT32) and size < 1 << 16:
-            found = strings.first_outside(source, entry.value_span.start, entry.count, file.byte_order == "big", 0, 9)
+            found = string_arrays.first_outside(
+                source, entry.value_span.start, entry.count, file.byte_order == "big", 0, 9
+            )
             values = file.metadata.decode(entry).astype("i4")
             assert found == next((i for i, value in enumerate(values) if not 0 <= value <= 9), -1)
     for name in list(file.tensors)[:8]:
@@ -94,24 +96,23 @@ def _all_of(source: Source, size: int) -> list[Any]:
         asks: tuple[Callable[[Any], Any], ...] = (
             lambda t: t.nbytes, lambda t: t.read(), lambda t: t.payload, lambda t: t.tail, lambda t: t.array(),
             lambda t: t.scale(), lambda t: t.trits(), lambda t: t.dequantize(),
-            lambda t: t.trits("interleave-64", code3="zero"),
+            lambda t: t.trits("interleave-64", unused_code="zero"),
         )  # fmt: skip
         for ask in asks:
             answers.append(_asked(partial(ask, tensor), size))
-    file.forget()
     return answers
 
 
-def _looked_at(file: File, entry: Any) -> strings.Strings:
+def _looked_at(file: File, entry: Any) -> string_arrays.Strings:
     """An array of strings, seen in one pass as it is seen with all of them in memory."""
     span = entry.value_span
     held = [text.encode("utf-8", "surrogateescape") for text in file.metadata.decode(entry)]
     texts = [*dict.fromkeys(held[::3]), b"<unk>"][:9]
     for index in range(0, len(held), 7):
-        start, stop = strings.span_of(file.source, span.start, span.stop, file.byte_order == "big", index)
+        start, stop = string_arrays.span_of(file.source, span.start, span.stop, file.byte_order == "big", index)
         assert file.source.read(start, stop - start) == held[index]
-    seen = strings.look(file.source, span.start, span.stop, entry.count, file.byte_order == "big", texts)
-    wanted = strings.definition(held, texts)
+    seen = string_arrays.look(file.source, span.start, span.stop, entry.count, file.byte_order == "big", texts)
+    wanted = string_arrays.definition(held, texts)
     assert seen == wanted, (seen, wanted)
     return seen
 
@@ -128,7 +129,7 @@ def _cut_while_open(path: Path, data: bytes) -> None:
             _asked(partial(_looked_at, file, entry), len(data))
         span, big = entry.value_span, file.byte_order == "big"
         if entry.element == ValueType.STRING:
-            _asked(partial(strings.look, source, span.start, span.stop, entry.count, big), len(data))
+            _asked(partial(string_arrays.look, source, span.start, span.stop, entry.count, big), len(data))
     for tensor in list(file.tensors.rows)[:8]:
         _asked(tensor.read, len(data))
     for start, length in ((-1, 2), (0, len(data) + 1), (0, -1)):
@@ -149,9 +150,9 @@ def _overwritten_while_open(path: Path, data: bytes, other: bytes) -> None:
         _asked(partial(file.metadata.decode, entry), len(data))
         if entry.element == ValueType.STRING:
             span, big = entry.value_span, file.byte_order == "big"
-            _asked(partial(strings.look, source, span.start, span.stop, entry.count, big), len(data))
+            _asked(partial(string_arrays.look, source, span.start, span.stop, entry.count, big), len(data))
             for at in (0, entry.count // 2, max(entry.count - 1, 0)):
-                _asked(partial(strings.span_of, source, span.start, span.stop, big, at), len(data))
+                _asked(partial(string_arrays.span_of, source, span.start, span.stop, big, at), len(data))
     assert source.changed() is not None
     source.close()
     source.close()

@@ -25,10 +25,10 @@ import pytest
 from harness import HERE, broken, changed, inputs, replayed
 from searching import search
 
-from i2s_spec.fuzzing.oracle import Duty, Judgement, Policy, Reads, judge
+from i2s_spec.fuzzing.oracle import Expectation, ExpectedAnswer, Policy, Reads, expected_answer
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.testing.mutator import mutate
+from i2s_spec.testing.mutator.mutate import mutate
 
 #: Rules whose breach a reader accepts, though no reader should; with the reason.
 EXPLAINED = {
@@ -141,16 +141,20 @@ def one_input(data: bytes, readers: tuple[str, ...] = ("gguf", "huggingface")) -
     file = File(BufferSource(data))
     for name in readers:
         read, policy = READERS[name]
-        judgement = judge(data, policy)
-        if missing(name) is None and judgement.duty is not Duty.EITHER and judgement.code not in NOT_ASKED[name]:
+        expectation = expected_answer(data, policy)
+        if (
+            missing(name) is None
+            and expectation.answer is not Expectation.EITHER
+            and expectation.code not in NOT_ASKED[name]
+        ):
             _place().write_bytes(data)
-            _compare(name, judgement, read(_place()), file)
+            _compare(name, expectation, read(_place()), file)
 
 
-def _compare(name: str, judgement: Judgement, table: list[Any] | None, file: File) -> None:
-    if judgement.duty is Duty.REJECT:
-        assert table is None or judgement.code in EXPLAINED[name], (
-            f"{name} accepts {judgement.code}: {judgement.reason}"
+def _compare(name: str, expectation: ExpectedAnswer, table: list[Any] | None, file: File) -> None:
+    if expectation.answer is Expectation.REJECT:
+        assert table is None or expectation.code in EXPLAINED[name], (
+            f"{name} accepts {expectation.code}: {expectation.reason}"
         )
         return
     assert table is not None, f"{name} rejects a sound file"
@@ -193,7 +197,7 @@ def test_explanations_are_needed() -> None:
         "G402": HERE / "corpus" / "differential" / "offset-wraps.gguf",
         "G209": HERE / "regressions" / "differential" / "string-beyond-the-end.gguf",
     }.items():
-        assert judge(path.read_bytes(), PYTHON).code == code
+        assert expected_answer(path.read_bytes(), PYTHON).code == code
         _place().write_bytes(path.read_bytes())
         assert by_gguf(_place()) is not None, code
 

@@ -1,7 +1,7 @@
 """The codec: every set of kernels gives what the definition gives, or refuses in the same words.
 
-The first eight bytes of an input choose dialects, shape, byte order and strictness, slices and threads, and in the end
-what is done: the tensor is unpacked and packed, or is taken for weights to be quantised, for a tensor of another type that
+The first eight bytes of an input choose dialects, shape, byte order and strictness and threads, and in the end
+what is done: the tensor is unpacked and packed, or is taken for weights to be quantized, for a tensor of another type that
 can hold trits, for trits of odd values, or for a payload to be surveyed. The rest is the tensor, repeated or cut to its
 size, or left as it is.
 """
@@ -22,11 +22,12 @@ import numpy as np
 from harness import replayed
 from searching import search
 
-from i2s_spec.codec import _survey, mean, native, quantise, recode, reference, remainder
+from i2s_spec.codec import _survey, native, recode, reference
 from i2s_spec.codec.form import TERNARY_TYPES, Form
 from i2s_spec.codec.isa import VARIABLE, chosen, kernel_sets
 from i2s_spec.codec.observation import BLOCK, Observation, observe
 from i2s_spec.codec.payload import unpack_codes
+from i2s_spec.codec.quantization import mean, quantize, remainder
 from i2s_spec.codec.shape import matrix
 from i2s_spec.codec.tail import classify
 from i2s_spec.codec.ternary_types import BLOCK_TYPES, pack_blocks, unpack_blocks
@@ -39,7 +40,7 @@ _DIALECTS = [
     for layout in LAYOUTS.values() for code_map in CODE_MAPS.values() for tail in TAILS.values()
 ]  # fmt: skip
 _COLUMNS = (128, 64, 256, 32, 4, 132, 192, 1, 384, 130, 16, 96, 512, 3, 640, 0)
-_CODE3 = (*get_args(reference.Code3), "no policy")
+_CODE3 = (*get_args(reference.UnusedCode), "no policy")
 HEAD = 8
 
 
@@ -71,26 +72,24 @@ def _unpacked(head: bytes, tensor: bytes) -> None:
     rows, cols = head[2] % 20, _COLUMNS[head[3] % len(_COLUMNS)]
     order = "big" if head[4] & 1 else "little"
     strict, exact = not head[4] & 2, not head[4] & 4
-    code3: Any = _CODE3[head[5] % len(_CODE3)]
+    unused_code: Any = _CODE3[head[5] % len(_CODE3)]
     leading = (2,) if head[6] & 1 else (1,) if head[6] & 2 else ()
-    slices: Any = (None, "each", "one", "none")[head[6] >> 2 & 3]
     threads, repeated = (1, 3, 0, 2)[head[6] >> 4 & 3], head[6] & 64
     rows *= 256 if repeated and cols <= 512 else 1
     if exact and repeated and head[5] & 16:  # what is odd comes late
         tensor = bytes(max(0, rows * cols // 4 - 1024)) + tensor
     if exact:
-        size = (2 if leading == (2,) and slices == "each" else 1) * (rows * cols // 4 + 32)
-        size += rows * cols // 4 if leading == (2,) and slices == "one" else 0
+        size = rows * cols // 4 + 32
         tensor = (tensor * (size // len(tensor) + 1))[:size] if tensor else bytes(size)
     shape = (*leading, rows, cols)
-    more: Any = {"byte_order": order, "strict": strict, "slices": slices}
+    more: Any = {"byte_order": order, "strict": strict}
 
     def each(codec: Any, **with_threads: Any) -> list[Any]:
         every = more | with_threads
-        plain = {"strict": strict, "slices": slices} | with_threads
+        plain = {"strict": strict} | with_threads
         return [
-            outcome(lambda: codec.unpack(tensor, shape, source, **every, code3=code3)),
-            outcome(lambda: codec.dequantize(tensor, shape, source, **every, code3=code3)),
+            outcome(lambda: codec.unpack(tensor, shape, source, **every, unused_code=unused_code)),
+            outcome(lambda: codec.dequantize(tensor, shape, source, **every, unused_code=unused_code)),
             outcome(lambda: codec.histogram(tensor, shape, **plain)),
             outcome(lambda: tuple(codec.scan(tensor, shape, source, **plain))),
             outcome(lambda: codec.transcode(tensor, shape, source, target, **every)),
@@ -149,10 +148,10 @@ def _into(tensor: bytes, shape: tuple[int, ...], source: Dialect, target: Dialec
     outcome(lambda: native.transcode(whole, shape, source, target, **more, out=whole))
 
 
-def _quantised(head: bytes, content: bytes) -> None:
+def _quantized(head: bytes, content: bytes) -> None:
     """Weights of every kind: a tensor that is read again, or a refusal."""
     kinds = ("<f4", "<f2", "<u2", "<f8", "<i2", "u1", "<c8", "S1")
-    kind, rule = np.dtype(kinds[head[0] % len(kinds)]), (*quantise.RULES, "no rule")[head[1] % 5]
+    kind, rule = np.dtype(kinds[head[0] % len(kinds)]), (*quantize.RULES, "no rule")[head[1] % 5]
     rows, cols = head[2] % 9, _COLUMNS[head[3] % len(_COLUMNS)]
     rows *= 2048 if head[6] & 1 else 1
     size = rows * cols * kind.itemsize
@@ -162,12 +161,12 @@ def _quantised(head: bytes, content: bytes) -> None:
     )
     scale = (None, 0.5, 1e39, math.nan)[head[5] % 4]
     dialect = _DIALECTS[head[4] >> 2 & 63 % len(_DIALECTS)]
-    strict, slices = not head[4] & 2, (None, "each", "one")[head[6] >> 2 & 3 if head[6] >> 2 & 3 < 3 else 0]
-    made = outcome(lambda: quantise.quantize(weights, rule, scale, dialect, strict, slices=slices))  # type: ignore[arg-type]
-    outcome(lambda: quantise.ternarise(weights, rule, scale))
-    back = outcome(lambda: quantise.weight_quant(weights))
+    strict = not head[4] & 2
+    made = outcome(lambda: quantize.quantize(weights, rule, scale, dialect, strict))
+    outcome(lambda: quantize.ternarise(weights, rule, scale))
+    back = outcome(lambda: quantize.weight_quant(weights))
     if made[0] not in ("ValueError", "TypeError"):
-        outcome(lambda: native.unpack(made[0], weights.shape, dialect, strict=strict, slices=slices, code3="zero"))
+        outcome(lambda: native.unpack(made[0], weights.shape, dialect, strict=strict, unused_code="zero"))
         assert isinstance(back, list)
     if kind.char == "f" and weights.size:
         flat = np.abs(weights.reshape(-1))
@@ -221,7 +220,7 @@ def _odd_trits(head: bytes, content: bytes) -> None:
     scale: Any = (0.5, 1e39, math.inf, np.float32(2), [0.5], [0.5, 0.25], "x")[
         head[5] >> 1 & 7 if head[5] >> 1 & 7 < 7 else 0
     ]
-    more: Any = {"strict": not head[4] & 2, "slices": (None, "each", "one", "all")[head[6] >> 1 & 3]}
+    more: Any = {"strict": not head[4] & 2}
     wanted = outcome(lambda: reference.pack(trits, scale, dialect, **more))
     for threads in (1, 2):
         got = outcome(partial(native.pack, trits, scale, dialect, **more, threads=threads))
@@ -230,7 +229,7 @@ def _odd_trits(head: bytes, content: bytes) -> None:
     outcome(lambda: native.pack(trits, scale, dialect, **more, out=room))
     assert not isinstance(wanted[0], bytes) or bytes(room) == wanted[0]
     for each in (*BLOCK_TYPES, "Q8_0"):
-        outcome(lambda e=each: pack_blocks(values.reshape(trits.shape), 0.5 if head[4] & 4 else scale, e))  # type: ignore[misc]
+        outcome(partial(pack_blocks, values.reshape(trits.shape), 0.5 if head[4] & 4 else scale, each))
         outcome(partial(unpack_blocks, content, trits.shape, each))
     outcome(lambda: matrix(trits.shape))
     outcome(lambda: unpack_codes(content, trits.shape[-2:], dialect.layout))
@@ -255,7 +254,7 @@ def _surveyed(head: bytes, content: bytes) -> None:
     assert kind[0] in ("zero", "replicated", "stale", "ValueError")
 
 
-_TASKS = (_unpacked, _quantised, _formed, _odd_trits, _surveyed)
+_TASKS = (_unpacked, _quantized, _formed, _odd_trits, _surveyed)
 
 
 class _Definition:

@@ -20,12 +20,12 @@ from harness import broken, changed, replayed
 from searching import search
 
 from i2s_spec.codec import native
-from i2s_spec.convert.rewrite import convert_endian
+from i2s_spec.convert.container.rewrite import convert_endian
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.repair.fix import fix
-from i2s_spec.linter.sanitize import sanitize
+from i2s_spec.linter.sanitize.sanitize import sanitize
 from i2s_spec.schema import gguf
 from i2s_spec.schema.dialect import LAYOUTS
 from i2s_spec.schema.types import I2_S

@@ -21,7 +21,7 @@ import numpy as np
 from harness import Program, replayed, sentence
 from searching import search
 
-from i2s_spec.gguf.output import OutputFile
+from i2s_spec.gguf.atomic_file import OutputFile
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.gguf.writer import Writer

@@ -1,12 +1,11 @@
-"""Inputs for the corpus: what is written by hand, the malformed files, and changes of these; kept where they reach more.
+"""Inputs for the corpus of a harness: those of other folders, and random changes of what is kept, where they reach more.
 
-    python fuzz/make_corpus.py lint                 # of the candidates, as few as take all branches that any of them takes
-    python fuzz/make_corpus.py lint --also found    # and of what is in a folder, as a search with Atheris leaves it
-    python fuzz/make_corpus.py lint --seconds 60    # then changes by chance for a minute
-    python fuzz/make_corpus.py lint --tidy          # of what was kept this way, leave out what others make superfluous
+    python fuzz/make_corpus.py lint --also found    # of a folder, as a search with Atheris leaves it
+    python fuzz/make_corpus.py lint --seconds 60    # random changes for a minute
+    python fuzz/make_corpus.py lint --tidy          # of what was found, leave out what other inputs make superfluous
 
-What is in the corpus already stays; a candidate is kept for branches that no kept input takes. The same corpus and the same
-code give the same choice. Names are those of the candidates.
+What is in the corpus already stays; an input is added for branches that no kept input takes. The same corpus and the same
+code give the same choice.
 """
 
 from __future__ import annotations
@@ -106,10 +105,10 @@ class Merge:
 
 
 def changes(merge: Merge, seconds: float, seed: str) -> None:
-    """Changes of what is kept, by chance, for some time."""
+    """Random changes of what is kept, for some time."""
     from harness import inputs
 
-    from i2s_spec.testing.mutator import crossover, mutate
+    from i2s_spec.testing.mutator.mutate import crossover, mutate
 
     chance, pool = Random(seed), [path.read_bytes() for path in inputs(merge.name)]
     pool = [content for content in pool if len(content) <= MOST]
@@ -154,26 +153,18 @@ def stirred(data: bytes, other: bytes, chance: Random) -> bytes:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("harness", choices=ROOMS)
-    parser.add_argument("--seconds", type=float, default=0.0, help="how long to try changes by chance")
+    parser.add_argument("--seconds", type=float, default=0.0, help="how long to try random changes")
     parser.add_argument("--seed", default="0", help="of these changes")
-    parser.add_argument("--also", type=Path, action="append", default=[], help="a folder of further candidates")
-    parser.add_argument("--tidy", action="store_true", help="choose anew among the candidates that were kept")
-    parser.add_argument("--every", type=int, default=1, help="take only every so many of the candidates")
-    parser.add_argument("--only", default="", metavar="WORD", help="take only candidates whose names have this in them")
+    parser.add_argument("--also", type=Path, action="append", default=[], help="a folder of inputs")
+    parser.add_argument("--tidy", action="store_true", help="choose anew among the inputs that were found")
     given = parser.parse_args()
     sys.path.insert(0, str(HERE))
     merge = Merge(given.harness, ROOMS[given.harness])
-    from corpus_candidates import CANDIDATES
     from harness import inputs
 
-    made = {name for name, _ in CANDIDATES[given.harness]()} if given.tidy else set()
     loose: list[tuple[str, bytes]] = []
     for path in inputs(given.harness):
-        if (
-            given.tidy
-            and path.parent.parent.name == "corpus"
-            and (path.name.startswith("found-") or path.name.removesuffix("-too") in made)
-        ):
+        if given.tidy and path.parent.parent.name == "corpus" and path.name.startswith("found-"):
             loose.append((path.name, path.read_bytes()))
             path.unlink()
         else:
@@ -182,8 +173,7 @@ def main() -> int:
     if given.tidy:
         print(f"{given.harness}: {merge.choose(loose)} of {len(loose)} kept", file=sys.stderr)
         return 0
-    candidates = [each for each in CANDIDATES[given.harness]() if given.only in each[0]][:: given.every]
-    candidates += [
+    candidates = [
         (path.name, path.read_bytes()) for folder in given.also for path in sorted(folder.iterdir()) if path.is_file()
     ]
     kept = merge.choose(candidates)

@@ -22,7 +22,7 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.engine import lint
 from i2s_spec.schema import gguf
-from i2s_spec.schema.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.types import I2_S, READINGS, TAIL_BYTES, ValueType
 from i2s_spec.testing.sample import Draft, Model, Tensor, array, key_value, tensor_info
 

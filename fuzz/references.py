@@ -18,8 +18,8 @@ from overlay import written
 
 from i2s_spec.codec.native import pack, unpack
 from i2s_spec.codec.ternary_types import pack_blocks
-from i2s_spec.convert.checkpoint import NewTensor, write_checkpoint
-from i2s_spec.convert.hugging_face import module_name, to_checkpoint_rows, to_gguf_rows
+from i2s_spec.convert.hugging_face.names import module_name, to_checkpoint_rows, to_gguf_rows
+from i2s_spec.convert.hugging_face.safetensors import NewTensor, write_checkpoint
 from i2s_spec.schema.types import BY_NAME, I2_S
 from i2s_spec.testing.sample import Model, Tensor
 
@@ -55,7 +55,7 @@ def _changed(model: Model, changes: list[str]) -> Weights:
     for tensor in model.tensors:
         if tensor.number != I2_S.number or len(tensor.ne) != 2 or len(tensor.data) != I2_S.nbytes(tensor.ne):
             continue
-        trits, scale = unpack(tensor.data, tensor.ne[::-1], byte_order=model.order, code3="zero")
+        trits, scale = unpack(tensor.data, tensor.ne[::-1], byte_order=model.order, unused_code="zero")
         values = trits.astype(np.float32)
         for change in changes:
             if change == "negated":

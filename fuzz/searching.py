@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, Final
 
-from i2s_spec.testing.mutator import custom_crossover, custom_mutator
+from i2s_spec.testing.mutator.mutate import custom_crossover, custom_mutator
 
 Target = Callable[[bytes], None]
 

@@ -14,18 +14,23 @@ import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from i2s_spec._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from i2s_spec import golden as golden
     from i2s_spec.codec.native import dequantize as dequantize
+    from i2s_spec.codec.native import get_rows as get_rows
     from i2s_spec.codec.native import histogram as histogram
     from i2s_spec.codec.native import pack as pack
     from i2s_spec.codec.native import scan as scan
     from i2s_spec.codec.native import transcode as transcode
     from i2s_spec.codec.native import unpack as unpack
-    from i2s_spec.codec.quantise import quantize as quantize
-    from i2s_spec.convert.new import new as new
-    from i2s_spec.convert.rewrite import convert_endian as convert_endian
-    from i2s_spec.convert.rewrite import rewrite as rewrite
+    from i2s_spec.codec.quantization.quantize import quantize as quantize
+    from i2s_spec.codec.quantization.quantize import weight_quant as weight_quant
+    from i2s_spec.codec.quantization.remainder import read_as as read_as
+    from i2s_spec.convert.container.rewrite import convert_endian as convert_endian
+    from i2s_spec.convert.container.rewrite import rewrite as rewrite
+    from i2s_spec.convert.synthetic.new import new as new
     from i2s_spec.errors import FormatError as FormatError
     from i2s_spec.errors import Span as Span
     from i2s_spec.gguf.reader import File as File
@@ -34,13 +39,14 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.writer import Writer as Writer
     from i2s_spec.inspect.identify.identification import identify as identify
     from i2s_spec.linter.engine import lint as lint
-    from i2s_spec.linter.judgement import Report as Report
     from i2s_spec.linter.repair.fix import fix as fix
-    from i2s_spec.linter.sanitize import sanitize as sanitize
+    from i2s_spec.linter.report_data import Report as Report
+    from i2s_spec.linter.sanitize.sanitize import sanitize as sanitize
     from i2s_spec.model.load import load_model as load_model
+    from i2s_spec.model.projection import bitlinear as bitlinear
+    from i2s_spec.model.projection import integer_product as integer_product
+    from i2s_spec.model.projection import quantize_activations as quantize_activations
     from i2s_spec.model.tokenizer.tokenizer import load_tokenizer as load_tokenizer
-
-__version__ = "0.1.0"
 
 #: Where each public name lives.
 _HOMES = {
@@ -56,16 +62,22 @@ _HOMES = {
     "scan": "i2s_spec.codec.native",
     "transcode": "i2s_spec.codec.native",
     "unpack": "i2s_spec.codec.native",
-    "quantize": "i2s_spec.codec.quantise",
-    "new": "i2s_spec.convert.new",
-    "rewrite": "i2s_spec.convert.rewrite",
-    "convert_endian": "i2s_spec.convert.rewrite",
+    "quantize": "i2s_spec.codec.quantization.quantize",
+    "weight_quant": "i2s_spec.codec.quantization.quantize",
+    "read_as": "i2s_spec.codec.quantization.remainder",
+    "get_rows": "i2s_spec.codec.native",
+    "new": "i2s_spec.convert.synthetic.new",
+    "rewrite": "i2s_spec.convert.container.rewrite",
+    "convert_endian": "i2s_spec.convert.container.rewrite",
     "identify": "i2s_spec.inspect.identify.identification",
-    "Report": "i2s_spec.linter.judgement",
+    "Report": "i2s_spec.linter.report_data",
     "fix": "i2s_spec.linter.repair.fix",
-    "sanitize": "i2s_spec.linter.sanitize",
+    "sanitize": "i2s_spec.linter.sanitize.sanitize",
     "lint": "i2s_spec.linter.engine",
     "load_model": "i2s_spec.model.load",
+    "bitlinear": "i2s_spec.model.projection",
+    "integer_product": "i2s_spec.model.projection",
+    "quantize_activations": "i2s_spec.model.projection",
     "load_tokenizer": "i2s_spec.model.tokenizer.tokenizer",
 }
 

@@ -11,6 +11,7 @@ quoted then, so that no file can write to a terminal.
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
 #: Longest piece of a file's own text that a message repeats, in characters.
@@ -29,8 +30,8 @@ class Span(NamedTuple):
         return f"{where} ({quote(self.path, bare=True)})" if self.path else where
 
 
-class Words(str):
-    """Words of this package inside a message: shown as they are, where text from a file would be quoted."""
+class TrustedText(str):
+    """Text of this package inside a message: shown as they are, where text from a file would be quoted."""
 
     __slots__ = ()
 
@@ -56,6 +57,8 @@ class FormatError(ValueError):
         self.got = got
         self.want = want
         self.details = details
+        #: The file that the bytes are of, where whoever opened it said so; a call may read several.
+        self.file: str | None = None
 
     @property
     def code(self) -> str:
@@ -67,6 +70,11 @@ class FormatError(ValueError):
 
     def __str__(self) -> str:
         return f"{self.fault.code} {self.fault.slug} at {self.span}: {self.message}"
+
+    def of_file(self, path: str | os.PathLike[str]) -> FormatError:
+        """This error, which now knows the file that the bytes are of; one that knew it keeps it."""
+        self.file = self.file or os.fsdecode(path)
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:  # exceptions with keywords do not pickle by themselves
         return _rebuild, (self.fault, self.span, self.got, self.want, self.details)
@@ -84,7 +92,16 @@ class MissingExtra(ImportError):
     """A feature was asked for whose optional dependency is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs the extra [{extra}]: pip install 'i2s-spec[{extra}]'")
+        super().__init__(f"{feature} needs the extra [{extra}]: {how_to_install(extra)}")
+
+
+def how_to_install(extra: str) -> str:
+    """What brings an extra: the package is in no index, so that it takes a checkout of the project.
+
+    >>> how_to_install("chat")
+    "pip install -e '.[chat]' in a checkout of i2s-spec"
+    """
+    return f"pip install -e '.[{extra}]' in a checkout of i2s-spec"
 
 
 def render(template: str, **values: Any) -> str:
@@ -93,7 +110,7 @@ def render(template: str, **values: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, Words | bool) or value is None:
+    if isinstance(value, TrustedText | bool) or value is None:
         return str(value)
     if isinstance(value, int):
         return f"{value:,}"

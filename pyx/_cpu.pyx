@@ -2,33 +2,59 @@
 # cython: freethreading_compatible=True
 """Which instruction sets this processor offers, and what the extensions were built with."""
 
-cdef extern from "cpu.h":
+cdef extern from *:
+    """
+    #include "cpu.h"
+
+    /* Every name that a set of kernels has anywhere, and the least that a set of this name asks for: each table of kernels
+     * has its own. From the slowest to the fastest. */
+    static int i2s_cpu_always(void) { return 1; }
+    static const struct {
+        const char *name;
+        int (*available)(void);
+    } i2s_cpu_sets[] = {
+        {"portable", i2s_cpu_always},
+    #if defined(I2S_CPU_X86)
+        {"avx2", i2s_cpu_avx2},
+    #if defined(I2S_KNOWS_AVXVNNI)
+        {"avxvnni", i2s_cpu_avxvnni},
+    #endif
+        {"avx512vl", i2s_cpu_avx512bw},
+        {"avx512", i2s_cpu_avx512bw},
+    #elif defined(I2S_CPU_ARM)
+        {"neon", i2s_cpu_neon},
+        {"dotprod", i2s_cpu_dotprod},
+    #endif
+    };
+    enum { I2S_CPU_SETS = sizeof(i2s_cpu_sets) / sizeof(i2s_cpu_sets[0]) };
+    """
+    ctypedef struct i2s_cpu_set:
+        const char *name
+        int (*available)() noexcept nogil
+    const i2s_cpu_set *i2s_cpu_sets
+    int I2S_CPU_SETS
     const char *I2S_COMPILER
-    int i2s_cpu_ssse3() nogil
-    int i2s_cpu_avx2() nogil
-    int i2s_cpu_f16c() nogil
-    int i2s_cpu_avx512bw() nogil
-    int i2s_cpu_avx512vnni() nogil
-    int i2s_cpu_avx512vpopcntdq() nogil
-    int i2s_cpu_neon() nogil
-    int i2s_cpu_dotprod() nogil
+    const char *const *i2s_cpu_names
+    int I2S_CPU_COUNT
+    unsigned i2s_cpu_found
+    unsigned i2s_cpu_hidden
 
 
 def features():
-    """Every instruction set that matters here, and whether this processor has it."""
-    return {
-        "ssse3": bool(i2s_cpu_ssse3()),
-        "avx2": bool(i2s_cpu_avx2()),
-        "f16c": bool(i2s_cpu_f16c()),
-        "avx512bw": bool(i2s_cpu_avx512bw()),
-        "avx512vnni": bool(i2s_cpu_avx512vnni()),
-        "avx512vpopcntdq": bool(i2s_cpu_avx512vpopcntdq()),
-        "neon": bool(i2s_cpu_neon()),
-        "dotprod": bool(i2s_cpu_dotprod()),
-    }
+    """Every feature that matters here, and whether this processor has it; what is hidden counts as missing."""
+    return {i2s_cpu_names[i].decode("ascii"): bool((i2s_cpu_found & ~i2s_cpu_hidden) >> i & 1) for i in range(I2S_CPU_COUNT)}
+
+
+def hidden():
+    """The features that the processor has and that count as missing."""
+    return [i2s_cpu_names[i].decode("ascii") for i in range(I2S_CPU_COUNT) if (i2s_cpu_found & i2s_cpu_hidden) >> i & 1]
+
+
+def kernel_names():
+    """The names that sets of kernels have, slowest first, and whether this processor can run any set of that name."""
+    return [(i2s_cpu_sets[i].name.decode("ascii"), bool(i2s_cpu_sets[i].available())) for i in range(I2S_CPU_SETS)]
 
 
 def compiler():
     """The C compiler that built this extension."""
     return I2S_COMPILER.decode("ascii", "replace")
-

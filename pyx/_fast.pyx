@@ -2,8 +2,8 @@
 # cython: freethreading_compatible=True
 """The compiled side of profile `fast`: a program of steps that is run in one call, and its kernels one by one.
 
-Nothing is checked here: `i2s_spec.model.program` makes steps from a graph whose shapes were checked when it was loaded, and
-`i2s_spec.model.fast` compares arrays before it calls a kernel.
+Nothing is checked here: `i2s_spec.model.fast.compile` makes steps from a graph whose shapes were checked when it was loaded, and
+`i2s_spec.model.fast.fast_operations` compares arrays before it calls a kernel.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
@@ -26,7 +26,7 @@ cdef extern from "fast.h" nogil:
         void (*activate)(int, const float *, const float *, int64_t, float *) noexcept nogil
         void (*norm)(const float *, const float *, int64_t, float, float *) noexcept nogil
         void (*halve)(const float *, int64_t, uint16_t *) noexcept nogil
-        float (*shares)(float *, int64_t, float, float *) noexcept nogil
+        float (*soft_max)(float *, int64_t, float, float *) noexcept nogil
     ctypedef struct i2s_step:
         int32_t op, kind, late, layer
         int64_t in_ "in"
@@ -64,14 +64,14 @@ cdef extern from "fast.h" nogil:
     int64_t I2S_ROOM, I2S_PARTS, I2S_SPLIT
     int I2S_MOST_MATRICES, I2S_WIDEST
     int I2S_NORM, I2S_QUANTIZE, I2S_TERNARY, I2S_DENSE, I2S_ACTIVATE, I2S_ADD, I2S_MULTIPLY, I2S_BIAS, I2S_TIMES
-    int I2S_ROTATE, I2S_KEEP, I2S_ATTEND, I2S_CHOOSE, I2S_RESULT
+    int I2S_ROPE, I2S_STORE_KV, I2S_ATTEND, I2S_SELECT_ROWS, I2S_HEAD
     int I2S_F32, I2S_F16, I2S_BF16, I2S_RELU, I2S_SQUARE, I2S_RELU2, I2S_SILU, I2S_GELU
     void i2s_fast_run(i2s_pass *, int64_t) noexcept
 
 #: Steps, types of weights and activations by their names.
 OPS = {"norm": I2S_NORM, "quantize": I2S_QUANTIZE, "ternary": I2S_TERNARY, "dense": I2S_DENSE, "activate": I2S_ACTIVATE,
-       "add": I2S_ADD, "multiply": I2S_MULTIPLY, "bias": I2S_BIAS, "times": I2S_TIMES, "rotate": I2S_ROTATE,
-       "keep": I2S_KEEP, "attend": I2S_ATTEND, "choose": I2S_CHOOSE, "result": I2S_RESULT}
+       "add": I2S_ADD, "multiply": I2S_MULTIPLY, "bias": I2S_BIAS, "times": I2S_TIMES, "rope": I2S_ROPE,
+       "store_kv": I2S_STORE_KV, "attend": I2S_ATTEND, "select_rows": I2S_SELECT_ROWS, "head": I2S_HEAD}
 TYPES = {"float32": I2S_F32, "float16": I2S_F16, "uint16": I2S_BF16}
 ACTIVATIONS = {"relu": I2S_RELU, "square": I2S_SQUARE, "relu2": I2S_RELU2, "silu": I2S_SILU, "gelu": I2S_GELU}
 #: Most matrices in a step, the widest head, floats of room that attention takes, keys of a token that are looked at together.

@@ -2,7 +2,7 @@
 # cython: freethreading_compatible=True
 """The compiled integer core of BitLinear: thin calls into matmul.h, without the GIL.
 
-Nothing is checked here: `i2s_spec.model.matmul` compares every size with every buffer before it calls. `row` is the row of
+Nothing is checked here: `i2s_spec.model.reference.matmul` compares every size with every buffer before it calls. `row` is the row of
 the kernel table, as `kernel_sets` numbers them.
 """
 

@@ -2,7 +2,7 @@
 # cython: freethreading_compatible=True
 """The compiled sums in a fixed order: thin calls into reduce.h, without the GIL.
 
-Nothing is checked here: `i2s_spec.model.numerics` compares every shape before it calls. `row` is the row of the kernel
+Nothing is checked here: `i2s_spec.model.arithmetic.reductions` compares every shape before it calls. `row` is the row of the kernel
 table that `kernel_set` gives; `start` and `stop` are the outputs to compute.
 """
 
@@ -31,12 +31,9 @@ TOKENS = I2S_TOKENS
 OUTPUTS = I2S_OUTPUTS
 
 
-def kernel_set(str name):
-    """The row of a named set, or of the portable one where there is none of that name that this processor can run."""
-    for i in range(I2S_REDUCE_SETS):
-        if i2s_reduce_sets[i].name.decode("ascii") == name and i2s_reduce_sets[i].available():
-            return i
-    return 0
+def kernel_sets():
+    """The kernel sets that were compiled, slowest first, and whether this processor can run each."""
+    return [(i2s_reduce_sets[i].name.decode("ascii"), bool(i2s_reduce_sets[i].available())) for i in range(I2S_REDUCE_SETS)]
 
 
 def products(int row, const double[:, :, ::1] x, int64_t tokens, object w, int kind, int64_t row_step, int64_t column_step,

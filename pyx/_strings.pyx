@@ -2,7 +2,7 @@
 # cython: freethreading_compatible=True
 """The fast look at arrays of strings: one walk over their bytes that decodes nothing.
 
-It is held to `i2s_spec.gguf.strings.definition`. The bytes come in parts, so that an array of any size needs no more
+It is held to `i2s_spec.gguf.string_arrays.definition`. The bytes come in parts, so that an array of any size needs no more
 memory than one part and the table in which repeated strings are found; both are bounded.
 """
 
@@ -10,7 +10,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from i2s_spec.gguf.pages import zeros
+from i2s_spec.gguf.huge_pages import zeros
 
 cdef extern from "text.h" nogil:
     ctypedef struct Seen "i2s_seen":

@@ -6,8 +6,8 @@ What is found in a part is defined by `i2s_spec.codec.observation`.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
 cdef extern from "survey.h" nogil:
@@ -18,12 +18,24 @@ cdef extern from "survey.h" nogil:
     int I2S_SURVEY_SETS
     int I2S_BLOCK
     int I2S_LEAST_RUN
+    int I2S_BLOCK_KINDS
+    int I2S_OCTAVES
+    int I2S_GROUP_TILE
+    ctypedef struct i2s_groups:
+        int32_t kind, swap
+        int64_t unit
+        uint64_t odd, scales, infinite, negative, lost
+        int64_t first_odd, first_infinite, first_negative, first_lost, first_largest
+        uint32_t largest
+        uint64_t *octaves
+    void i2s_groups_init() noexcept
     ctypedef struct i2s_part:
         int64_t at, pos, size, seen, first_unused, non_finite, first_non_finite, head, last, run_at, run
         int32_t tail_bytes, width
         uint64_t mask, lows, highs, boths, digest
         uint8_t head_value, last_value, run_value, open
         uint8_t *tail
+        i2s_groups *groups
     ctypedef struct i2s_survey_list:
         i2s_part *parts
         int64_t count, next, done, failed
@@ -39,7 +51,10 @@ cdef extern from "survey.h" nogil:
 #: Places from here on are in no file: sums of two of them and a tail do not wrap.
 cdef int64_t FAR = <int64_t>1 << 61
 
+i2s_groups_init()
+
 BLOCK = I2S_BLOCK
+TILE = I2S_GROUP_TILE
 LEAST_RUN = I2S_LEAST_RUN
 
 
@@ -85,6 +100,9 @@ cdef class Parts:
         self.list.set = &i2s_survey_sets[row]
 
     def __dealloc__(self):
+        cdef int64_t i
+        for i in range(self.list.count):
+            free(self.list.parts[i].groups)
         free(self.list.parts)
 
     def __len__(self):
@@ -112,6 +130,25 @@ cdef class Parts:
         part.tail_bytes, part.width, part.mask = tail_bytes, width, mask
         i2s_part_begin(part)
         self.list.count += 1
+
+    def of_groups(self, int kind, int64_t unit, bint swap=False, bint octaves=True):
+        """The part that was added last is of a type with a scale for each group: which one, as `kernel_kinds` has it, how
+        many bytes a group has, whether scales are in the other byte order than little, and whether they are sorted by
+        their octaves."""
+        cdef i2s_part *part
+        cdef i2s_groups *groups
+        if not (self.list.count and 0 <= kind < I2S_BLOCK_KINDS and 0 < unit < FAR):
+            raise ValueError("no such groups")
+        part = &self.list.parts[self.list.count - 1]
+        if part.groups != NULL or part.width != 1 or part.tail_bytes:
+            raise ValueError("not a part of groups")
+        groups = <i2s_groups *>calloc(1, sizeof(i2s_groups) + (I2S_OCTAVES * sizeof(uint64_t) if octaves else 0))
+        if groups == NULL:
+            raise MemoryError
+        groups.kind, groups.unit, groups.swap = kind, unit, swap
+        groups.octaves = <uint64_t *>(groups + 1) if octaves else NULL
+        part.groups = groups
+        i2s_part_begin(part)
 
     def of_file(self, int fd, bint sparse=False):
         """Parts are read from this descriptor; with `sparse`, those that were never written are not read."""
@@ -210,6 +247,20 @@ cdef class Parts:
             (4 * p.seen - p.lows - p.highs + p.boths, p.lows - p.boths, p.highs - p.boths, p.boths),
             p.first_unused, p.run_at, p.run, p.run_value, p.last, p.last_value if p.open else -1,
             p.digest, p.non_finite, p.first_non_finite,
+        )
+
+    def groups(self, int64_t number):
+        """What was found in the groups of a part, as `i2s_spec.codec.payload_facts.Groups` names it, or None."""
+        if not 0 <= number < self.list.count:
+            raise IndexError(number)
+        cdef i2s_groups *g = self.list.parts[number].groups
+        cdef int i
+        if g == NULL:
+            return None
+        return (
+            g.odd, g.first_odd, g.scales, g.infinite, g.first_infinite, g.negative, g.first_negative, g.lost, g.first_lost,
+            g.largest, g.first_largest,
+            tuple([g.octaves[i] for i in range(I2S_OCTAVES)]) if g.octaves != NULL else (),
         )
 
     def tail(self, int64_t number):

@@ -2,22 +2,86 @@
 #ifndef I2S_CPU_H
 #define I2S_CPU_H
 
-#if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
+#include <stdlib.h>
+#include <string.h>
+
+/* Features by the names that compilers have for them. What another architecture has is missing here. */
+#define I2S_CPU_FEATURES(X)                                                                                             \
+    X(ssse3) X(popcnt) X(avx2) X(fma) X(f16c) X(avxvnni) X(avx512f) X(avx512bw) X(avx512vl) X(avx512dq) X(avx512vnni)  \
+    X(avx512vbmi) X(avx512vpopcntdq) X(neon) X(dotprod)
+
+enum {
+#define I2S_CPU_NUMBER(name) I2S_CPU_##name,
+    I2S_CPU_FEATURES(I2S_CPU_NUMBER) I2S_CPU_COUNT
+};
+static const char *const i2s_cpu_names[] = {
+#define I2S_CPU_NAME(name) #name,
+    I2S_CPU_FEATURES(I2S_CPU_NAME)
+};
+
+/* What the processor has, and what of it counts as missing: the names in I2S_HIDE, with commas between them. Tests run so as
+ * on a lesser processor. Both are found out once, when the extension is loaded, and a name can only take away. */
+static unsigned i2s_cpu_found = 0, i2s_cpu_hidden = 0;
+#define I2S_HAS(name) ((i2s_cpu_found & ~i2s_cpu_hidden) >> I2S_CPU_##name & 1)
+
+#if defined(__GNUC__) || defined(__clang__)
+#if defined(__x86_64__) || defined(__i386__)
+#define I2S_CPU_X86 1
 #include <cpuid.h>
-#define I2S_HAS(name) (__builtin_cpu_init(), __builtin_cpu_supports(name) != 0)
-static inline int i2s_cpu_ssse3(void) { return I2S_HAS("ssse3"); }
-static inline int i2s_cpu_avx2(void) { return I2S_HAS("avx2"); }
-static inline int i2s_cpu_popcnt(void) { return I2S_HAS("popcnt"); }
-static inline int i2s_cpu_f16c(void) { return I2S_HAS("f16c"); }
-static inline int i2s_cpu_avx512bw(void) { return I2S_HAS("avx512f") && I2S_HAS("avx512bw") && I2S_HAS("avx512vl"); }
-static inline int i2s_cpu_avx512vnni(void) { return i2s_cpu_avx512bw() && I2S_HAS("avx512vnni"); }
-static inline int i2s_cpu_avx512vpopcntdq(void) { return i2s_cpu_avx512bw() && I2S_HAS("avx512vpopcntdq"); }
 #if defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11  /* older compilers do not know it */
 #define I2S_KNOWS_AVXVNNI 1
-static inline int i2s_cpu_avxvnni(void) { return I2S_HAS("avx2") && I2S_HAS("avxvnni"); }
-#else
-static inline int i2s_cpu_avxvnni(void) { return 0; }
 #endif
+#elif defined(__aarch64__)
+#define I2S_CPU_ARM 1
+#if defined(__linux__)
+#include <sys/auxv.h>
+#endif
+#endif
+
+__attribute__((constructor)) static void i2s_cpu_ask(void) {
+    const char *at = getenv("I2S_HIDE");
+    while (at != NULL && *at) {
+        const size_t length = strcspn(at, ",");
+        unsigned i;
+        for (i = 0; i < I2S_CPU_COUNT; i++)
+            if (strlen(i2s_cpu_names[i]) == length && memcmp(at, i2s_cpu_names[i], length) == 0) i2s_cpu_hidden |= 1u << i;
+        at += length + (at[length] == ',');
+    }
+#define I2S_CPU_FIND(name, there) i2s_cpu_found |= (unsigned)((there) != 0) << I2S_CPU_##name;
+#if defined(I2S_CPU_X86)
+    __builtin_cpu_init();
+#define I2S_CPU_ASK(name) I2S_CPU_FIND(name, __builtin_cpu_supports(#name))
+    I2S_CPU_ASK(ssse3) I2S_CPU_ASK(popcnt) I2S_CPU_ASK(avx2) I2S_CPU_ASK(fma) I2S_CPU_ASK(f16c) I2S_CPU_ASK(avx512f)
+    I2S_CPU_ASK(avx512bw) I2S_CPU_ASK(avx512vl) I2S_CPU_ASK(avx512dq) I2S_CPU_ASK(avx512vnni) I2S_CPU_ASK(avx512vbmi)
+    I2S_CPU_ASK(avx512vpopcntdq)
+#if defined(I2S_KNOWS_AVXVNNI)
+    I2S_CPU_ASK(avxvnni)
+#endif
+#elif defined(I2S_CPU_ARM)
+    I2S_CPU_FIND(neon, 1)
+#if defined(__linux__)
+    I2S_CPU_FIND(dotprod, getauxval(AT_HWCAP) & (1UL << 20))  /* HWCAP_ASIMDDP */
+#elif defined(__APPLE__)
+    I2S_CPU_FIND(dotprod, 1)  /* every Apple processor of this architecture has it */
+#endif
+#endif
+}
+#endif
+
+/* What sets of kernels ask for; whatever has AVX-512 is taken to have AVX2 only where it says so. */
+static inline int i2s_cpu_avx2(void) { return I2S_HAS(avx2); }
+static inline int i2s_cpu_popcnt(void) { return I2S_HAS(popcnt); }
+static inline int i2s_cpu_avx2fma(void) { return I2S_HAS(avx2) && I2S_HAS(fma) && I2S_HAS(f16c); }
+static inline int i2s_cpu_avxvnni(void) { return I2S_HAS(avx2) && I2S_HAS(avxvnni); }
+static inline int i2s_cpu_avx512bw(void) {
+    return i2s_cpu_avx2fma() && I2S_HAS(avx512f) && I2S_HAS(avx512bw) && I2S_HAS(avx512vl) && I2S_HAS(avx512dq);
+}
+static inline int i2s_cpu_avx512vnni(void) { return i2s_cpu_avx512bw() && I2S_HAS(avx512vnni); }
+static inline int i2s_cpu_avx512vpopcntdq(void) { return i2s_cpu_avx512bw() && I2S_HAS(avx512vpopcntdq); }
+static inline int i2s_cpu_neon(void) { return I2S_HAS(neon); }
+static inline int i2s_cpu_dotprod(void) { return I2S_HAS(neon) && I2S_HAS(dotprod); }
+
+#if defined(I2S_CPU_X86)
 /* Whether 512-bit vectors are done in halves: AMD's first with AVX-512 (family 19h). Asking takes long in a virtual machine. */
 static inline int i2s_cpu_halves_avx512(void) {
     static int known = -1;
@@ -30,31 +94,6 @@ static inline int i2s_cpu_halves_avx512(void) {
     }
     return known;
 }
-static inline int i2s_cpu_neon(void) { return 0; }
-static inline int i2s_cpu_dotprod(void) { return 0; }
-#else
-static inline int i2s_cpu_ssse3(void) { return 0; }
-static inline int i2s_cpu_avx2(void) { return 0; }
-static inline int i2s_cpu_popcnt(void) { return 0; }
-static inline int i2s_cpu_f16c(void) { return 0; }
-static inline int i2s_cpu_avx512bw(void) { return 0; }
-static inline int i2s_cpu_avx512vnni(void) { return 0; }
-static inline int i2s_cpu_avx512vpopcntdq(void) { return 0; }
-static inline int i2s_cpu_avxvnni(void) { return 0; }
-#if defined(__aarch64__)
-static inline int i2s_cpu_neon(void) { return 1; }
-#if defined(__linux__)
-#include <sys/auxv.h>
-static inline int i2s_cpu_dotprod(void) { return (getauxval(AT_HWCAP) & (1UL << 20)) != 0; }  /* HWCAP_ASIMDDP */
-#elif defined(__APPLE__)
-static inline int i2s_cpu_dotprod(void) { return 1; }  /* every Apple processor of this architecture has it */
-#else
-static inline int i2s_cpu_dotprod(void) { return 0; }
-#endif
-#else
-static inline int i2s_cpu_neon(void) { return 0; }
-static inline int i2s_cpu_dotprod(void) { return 0; }
-#endif
 #endif
 
 #if defined(__clang__)

@@ -12,24 +12,24 @@
 #include "matmul_interface.h"
 
 enum {
-    I2S_NORM,     /* in, inner, weight (gain or NULL), factor (eps) */
-    I2S_QUANTIZE, /* in, width, inner (columns with zeros behind) */
-    I2S_TERNARY,  /* first, count (matrices), inner (columns) */
-    I2S_DENSE,    /* in, width (columns), weight, kind, heads (rows), out */
-    I2S_ACTIVATE, /* in, in2 (or -1), kind, width, out */
-    I2S_ADD,      /* in, in2, width, out */
-    I2S_MULTIPLY, /* in, in2, width, out */
-    I2S_BIAS,     /* in, weight, width, out */
-    I2S_TIMES,    /* in, factor, width, out */
-    I2S_ROTATE,   /* in, heads, inner (dimension), kind (1: neighbours), groups (pairs), weight (cosines), weight2 (sines) */
-    I2S_KEEP,     /* in, width, layer, kind (0 keys, 1 values) */
-    I2S_ATTEND,   /* in (queries), heads, groups, inner, value, factor (scale), kind (1: causal), layer, out */
-    I2S_CHOOSE,   /* in, width, out */
-    I2S_RESULT,   /* in, width (columns), weight, kind, heads (rows): to the result */
+    I2S_NORM,        /* in, inner, weight (gain or NULL), factor (eps) */
+    I2S_QUANTIZE,    /* in, width, inner (columns with zeros behind) */
+    I2S_TERNARY,     /* first, count (matrices), inner (columns) */
+    I2S_DENSE,       /* in, width (columns), weight, kind, heads (rows), out */
+    I2S_ACTIVATE,    /* in, in2 (or -1), kind, width, out */
+    I2S_ADD,         /* in, in2, width, out */
+    I2S_MULTIPLY,    /* in, in2, width, out */
+    I2S_BIAS,        /* in, weight, width, out */
+    I2S_TIMES,       /* in, factor, width, out */
+    I2S_ROPE,        /* in, heads, inner (dimension), kind (1: neighbours), groups (pairs), weight (cosines), weight2 (sines) */
+    I2S_STORE_KV,    /* in, width, layer, kind (0 keys, 1 values) */
+    I2S_ATTEND,      /* in (queries), heads, groups, inner, value, factor (scale), kind (1: causal), layer, out */
+    I2S_SELECT_ROWS, /* in, width, out */
+    I2S_HEAD,        /* in, width (columns), weight, kind, heads (rows): to the result */
 };
 
 typedef struct {
-    int32_t op, kind, late, layer; /* late: behind I2S_CHOOSE, where only some tokens are left */
+    int32_t op, kind, late, layer; /* late: behind I2S_SELECT_ROWS, where only some tokens are left */
     int64_t in, in2, out, width, inner, heads, groups, value, first, count;
     const void *weight, *weight2;
     float factor;
@@ -107,7 +107,7 @@ static void i2s_tokenwise(void *of, int64_t number) {
     case I2S_BIAS:
         for (int64_t i = 0; i < n; i += s->width) f->add(in + i, (const float *)s->weight, s->width, out + i);
         break;
-    case I2S_ROTATE:
+    case I2S_ROPE:
         for (int64_t t = from; t < to; t++) {
             const int64_t at = p->positions[t] * s->groups;
             for (int64_t h = 0; h < s->heads; h++, in += s->inner, out += s->inner)
@@ -115,7 +115,7 @@ static void i2s_tokenwise(void *of, int64_t number) {
                           s->inner, out);
         }
         break;
-    case I2S_KEEP:
+    case I2S_STORE_KV:
         for (int64_t q = 0; q < p->sequences; q++) {
             const i2s_sequence *each = p->sequence + q;
             const int64_t first = each->start > from ? each->start : from, last = each->stop < to ? each->stop : to;
@@ -202,7 +202,7 @@ static void i2s_dense_part(void *of, int64_t part) {
     const i2s_step *s = p->step;
     const int64_t first = part * p->part, last = first + p->part < s->heads ? first + p->part : s->heads;
     const int64_t pitch = s->width * (s->kind == I2S_F32 ? 4 : 2);
-    float *out = s->op == I2S_RESULT ? p->result : i2s_slot(p, s->out);
+    float *out = s->op == I2S_HEAD ? p->result : i2s_slot(p, s->out);
     p->fast->dots(s->kind, (const uint8_t *)s->weight + first * pitch, last - first, pitch, s->width, i2s_slot(p, s->in),
                   s->width, p->now, out + first, s->heads);
 }
@@ -250,7 +250,7 @@ static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint1
         float *z = scores + r * z_pitch;
         int64_t seen = s->kind ? sees + r / share - from : count;
         seen = seen < 0 ? 0 : seen > count ? count : seen;
-        const float before = state->most[r], added = p->fast->shares(z, seen, s->factor, state->most + r);
+        const float before = state->most[r], added = p->fast->soft_max(z, seen, s->factor, state->most + r);
         if (seen < count) memset(z + seen, 0, (size_t)(count - seen) * 4);
         if (before != state->most[r] && before != -INFINITY) { /* what was added by a smaller measure */
             const float less = expf(before - state->most[r]);
@@ -259,7 +259,7 @@ static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint1
         }
         state->total[r] += added;
     }
-    p->fast->mix(scores, z_pitch, rows, values + from * v_pitch, v_pitch, count, s->value, state->sums, s->value);
+    p->fast->weighted_sum(scores, z_pitch, rows, values + from * v_pitch, v_pitch, count, s->value, state->sums, s->value);
 }
 
 static int64_t i2s_token_units(const i2s_pass *p, const i2s_sequence *each) { /* tokens whose queries go together */
@@ -384,7 +384,7 @@ static void i2s_attention(i2s_pass *p) {
 
 /* ---- the whole ---- */
 
-static void i2s_choose(const i2s_pass *p) {
+static void i2s_select_rows(const i2s_pass *p) {
     const i2s_step *s = p->step;
     for (int64_t i = 0; i < p->chosen; i++)
         memcpy(i2s_slot(p, s->out) + i * s->width, i2s_slot(p, s->in) + p->rows[i] * s->width, (size_t)s->width * 4);
@@ -398,9 +398,9 @@ static void i2s_fast_run(i2s_pass *p, int64_t steps) {
         switch (p->step->op) {
         case I2S_TERNARY: i2s_ternary(p); break;
         case I2S_DENSE:
-        case I2S_RESULT: i2s_dense(p); break;
+        case I2S_HEAD: i2s_dense(p); break;
         case I2S_ATTEND: i2s_attention(p); break;
-        case I2S_CHOOSE: i2s_choose(p); break;
+        case I2S_SELECT_ROWS: i2s_select_rows(p); break;
         default: i2s_by_tokens(p);
         }
     }

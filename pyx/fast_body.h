@@ -227,7 +227,7 @@ TARGET static void FN(halve)(const float *x, int64_t n, uint16_t *out) {
 /* ---- attention ---- */
 
 /* Scores of one row, `count` of them: scaled; e^(z - most) in their place and their sum. `most` is raised first. */
-TARGET static float FN(shares)(float *z, int64_t count, float scale, float *most) {
+TARGET static float FN(soft_max)(float *z, int64_t count, float scale, float *most) {
     FN(vf) top = ALL(*most);
     int64_t i = 0;
     for (; i < count; i += VL) { /* rows have room for whole vectors */
@@ -280,7 +280,7 @@ INLINE void FN(mix_rows)(const int C, const float *p, int64_t p_pitch, const uin
 }
 
 /* Values by their shares, added to what is there: out[r] += sum of p[r, s] v[s]. */
-TARGET static void FN(mix)(const float *p, int64_t p_pitch, int64_t rows, const uint16_t *v, int64_t pitch, int64_t count,
+TARGET static void FN(weighted_sum)(const float *p, int64_t p_pitch, int64_t rows, const uint16_t *v, int64_t pitch, int64_t count,
                            int64_t width, float *out, int64_t stride) {
     int64_t r = 0;
     for (; r + 4 <= rows; r += 4)

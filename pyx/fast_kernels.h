@@ -28,8 +28,8 @@ typedef struct {
     void (*rotate)(const float *x, const float *cosine, const float *sine, int64_t pairs, int64_t apart, int64_t width,
                    float *out);
     void (*halve)(const float *x, int64_t n, uint16_t *out);
-    float (*shares)(float *z, int64_t count, float scale, float *most);
-    void (*mix)(const float *p, int64_t p_pitch, int64_t rows, const uint16_t *v, int64_t pitch, int64_t count,
+    float (*soft_max)(float *z, int64_t count, float scale, float *most);
+    void (*weighted_sum)(const float *p, int64_t p_pitch, int64_t rows, const uint16_t *v, int64_t pitch, int64_t count,
                 int64_t width, float *out, int64_t stride);
 } i2s_fast_set;
 
@@ -83,7 +83,7 @@ static inline uint16_t i2s_half_of_float(float f) {
 #define ALL(x) ((FN(vf)){0} + (x))
 #define I2S_FAST_SET(NAME, AVAILABLE)                                                                                   \
     {NAME, AVAILABLE, FN(dots), FN(activate), FN(norm), FN(add), FN(multiply), FN(times), FN(rotate), FN(halve),        \
-     FN(shares), FN(mix)}
+     FN(soft_max), FN(weighted_sum)}
 #define I2S_FAST_INLINE static inline __attribute__((always_inline))
 
 static int i2s_fast_always(void) { return 1; }
@@ -127,7 +127,6 @@ static const i2s_fast_set i2s_fast_portable = I2S_FAST_SET("portable", i2s_fast_
 
 /* ---- AVX2, FMA and F16C ---- */
 
-static int i2s_fast_has_avx2(void) { return i2s_cpu_avx2() && i2s_cpu_f16c() && I2S_HAS("fma"); }
 #define FN(name) i2s_fast_##name##_avx2
 #define TARGET __attribute__((target("avx2,fma,f16c")))
 #define VB 32
@@ -146,7 +145,7 @@ TARGET I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, flo
     _mm_storeu_ps(four, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
 }
 #include "fast_body.h"
-static const i2s_fast_set i2s_fast_avx2 = I2S_FAST_SET("avx2", i2s_fast_has_avx2);
+static const i2s_fast_set i2s_fast_avx2 = I2S_FAST_SET("avx2", i2s_cpu_avx2fma);
 #undef FN
 #undef TARGET
 #undef VB
@@ -215,7 +214,7 @@ static void i2s_fast_any_dots_avx512(int kind, const uint8_t *w, int64_t rows, i
 }
 static const i2s_fast_set i2s_fast_avx512 = {
     "avx512", i2s_cpu_avx512bw, i2s_fast_any_dots_avx512, FN(activate), FN(norm), FN(add), FN(multiply), FN(times),
-    FN(rotate), FN(halve), FN(shares), FN(mix)};
+    FN(rotate), FN(halve), FN(soft_max), FN(weighted_sum)};
 #undef FN
 #undef TARGET
 #undef VB

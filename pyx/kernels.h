@@ -1,4 +1,4 @@
-/* Kernels over I2S payloads: counting, packing, unpacking, transcoding, dequantising. They need no Python.
+/* Kernels over I2S payloads: counting, packing, unpacking, transcoding, dequantizing. They need no Python.
  *
  * `i2s_kernels` is a table with one row for each instruction set that this compiler can target; the caller asks
  * `available()` of a row whether the processor has it. The first row, portable, is always there and is plain C.
@@ -74,15 +74,15 @@ typedef uint64_t v8qu __attribute__((vector_size(64), aligned(1), may_alias));
 
 /* How far ahead of its use memory is asked for; behind the end of a buffer too, which is allowed and does nothing. */
 #define I2S_AHEAD 8192
-#define I2S_ASK_AT(p, ahead) _mm_prefetch((const char *)((uintptr_t)(p) + (uintptr_t)(ahead)), _MM_HINT_T0)
-#define I2S_ASK(p) I2S_ASK_AT(p, I2S_AHEAD)
+#define I2S_PREFETCH_AT(p, ahead) _mm_prefetch((const char *)((uintptr_t)(p) + (uintptr_t)(ahead)), _MM_HINT_T0)
+#define I2S_PREFETCH(p) I2S_PREFETCH_AT(p, I2S_AHEAD)
 #define I2S_LINES_AHEAD(run) ((run) > 4 * I2S_AHEAD ? 0 : (run) > I2S_AHEAD ? (run) : I2S_AHEAD)
 
 /* Loops over a few vectors that are to stay in registers. */
 #if defined(__clang__)
-#define I2S_FOUR _Pragma("clang loop unroll(full)")
+#define I2S_UNROLL4 _Pragma("clang loop unroll(full)")
 #else
-#define I2S_FOUR _Pragma("GCC unroll 4")
+#define I2S_UNROLL4 _Pragma("GCC unroll 4")
 #endif
 
 #define I2S_CAN_STREAM(dst, group) ((uintptr_t)(dst) % 16 == 0 && ((group) == 1 || (group) % 16 == 0))
@@ -128,9 +128,9 @@ __attribute__((target("avx2,popcnt"))) static void i2s_histogram_avx2(const uint
         __m256i part1 = zero, part2 = zero, part3 = zero;
         for (; i + 128 <= stop; i += 128) {
             __m256i both = zero, three = zero;
-            I2S_ASK(src + i);
-            I2S_ASK(src + i + 64);
-            I2S_FOUR for (q = 0; q < 3; q++) {
+            I2S_PREFETCH(src + i);
+            I2S_PREFETCH(src + i + 64);
+            I2S_UNROLL4 for (q = 0; q < 3; q++) {
                 const __m256i v = _mm256_loadu_si256((const __m256i *)(src + i + 32 * q));
                 const __m256i low = _mm256_and_si256(v, nibble), high = _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble);
                 const __m256i more = _mm256_add_epi8(_mm256_shuffle_epi8(ones_twos, low), _mm256_shuffle_epi8(ones_twos, high));
@@ -140,7 +140,7 @@ __attribute__((target("avx2,popcnt"))) static void i2s_histogram_avx2(const uint
             part1 = _mm256_add_epi8(part1, _mm256_and_si256(both, nibble));
             part2 = _mm256_add_epi8(part2, _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble));
             part3 = _mm256_add_epi8(part3, three);
-            I2S_FOUR for (q = 96; q < 128; q += 16) {
+            I2S_UNROLL4 for (q = 96; q < 128; q += 16) {
                 uint64_t v, w, low, high;
                 memcpy(&v, src + i + q, 8);
                 memcpy(&w, src + i + q + 8, 8);
@@ -175,7 +175,7 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vpopcntdq"))) st
     int64_t i = 0;
     for (; i + 256 <= n; i += 256) {
         int q;
-        for (q = 0; q < 256; q += 64) I2S_ASK(src + i + q);
+        for (q = 0; q < 256; q += 64) I2S_PREFETCH(src + i + q);
         for (q = 0; q < 256; q += 128) {
             const __m512i v = _mm512_loadu_si512(src + i + q), w = _mm512_loadu_si512(src + i + q + 64);
             const __m512i low = _mm512_ternarylogic_epi64(even, v, _mm512_add_epi8(w, w), 0xCA);  /* even ? v : w << 1 */

@@ -24,10 +24,10 @@
 I2S_INLINE void I2S_NAME(ask_four)(const uint8_t *run, const uint8_t *const piece[4], int64_t at, int64_t ahead) {
     int p;
     if (ahead) {
-        I2S_ASK_AT(run, ahead);
-        I2S_ASK_AT(run + 64, ahead);
+        I2S_PREFETCH_AT(run, ahead);
+        I2S_PREFETCH_AT(run + 64, ahead);
     } else {
-        I2S_FOUR for (p = 0; p < 4; p++) I2S_ASK_AT(piece[p] + at, I2S_AHEAD / 4);
+        I2S_UNROLL4 for (p = 0; p < 4; p++) I2S_PREFETCH_AT(piece[p] + at, I2S_AHEAD / 4);
     }
 }
 
@@ -95,10 +95,10 @@ I2S_INLINE void I2S_NAME(deal)(v32 v[4], int across) {
                                          0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     int p;
-    I2S_FOUR for (p = 0; p < 4; p++) v[p] = (v32)_mm256_shuffle_epi8((__m256i)v[p], by4);
+    I2S_UNROLL4 for (p = 0; p < 4; p++) v[p] = (v32)_mm256_shuffle_epi8((__m256i)v[p], by4);
     I2S_NAME(pieces)(v);
     if (across)
-        I2S_FOUR for (p = 0; p < 4; p++) v[p] = (v32)_mm256_permutevar8x32_epi32((__m256i)v[p], order);
+        I2S_UNROLL4 for (p = 0; p < 4; p++) v[p] = (v32)_mm256_permutevar8x32_epi32((__m256i)v[p], order);
 }
 
 /* Halves: of the columns 0 to 127 in four vectors, those that interleave-64 has in one field come together; and back. */
@@ -155,7 +155,7 @@ I2S_INLINE void I2S_NAME(unpack_runs)(const uint8_t *src, int64_t blocks, int64_
     for (b = 0; b < blocks; b++, src += group, dst += 4 * group) {
         for (j = 0; j + 32 <= group; j += 32) {
             v32 v = I2S_NAME(prepared)(I2S_NAME(load)(src + j), plain, how);
-            I2S_FOUR for (p = 0; p < 4; p++)
+            I2S_UNROLL4 for (p = 0; p < 4; p++)
                 I2S_NAME(store)(dst + (lsb ? 3 - p : p) * group + j,
                                 I2S_NAME(meaning)(I2S_NAME(field)(v, 6 - 2 * p), plain, how), stream);
         }
@@ -187,9 +187,9 @@ I2S_INLINE int64_t I2S_NAME(unpack_1)(const uint8_t *src, int64_t blocks, int ls
     int p;
     for (b = 0; b + 32 <= blocks; b += 32) {
         v32 v = I2S_NAME(prepared)(I2S_NAME(load)(src + b), plain, how), x[4];
-        I2S_FOUR for (p = 0; p < 4; p++) x[p] = I2S_NAME(meaning)(I2S_NAME(field)(v, lsb ? 2 * p : 6 - 2 * p), plain, how);
+        I2S_UNROLL4 for (p = 0; p < 4; p++) x[p] = I2S_NAME(meaning)(I2S_NAME(field)(v, lsb ? 2 * p : 6 - 2 * p), plain, how);
         I2S_NAME(interleave)(x, 1);
-        I2S_FOUR for (p = 0; p < 4; p++) I2S_NAME(store)(dst + 4 * b + 32 * p, x[p], stream);
+        I2S_UNROLL4 for (p = 0; p < 4; p++) I2S_NAME(store)(dst + 4 * b + 32 * p, x[p], stream);
     }
     return b;
 }
@@ -237,7 +237,7 @@ I2S_INLINE v32 I2S_NAME(larger)(v32 a, v32 b) { return (v32)_mm256_max_epu8((__m
 I2S_INLINE void I2S_NAME(codes)(v32 x[4], int plain, I2S_NAME(writing) *how) {
     v32 judged[4];
     int p;
-    I2S_FOUR for (p = 0; p < 4; p++) {
+    I2S_UNROLL4 for (p = 0; p < 4; p++) {
         judged[p] = plain ? x[p] + how->more : x[p] + 1;
         x[p] = plain ? judged[p] : (x[p] + how->more) & 3;
     }
@@ -256,10 +256,10 @@ I2S_INLINE int I2S_NAME(pack_runs)(const uint8_t *src, int64_t blocks, int64_t g
     int p, bad = 0;
     for (b = 0; b < blocks; b++, src += 4 * group, dst += group) {
         const uint8_t *from[4];
-        I2S_FOUR for (p = 0; p < 4; p++) from[p] = src + (lsb ? 3 - p : p) * group;
+        I2S_UNROLL4 for (p = 0; p < 4; p++) from[p] = src + (lsb ? 3 - p : p) * group;
         for (j = 0; j + 32 <= group; j += 32) {
             v32 x[4];
-            I2S_FOUR for (p = 0; p < 4; p++) x[p] = I2S_NAME(load)(from[p] + j);
+            I2S_UNROLL4 for (p = 0; p < 4; p++) x[p] = I2S_NAME(load)(from[p] + j);
             I2S_NAME(ask_four)(src + 4 * j, from, j, ahead);
             I2S_NAME(codes)(x, plain, how);
             x[0] = I2S_NAME(left)(x[0], 6) | I2S_NAME(left)(x[1], 4) | I2S_NAME(left)(x[2], 2) | x[3];
@@ -267,7 +267,7 @@ I2S_INLINE int I2S_NAME(pack_runs)(const uint8_t *src, int64_t blocks, int64_t g
         }
         for (; j < group; j++) {
             uint8_t v = 0;
-            I2S_FOUR for (p = 0; p < 4; p++) {
+            I2S_UNROLL4 for (p = 0; p < 4; p++) {
                 const uint8_t t = from[p][j];
                 bad |= map == I2S_CODES ? t > 3 : (uint8_t)(t + 1) > 2;
                 v |= (uint8_t)(i2s_code(t, map) << (6 - 2 * p));
@@ -284,9 +284,9 @@ I2S_INLINE int64_t I2S_NAME(pack_16)(const uint8_t *src, int64_t blocks, int pla
     int p;
     for (b = 0; b + 2 <= blocks; b += 2) {
         v32 x[4], first, second;
-        I2S_FOUR for (p = 0; p < 4; p++) x[p] = I2S_NAME(load)(src + 64 * b + 32 * p);
-        I2S_ASK(src + 64 * b);
-        I2S_ASK(src + 64 * b + 64);
+        I2S_UNROLL4 for (p = 0; p < 4; p++) x[p] = I2S_NAME(load)(src + 64 * b + 32 * p);
+        I2S_PREFETCH(src + 64 * b);
+        I2S_PREFETCH(src + 64 * b + 64);
         I2S_NAME(codes)(x, plain, how);
         first = (v32)(((v4q)x[0] << (v4q){6, 6, 4, 4}) | ((v4q)x[1] << (v4q){2, 2, 0, 0}));
         second = (v32)(((v4q)x[2] << (v4q){6, 6, 4, 4}) | ((v4q)x[3] << (v4q){2, 2, 0, 0}));
@@ -306,11 +306,11 @@ I2S_INLINE int64_t I2S_NAME(pack_1)(const uint8_t *src, int64_t blocks, int lsb,
     for (b = 0; b + 32 <= blocks; b += 32) {
         v32 x[4];
         __m256i d[4];
-        I2S_FOUR for (p = 0; p < 4; p++) x[p] = I2S_NAME(load)(src + 4 * b + 32 * p);
-        I2S_ASK(src + 4 * b);
-        I2S_ASK(src + 4 * b + 64);
+        I2S_UNROLL4 for (p = 0; p < 4; p++) x[p] = I2S_NAME(load)(src + 4 * b + 32 * p);
+        I2S_PREFETCH(src + 4 * b);
+        I2S_PREFETCH(src + 4 * b + 64);
         I2S_NAME(codes)(x, plain, how);
-        I2S_FOUR for (p = 0; p < 4; p++) d[p] = _mm256_maddubs_epi16((__m256i)x[p], pairs);
+        I2S_UNROLL4 for (p = 0; p < 4; p++) d[p] = _mm256_maddubs_epi16((__m256i)x[p], pairs);
         d[0] = _mm256_maddubs_epi16(_mm256_packus_epi16(d[0], d[1]), fours);
         d[1] = _mm256_maddubs_epi16(_mm256_packus_epi16(d[2], d[3]), fours);
         d[0] = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(d[0], d[1]), order);
@@ -369,7 +369,7 @@ I2S_INLINE void I2S_NAME(float_runs)(const uint8_t *src, int64_t blocks, int64_t
     for (b = 0; b < blocks; b++, src += group, dst += 4 * group) {
         for (j = 0; j + 8 <= group; j += 8) {
             const __m256i words = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(src + j)));
-            I2S_FOUR for (p = 0; p < 4; p++)
+            I2S_UNROLL4 for (p = 0; p < 4; p++)
                 I2S_NAME(store)(dst + (lsb ? 3 - p : p) * group + j,
                                 I2S_NAME(values)(table, _mm256_srli_epi32(words, 6 - 2 * p)), stream);
         }
@@ -434,7 +434,7 @@ I2S_INLINE void I2S_NAME(pour_with)(const uint8_t *src, int64_t n, const uint8_t
     highs = I2S_NAME(left)(lows, 4);
     for (i = 0; i < n; i += 32) {
         v32 v = I2S_NAME(load)(src + i);
-        I2S_ASK(src + i);
+        I2S_PREFETCH(src + i);
         if (remap != NULL)
             v = (v32)_mm256_shuffle_epi8((__m256i)lows, (__m256i)(v & 15)) |
                 (v32)_mm256_shuffle_epi8((__m256i)highs, (__m256i)(I2S_NAME(right)(v, 4) & 15));
@@ -476,7 +476,7 @@ I2S_INLINE v32 I2S_NAME(reversed)(v32 v) {
 I2S_INLINE void I2S_NAME(four)(v32 v[4], int from, int to) {
     int p;
     if (from >= I2S_KIND_MSB && to >= I2S_KIND_MSB) {
-        I2S_FOUR for (p = 0; p < 4; p++) v[p] = I2S_NAME(reversed)(v[p]);
+        I2S_UNROLL4 for (p = 0; p < 4; p++) v[p] = I2S_NAME(reversed)(v[p]);
     } else if (from >= I2S_KIND_MSB) {
         if (to == I2S_KIND_128) I2S_NAME(words)(v);
         else I2S_NAME(pieces)(v);
@@ -490,7 +490,7 @@ I2S_INLINE void I2S_NAME(four)(v32 v[4], int from, int to) {
         if (from == I2S_KIND_128) I2S_NAME(words)(v);
         else I2S_NAME(pieces)(v);
     } else {
-        I2S_FOUR for (p = 0; p < 4; p++) v[p] = to == I2S_KIND_64 ? I2S_NAME(to_64)(v[p]) : I2S_NAME(from_64)(v[p]);
+        I2S_UNROLL4 for (p = 0; p < 4; p++) v[p] = to == I2S_KIND_64 ? I2S_NAME(to_64)(v[p]) : I2S_NAME(from_64)(v[p]);
     }
 }
 
@@ -499,11 +499,11 @@ I2S_INLINE void I2S_NAME(blocks_with)(const uint8_t *src, int64_t blocks, int fr
     int64_t b;
     int p;
     for (b = 0; b + 4 <= blocks; b += 4) {
-        I2S_FOUR for (p = 0; p < 4; p++) v[p] = I2S_NAME(load)(src + 32 * (b + p));
-        I2S_ASK(src + 32 * b);
-        I2S_ASK(src + 32 * b + 64);
+        I2S_UNROLL4 for (p = 0; p < 4; p++) v[p] = I2S_NAME(load)(src + 32 * (b + p));
+        I2S_PREFETCH(src + 32 * b);
+        I2S_PREFETCH(src + 32 * b + 64);
         I2S_NAME(four)(v, from, to);
-        I2S_FOUR for (p = 0; p < 4; p++) I2S_NAME(store)(dst + 32 * (b + p), v[p], stream);
+        I2S_UNROLL4 for (p = 0; p < 4; p++) I2S_NAME(store)(dst + 32 * (b + p), v[p], stream);
     }
     if (b < blocks) {
         memset(v, 0, sizeof v);
@@ -552,14 +552,14 @@ I2S_INLINE void I2S_NAME(rows_with)(const uint8_t *planes, int64_t cols, int lsb
     int p;
     for (c = 0; c < cols; c += 128) {
         v32 v[4];
-        I2S_FOUR for (p = 0; p < 4; p++) v[p] = I2S_NAME(load)(planes + c + 32 * p);
-        I2S_ASK(planes + c);
-        I2S_ASK(planes + c + 64);
+        I2S_UNROLL4 for (p = 0; p < 4; p++) v[p] = I2S_NAME(load)(planes + c + 32 * p);
+        I2S_PREFETCH(planes + c);
+        I2S_PREFETCH(planes + c + 64);
         if (to == I2S_KIND_64) I2S_NAME(halve)(v);
         if (to >= I2S_KIND_MSB) I2S_NAME(deal)(v, 1);
         if (to == I2S_KIND_LSB) I2S_NAME(turn)(v);
         I2S_NAME(transpose)(v);
-        I2S_FOUR for (p = 0; p < 4; p++) I2S_NAME(store)(rows[lsb ? 3 - p : p] + c / 4, v[p], 0);
+        I2S_UNROLL4 for (p = 0; p < 4; p++) I2S_NAME(store)(rows[lsb ? 3 - p : p] + c / 4, v[p], 0);
     }
 }
 
@@ -574,7 +574,7 @@ static I2S_TARGET void I2S_NAME(i2s_to_rows)(const uint8_t *src, int64_t first, 
         for (c = 0; c < cols; c += I2S_HELD) {
             const int64_t part = cols - c < I2S_HELD ? cols - c : I2S_HELD;
             uint8_t *rows[4], *into[4];
-            I2S_FOUR for (p = 0; p < 4; p++) {
+            I2S_UNROLL4 for (p = 0; p < 4; p++) {
                 rows[p] = dst + ((step == 1 ? 4 * i : i) + p * step) * (cols / 4) + c / 4;
                 into[p] = hold ? (uint8_t *)held + p * (part / 4) : rows[p];
             }
@@ -582,7 +582,7 @@ static I2S_TARGET void I2S_NAME(i2s_to_rows)(const uint8_t *src, int64_t first, 
             switch (to) { I2S_KINDS(I2S_CALL) }
 #undef I2S_CALL
             if (hold)
-                I2S_FOUR for (p = 0; p < 4; p++) I2S_NAME(pour)(into[p], part / 4, remap, rows[p], stream);
+                I2S_UNROLL4 for (p = 0; p < 4; p++) I2S_NAME(pour)(into[p], part / 4, remap, rows[p], stream);
         }
     if (stream) _mm_sfence();
 }
@@ -593,13 +593,13 @@ I2S_INLINE void I2S_NAME(planes_with)(const uint8_t *const rows[4], int64_t cols
     int p;
     for (c = 0; c < cols; c += 128) {
         v32 v[4];
-        I2S_FOUR for (p = 0; p < 4; p++) v[p] = I2S_NAME(load)(rows[lsb ? 3 - p : p] + c / 4);
+        I2S_UNROLL4 for (p = 0; p < 4; p++) v[p] = I2S_NAME(load)(rows[lsb ? 3 - p : p] + c / 4);
         I2S_NAME(ask_four)(run + c, rows, c / 4, ahead);
         I2S_NAME(transpose)(v);
         if (from == I2S_KIND_LSB) I2S_NAME(turn)(v);
         if (from >= I2S_KIND_MSB) I2S_NAME(interleave)(v, 1);
         if (from == I2S_KIND_64) I2S_NAME(unhalve)(v);
-        I2S_FOUR for (p = 0; p < 4; p++) I2S_NAME(store)(planes + c + 32 * p, v[p], stream);
+        I2S_UNROLL4 for (p = 0; p < 4; p++) I2S_NAME(store)(planes + c + 32 * p, v[p], stream);
     }
 }
 
@@ -615,7 +615,7 @@ static I2S_TARGET void I2S_NAME(i2s_of_rows)(const uint8_t *src, int64_t first, 
             const int64_t part = cols - c < I2S_HELD ? cols - c : I2S_HELD;
             const uint8_t *rows[4];
             uint8_t *into = remap != NULL ? (uint8_t *)held : dst + i * cols + c;
-            I2S_FOUR for (p = 0; p < 4; p++) rows[p] = src + ((step == 1 ? 4 * i : i) + p * step) * (cols / 4) + c / 4;
+            I2S_UNROLL4 for (p = 0; p < 4; p++) rows[p] = src + ((step == 1 ? 4 * i : i) + p * step) * (cols / 4) + c / 4;
 #define I2S_CALL(F)                                                                                                     \
     case F:                                                                                                             \
         if (straight) I2S_NAME(planes_with)(rows, part, lsb, F, src + i * cols + c, ahead, into, 1);                    \
@@ -647,7 +647,7 @@ I2S_INLINE int I2S_NAME(scan_with)(const uint8_t *src, int64_t n, int code) {
         for (; i + 4 * w <= stop; i += 4 * w) {
             I2S_WIDE x = *(const I2S_WIDE_LOADED *)(src + i), y = *(const I2S_WIDE_LOADED *)(src + i + w);
             I2S_WIDE z = *(const I2S_WIDE_LOADED *)(src + i + 2 * w), u = *(const I2S_WIDE_LOADED *)(src + i + 3 * w);
-            for (q = 0; q < 4 * w; q += 64) I2S_ASK(src + i + q);
+            for (q = 0; q < 4 * w; q += 64) I2S_PREFETCH(src + i + q);
             a = I2S_SEEN(a, x, code);
             b = I2S_SEEN(b, y, code);
             c = I2S_SEEN(c, z, code);

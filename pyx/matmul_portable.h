@@ -32,7 +32,7 @@ static void i2s_product_portable(const uint8_t *w, int64_t rows, int64_t blocks,
         }
 }
 
-/* Tokens as codes, by the lines of i2s_spec.model.bitlinear. Floats are compared as integers, which orders magnitudes, puts
+/* Tokens as codes, by the lines of i2s_spec.model.reference.bitlinear. Floats are compared as integers, which orders magnitudes, puts
  * NaN above infinity and lets no NaN be lost. Adding 1.5 * 2^23 to a float below 2^22 rounds it half to even and leaves the
  * integer in the low bits; no magnitude here is above 127. */
 static inline __attribute__((always_inline)) void i2s_quantize_body(const float *x, int64_t columns, int8_t *codes,

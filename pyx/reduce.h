@@ -31,7 +31,7 @@ static inline float i2s_half(uint16_t h) {
     return h & 0x8000 ? -value : value;
 }
 
-static inline float i2s_brain(uint16_t b) {
+static inline float i2s_bfloat16(uint16_t b) {
     uint32_t bits = (uint32_t)b << 16;
     float value;
     memcpy(&value, &bits, 4);
@@ -55,7 +55,7 @@ static inline void i2s_row(const void *w, int kind, int64_t at, int64_t step, in
     } else {
         const i2s_short_anywhere *p = (const i2s_short_anywhere *)w + at;
         if (kind == 1) for (int64_t k = 0; k < columns; k++) out[k] = i2s_half(p[k * step]);
-        else for (int64_t k = 0; k < columns; k++) out[k] = i2s_brain(p[k * step]);
+        else for (int64_t k = 0; k < columns; k++) out[k] = i2s_bfloat16(p[k * step]);
     }
 }
 
@@ -84,8 +84,6 @@ typedef struct {
 #define TARGET __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c")))
 #define FUSED 1
 #include "reduce_body.h"
-static int i2s_reduce_avx2(void) { return i2s_cpu_avx2() && i2s_cpu_f16c() && I2S_HAS("fma"); }
-static int i2s_reduce_avx512(void) { return i2s_reduce_avx2() && i2s_cpu_avx512bw() && I2S_HAS("avx512dq"); }
 #endif
 
 static int i2s_reduce_always(void) { return 1; }
@@ -93,8 +91,8 @@ static int i2s_reduce_always(void) { return 1; }
 static const i2s_reduce_set i2s_reduce_sets[] = {
     {"portable", i2s_reduce_always, i2s_products_portable, i2s_lanes_portable},
 #if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
-    {"avx2", i2s_reduce_avx2, i2s_products_avx2, i2s_lanes_avx2},
-    {"avx512", i2s_reduce_avx512, i2s_products_avx512, i2s_lanes_avx512},
+    {"avx2", i2s_cpu_avx2fma, i2s_products_avx2, i2s_lanes_avx2},
+    {"avx512", i2s_cpu_avx512bw, i2s_products_avx512, i2s_lanes_avx512},
 #endif
 };
 #define I2S_REDUCE_SETS ((int)(sizeof i2s_reduce_sets / sizeof *i2s_reduce_sets))

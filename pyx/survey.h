@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "cpu.h"
-#include "survey_kernels.h"
 
 #define I2S_TAIL 32
 
@@ -26,6 +25,9 @@
 #else
 #define I2S_BIG_ENDIAN 0
 #endif
+
+#include "survey_groups.h"
+#include "survey_kernels.h"
 
 typedef struct {
     /* what to read: where in the file, where in the payload, how many bytes, and whether the tail is behind them */
@@ -43,6 +45,7 @@ typedef struct {
     uint8_t head_value, last_value, run_value;
     uint8_t open;  /* the last byte of the part was seen, so that its last run may go on */
     uint8_t tail[I2S_TAIL];
+    i2s_groups *groups;  /* of a type with a scale for each group, else NULL */
 } i2s_part;
 
 #define I2S_GOLDEN 0x9E3779B97F4A7C15u
@@ -93,6 +96,7 @@ static void i2s_part_begin(i2s_part *part) {
     part->last = part->pos;
     part->head_value = part->last_value = part->run_value = part->open = 0;
     memset(part->tail, 0, I2S_TAIL);
+    if (part->groups) i2s_groups_begin(part->groups);
 }
 
 static inline void i2s_part_run(i2s_part *part, int64_t at, int64_t length, uint8_t value) {
@@ -200,7 +204,16 @@ static void i2s_part_block(i2s_part *part, const i2s_survey_set *set, const uint
 /* The next n bytes of a part. */
 static void i2s_part_feed(i2s_part *part, const i2s_survey_set *set, const uint8_t *p, int64_t n) {
     int64_t i;
+    if (part->groups) i2s_groups_feed(part->groups, set->groups, p, n, part->pos + part->seen, part->pos);
     for (i = 0; i < n; i += I2S_BLOCK) i2s_part_block(part, set, p + i, n - i < I2S_BLOCK ? n - i : I2S_BLOCK);
+}
+
+/* How many bytes are read at once at most: of groups whole tiles, as a tile that is cut is looked at group by group. */
+static int64_t i2s_part_room(const i2s_part *part, int64_t room) {
+    const int64_t tile = part->groups ? I2S_GROUP_TILE * part->groups->unit : 1;
+    int64_t step = I2S_BLOCK;
+    while (step <= room && step % tile) step += I2S_BLOCK;
+    return step <= room ? room / step * step : room;
 }
 
 /* Add what was seen in `next`, which lies behind `part`; runs grow together where no byte lies between them. */
@@ -218,6 +231,8 @@ static void i2s_part_join(i2s_part *part, const i2s_part *next) {
     part->highs += next->highs;
     part->boths += next->boths;
     part->digest += next->digest;
+    if (part->groups && next->groups)
+        i2s_groups_join(part->groups, next->groups, part->pos, next->pos, next->pos + next->seen, meet);
     if (part->first_unused < 0) part->first_unused = next->first_unused;
     if (part->first_non_finite < 0) part->first_non_finite = next->first_non_finite;
     part->non_finite += next->non_finite;
@@ -277,6 +292,7 @@ static int i2s_is_hole(int fd, int64_t at, int64_t size) {
 static void i2s_survey_part(i2s_survey_list *list, i2s_part *part, uint8_t *buffer, int64_t room) {
     const int64_t all = part->size + part->tail_bytes;
     int64_t at = 0;
+    room = i2s_part_room(part, room);
     i2s_part_begin(part);
     if (list->sparse && i2s_is_hole(list->fd, part->at, part->size)) {
         at = part->size;  /* but for the tail */

@@ -220,7 +220,7 @@ I2S_FLOATS_AVX512(64)
 #define i2s_floats_4_avx512 i2s_floats_32_avx512
 #define i2s_floats_8_avx512 i2s_floats_64_avx512
 
-static int i2s_survey_has_avx2(void) { return i2s_cpu_avx2(); }
+static int i2s_survey_has_avx2(void) { return i2s_cpu_avx2() && i2s_cpu_popcnt(); }
 static int i2s_survey_has_avx512(void) { return i2s_cpu_avx512bw() && i2s_cpu_avx512vpopcntdq(); }
 #endif
 
@@ -236,10 +236,11 @@ typedef struct {
     int (*floats_2)(const uint8_t *, uint64_t[4], uint64_t);
     int (*floats_4)(const uint8_t *, uint64_t[4], uint64_t);
     int (*floats_8)(const uint8_t *, uint64_t[4], uint64_t);
+    void (*groups)(i2s_groups *, const uint8_t *, int64_t, int64_t);
 } i2s_survey_set;
 
 #define I2S_SURVEY_ROW(set, f2, f4, f8)                                                                                 \
-    {#set, i2s_survey_has_##set, i2s_codes_##set, i2s_words_##set, f2, f4, f8}
+    {#set, i2s_survey_has_##set, i2s_codes_##set, i2s_words_##set, f2, f4, f8, i2s_groups_##set}
 
 /* From the slowest to the fastest. */
 static const i2s_survey_set i2s_survey_sets[] = {

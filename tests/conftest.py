@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
+# Tests run as one process for each processor. NumPy's matrix products of small matrices take a hundred times as long where
+# its threads, as many as there are processors in each process, wait for each other. Read when NumPy is first imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import examples  # noqa: F401 - the profiles, before a test module is imported
 import pytest
+from hypothesis import settings
+
+settings.load_profile("quick")  # pytest loads another one where --hypothesis-profile names it
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT))  # for `runs`; last, so that a package built elsewhere is the one that is tested
 SHARED = Path(os.environ.get("I2S_SHARED") or ROOT.parent / "shared")
 
 

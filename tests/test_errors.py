@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.errors import Fault, FormatError, Span, Words, quote, render
+from i2s_spec.errors import Fault, FormatError, Span, TrustedText, quote, render
 
 FAULT = Fault("G999", "sample", "{name} has {got} of {want}")
 
@@ -57,4 +57,4 @@ def test_quote(text: str | bytes, shown: str) -> None:
 
 
 def test_words_are_shown_as_they_are() -> None:
-    assert render("{a} {b}", a=Words("ours"), b="theirs") == "ours 'theirs'"
+    assert render("{a} {b}", a=TrustedText("ours"), b="theirs") == "ours 'theirs'"

@@ -3,63 +3,43 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "i2s_spec"
 
-#: The rooms from the ground up; a room imports only rooms on floors below its own, and itself.
-FLOORS = [
-    {"errors"},
-    {"schema"},
-    {"codec"},
-    {"gguf"},
-    {"draw"},
-    {"inspect", "convert"},
-    {"linter"},
-    {"model", "testing"},
-    {"golden", "fuzzing"},
-    {"docs", "conformance"},
-    {"cli"},
-]
-FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+@cache
+def tree_of(module: Path) -> ast.Module:
+    return ast.parse(module.read_text(encoding="utf-8"))
 
 
 def room_of(module: Path) -> str:
     return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imports(module: Path) -> set[str]:
-    """Rooms that a module imports, wherever in it."""
-    found = set()
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
-        names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        if isinstance(node, ast.ImportFrom) and node.module == "i2s_spec":
-            names = [f"i2s_spec.{alias.name}" for alias in node.names]
-        found |= {name.split(".")[1] for name in names if name.startswith("i2s_spec.")}
-    return found & FLOOR.keys()
+def test_contracts_of_imports() -> None:
+    """The layers that pyproject.toml declares, imports for type checkers included; it also names every room."""
+    from importlinter.cli import lint_imports
+
+    assert lint_imports(config_filename=str(PACKAGE.parent / "pyproject.toml"), no_cache=True) == 0
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(PACKAGE)))
-def test_rooms_import_downwards(module: Path) -> None:
-    room = room_of(module)
-    if room in ("__init__", "__main__"):
-        return  # the door: every room, late
-    for other in imports(module) - {room}:
-        assert FLOOR[other] < FLOOR[room], f"{room} may not import {other}"
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(PACKAGE)))
-def test_modules_introduce_themselves(module: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8")))
-    assert docstring, "a module needs a docstring"
-    assert docstring.partition("\n")[0].rstrip().endswith((".", ":")) or "\n" in docstring
+def test_modules_introduce_themselves() -> None:
+    for name, module in NAMES.items():
+        docstring = ast.get_docstring(tree_of(module))
+        assert docstring, f"{name} needs a docstring"
+        assert docstring.partition("\n")[0].rstrip().endswith((".", ":")) or "\n" in docstring, name
 
 
 def test_no_module_is_called_after_nothing() -> None:
@@ -103,7 +83,7 @@ def test_lint_is_light(tmp_path: Path, form: str, options: list[str]) -> None:
 def test_package_imports_nothing() -> None:
     code = "import sys, i2s_spec; print(sorted(name for name in sys.modules if name.startswith('i2s_spec')))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "['i2s_spec']"
+    assert run.stdout.strip() == "['i2s_spec', 'i2s_spec._version']"
 
 
 def test_public_names_resolve() -> None:
@@ -127,3 +107,181 @@ def test_a_checkout_that_was_not_built_says_so(tmp_path: Path) -> None:
         run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
         assert run.returncode in (1, 4)
         assert "pip install -e ." in run.stderr
+
+
+#: Rooms in which no module reads private members of another.
+WITHOUT_PRIVATE_READS = ("model", "golden")
+
+#: Names that more than one module has, besides verbs, which are called like the function that they show: formats of
+#: reports, parts of formats, and what each wing has one of.
+SHARED_NAMES = {
+    "file_types", "hyperparameters", "inputs", "limits", "markdown", "metadata", "numbers", "observation", "page",
+    "payload", "plot", "reader", "recode", "reference", "replay", "result", "runtimes", "settings", "structured", "table",
+    "text", "tokenizer", "vocabulary", "weights", "faults", "inventory", "rotation",
+}  # fmt: skip
+
+
+def imported_modules(module: Path) -> set[str]:
+    """Modules of the package that a module imports, wherever in it."""
+    found = set()
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & NAMES.keys()
+
+
+def name_of(module: Path) -> str:
+    return ".".join(module.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+NAMES = {name_of(module): module for module in MODULES}
+
+
+def test_no_modules_import_each_other() -> None:
+    graph = {
+        name: {other for other in imported_modules(module) if other != name and NAMES[other].name != "__init__.py"}
+        for name, module in NAMES.items()
+        if module.name != "__init__.py"
+    }
+    TopologicalSorter(graph).prepare()  # raises CycleError with the circle
+
+
+def test_folders_are_small() -> None:
+    """No folder has more modules than one looks through."""
+    for folder in {module.parent for module in MODULES}:
+        modules = [each.name for each in folder.glob("*.py") if each.name != "__init__.py"]
+        assert len(modules) <= 15, f"{folder.relative_to(PACKAGE)} has {len(modules)} modules"
+
+
+def test_modules_have_names_of_their_own() -> None:
+    from i2s_spec.cli import VERBS
+
+    count = Counter(module.stem for module in MODULES if module.name != "__init__.py")
+    shared = {name for name, times in count.items() if times > 1} - VERBS.keys()
+    assert shared == SHARED_NAMES
+
+
+#: TrustedText of speech and household that have a name in the field.
+BANNED = {"judged", "brain", "told", "kept", "said", "settle", "ado", "judgement"}
+
+
+def test_identifiers_are_words_of_the_field() -> None:
+    for name, module in NAMES.items():
+        for node in ast.walk(tree_of(module)):
+            found = ""
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                found = node.name
+            elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+                found = node.id if isinstance(node, ast.Name) else node.attr
+            elif isinstance(node, ast.arg):
+                found = node.arg
+            assert not BANNED & set(found.lower().split("_")), f"{name}: {found}"
+            assert "quantis" not in found.lower(), f"{name}: {found}"
+
+
+def texts_for_users(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Texts of a module with their lines: all but docstrings, and the docstrings of rules, which are their pages."""
+    internal = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and isinstance(node.body[0], ast.Expr):
+            called = [each.func for each in getattr(node, "decorator_list", ()) if isinstance(each, ast.Call)]
+            if not any(isinstance(function, ast.Name) and function.id == "rule" for function in called):
+                internal.add(id(node.body[0].value))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in internal:
+            yield node.lineno, node.value
+
+
+def test_messages_do_not_say_is_none() -> None:
+    """'its shape is none' is no English: a message says what a thing is not, or that it is invalid."""
+    found = [
+        f"{name}:{line}: {text}"
+        for name, module in NAMES.items()
+        for line, text in texts_for_users(tree_of(module))
+        if re.search(r"\b(?:is|are)\s+none\b", text, re.IGNORECASE)
+    ]
+    assert found == []
+    page = '@rule("G205")\ndef f():\n    """It is none."""\ndef g():\n    """Where there is none."""'
+    assert sorted(text for _, text in texts_for_users(ast.parse(page))) == ["G205", "It is none."]
+
+
+@pytest.mark.parametrize("room", WITHOUT_PRIVATE_READS)
+def test_private_members_stay_in_their_module(room: str) -> None:
+    """A module reads `_x` of objects only where it defines `_x`; `_replace` and `_asdict` of named tuples are public."""
+    for name, module in NAMES.items():
+        if not name.startswith(f"i2s_spec.{room}."):
+            continue
+        tree = tree_of(module)
+        own = {
+            node.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self"
+        }
+        own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+                assert node.attr in own | {"_replace", "_asdict", "_fields"}, f"{name} reads {ast.unparse(node)}"
+
+
+# --- the linter ---------------------------------------------------------------------------------------------------
+
+
+def compared(module: Path) -> set[str]:
+    """Attributes that a module compares, or asks how they begin: `runtime.name`, `reason.text`."""
+    found = set()
+    for node in ast.walk(tree_of(module)):
+        sides: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "startswith":
+            sides = [node.func.value]
+        for side in sides:
+            if isinstance(side, ast.Attribute) and isinstance(side.value, ast.Name):
+                found.add(f"{side.value.id}.{side.attr}")
+    return found
+
+
+def test_facts_about_runtimes_stand_in_the_schema() -> None:
+    """No module asks a runtime for its name, or a reason for its words, to know how it behaves."""
+    asking = {
+        str(module.relative_to(PACKAGE)): names & {"runtime.name", "reason.text"}
+        for module in MODULES
+        if room_of(module) != "schema" and (names := compared(module)) & {"runtime.name", "reason.text"}
+    }
+    assert asking == {}
+
+
+def test_rules_are_named_in_their_own_modules() -> None:
+    """A code stands as a text in its rule, and in what repairs it; other modules of the linter ask the rule."""
+    named = {
+        str(module.relative_to(PACKAGE))
+        for module in MODULES
+        if room_of(module) == "linter" and module.parts[-3:-1] != ("repair", "actions") and "rules" not in module.parts
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.fullmatch(r"[GIBMTSPH]\d{3}", node.value) is not None
+    }
+    assert named == set()
+
+
+def _is_record_call(node: ast.AST) -> bool:
+    """Whether a node is `index.key(...)` or `index.tensor(...)`, under whatever name the index goes."""
+    if not (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("key", "tensor")
+    ):
+        return False
+    owner = node.func.value
+    return (owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")) in ("index", "notes")
+
+
+def test_records_have_named_fields() -> None:
+    """No record of a header's index is subscripted or unpacked."""
+    for name, module in NAMES.items():
+        for node in ast.walk(tree_of(module)):
+            assert not (isinstance(node, ast.Subscript) and _is_record_call(node.value)), f"{name}: {ast.unparse(node)}"
+            if isinstance(node, ast.Assign) and _is_record_call(node.value):
+                unpacked = any(isinstance(target, ast.Tuple) for target in node.targets)
+                assert not unpacked, f"{name}: {ast.unparse(node)}"

@@ -30,7 +30,7 @@ def gguf() -> Iterable[Word]:
     from i2s_spec.schema import limits
     from i2s_spec.schema.magic import MAGIC
     from i2s_spec.schema.types import READINGS, ValueType
-    from i2s_spec.testing.mutator import dictionary
+    from i2s_spec.testing.mutator.mutate import dictionary
 
     yield "magic", MAGIC
     for order in "<>":
@@ -50,9 +50,10 @@ def golden_compare() -> Iterable[Word]:
     """The words of a dump."""
     import numpy as np
 
-    from i2s_spec.golden import divergence, dumps, names, ops
+    from i2s_spec.golden.candidates import dumps, tap_names
+    from i2s_spec.golden.records import ggml_ops, kl_base
 
-    yield "magic", divergence.MAGIC
+    yield "magic", kl_base.MAGIC
     yield "magic", np.lib.format.magic(1, 0)
     yield "magic", np.lib.format.magic(2, 0)
     yield from (("zip", start) for start in (b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"))
@@ -62,11 +63,12 @@ def golden_compare() -> Iterable[Word]:
     yield from (("safetensors", f'"{key}": '.encode()) for key in ("dtype", "shape", "data_offsets", "__metadata__"))
     yield from (("safetensors", f'"{kind}"'.encode()) for kind in (*dumps._TYPES, "BF16", "BOOL"))
     yield from (
-        ("ggml", operation.encode()) for operation in sorted({operation.name for operation in ops.GGML_OPS.values()})
+        ("ggml", operation.encode())
+        for operation in sorted({operation.name for operation in ggml_ops.GGML_OPS.values()})
     )
-    known = {*names.ALIASES, *(alias for each in names.ALIASES.values() for alias in each)}
+    known = {*tap_names.ALIASES, *(alias for each in tap_names.ALIASES.values() for alias in each)}
     yield from (("tap", f"{name}-0".encode()) for name in sorted(known))
-    modules = sorted({module for each in names.MODULES.values() for module in each})
+    modules = sorted({module for each in tap_names.MODULES.values() for module in each})
     yield from (("module", module.replace("{i}", "0").encode()) for module in modules)
     texts = (b"sum = ", b" = (f32) ", b"}) = {", b"...", b"[", b"],", b"nan", b"inf", b"1e39")
     yield from (("eval_callback", text) for text in texts)
@@ -77,8 +79,8 @@ def command_line() -> Iterable[Word]:
     import click
 
     from i2s_spec.cli import VERBS, cli
-    from i2s_spec.linter.profile import PROFILES
     from i2s_spec.linter.rules import all_rules
+    from i2s_spec.linter.selection.profile import PROFILES
     from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS
 
     context = click.Context(cli)

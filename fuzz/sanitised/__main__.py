@@ -56,9 +56,9 @@ def _folder(given: Path | None) -> Iterator[Path]:
 
 
 def _run(asked: argparse.Namespace, folder: Path) -> int:
-    from i2s_spec.codec.isa import kernel_sets
+    from i2s_spec.codec.isa import kernel_sets, names
 
-    sets = {each.name: each.available for each in kernel_sets()}
+    sets = {each.name: dict(names())[each.name] for each in kernel_sets()}
     unknown = [name for name in asked.isa or () if name not in sets]
     if unknown:
         raise BuildError(f"there is no set {unknown[0]}; there are {', '.join(sets)}")

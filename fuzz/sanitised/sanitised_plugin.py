@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 module.kernel_sets = _only(module.kernel_sets, names)
     if modules:
         tight.fit(modules)
-    settings.register_profile("sanitised", deadline=None)  # what is slow here says nothing
+    settings.register_profile("sanitised", max_examples=100, deadline=None)  # what is slow here says nothing
     settings.load_profile("sanitised")
 
 

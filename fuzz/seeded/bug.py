@@ -1,11 +1,24 @@
-"""What a seeded bug is: an exact text of one file, the text that breaks it, and the tests that have to notice."""
+"""What a seeded bug is: a text of one file, the text that breaks it, and the tests that have to notice.
+
+The text need not be there letter by letter: where identifiers were renamed since, or lines broken elsewhere, the place with
+the same tokens around renamed identifiers is taken, and the new text is renamed in the same way.
+"""
 
 from __future__ import annotations
 
+import keyword
+import re
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+
+_TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\S")
+#: Words that are never renamed: of Python, Cython and C.
+_C_WORDS = "cdef cpdef noexcept nogil int static const void return for while if else break"
+_KEYWORDS = {*keyword.kwlist, *_C_WORDS.split()}
+#: A text with fewer tokens that are not identifiers fits too many places once its identifiers may differ.
+_LEAST_FIXED = 3
 
 
 class Bug(NamedTuple):
@@ -14,7 +27,7 @@ class Bug(NamedTuple):
     :param name: what it is called, unique
     :param file: the file that it is made in, from the root of the checkout
     :param wrong: what goes wrong
-    :param old: the text that is replaced; it occurs exactly once
+    :param old: the text that is replaced; it has exactly one place (see `broken`)
     :param new: the text that stands there instead
     :param tests: what is run against it: files, or tests in them
     :param survives: why no test can notice it here; empty for all others
@@ -44,8 +57,45 @@ def seeded(file: str, tests: str, *bugs: Words) -> list[Bug]:
     ]  # fmt: skip
 
 
+def broken(text: str, bug: Bug) -> str | None:
+    """A file with the bug in it; None where the old text has no place in it, or more than one."""
+    if text.count(bug.old) == 1:
+        return text.replace(bug.old, bug.new)
+    wanted, found = [met[0] for met in _TOKEN.finditer(bug.old)], list(_TOKEN.finditer(text))
+    fixed = sum(not _is_name(token) for token in wanted)
+    if fixed < _LEAST_FIXED or bug.old in text:
+        return None
+    places: list[tuple[int, int, dict[str, str]]] = []  # identifiers that are the same, place, identifiers by old ones
+    for at in range(len(found) - len(wanted) + 1):
+        names = _renamed(wanted, [met[0] for met in found[at : at + len(wanted)]])
+        if names is not None:
+            places.append((sum(old == new for old, new in names.items()), at, names))
+    places.sort(key=lambda place: -place[0])
+    if not places or (len(places) > 1 and places[0][0] == places[1][0]):
+        return None
+    _, at, names = places[0]
+    new = _TOKEN.sub(lambda met: names.get(met[0], met[0]), bug.new)
+    return text[: found[at].start()] + new + text[found[at + len(wanted) - 1].end() :]
+
+
+def _is_name(token: str) -> bool:
+    return (token[0].isalpha() or token[0] == "_") and token not in _KEYWORDS
+
+
+def _renamed(old: list[str], new: list[str]) -> dict[str, str] | None:
+    """Which identifier stands for which, where two lists of tokens differ in nothing else."""
+    names: dict[str, str] = {}
+    for one, other in zip(old, new, strict=True):
+        if not (_is_name(one) and _is_name(other)):
+            if one != other:
+                return None
+        elif names.setdefault(one, other) != other:
+            return None
+    return names if len(set(names.values())) == len(names) else None
+
+
 def faults_of(bugs: list[Bug], root: Path = ROOT) -> list[str]:
-    """What is wrong with a list: names twice, texts that do not occur exactly once, tests that are not there."""
+    """What is wrong with a list: names twice, texts without exactly one place, tests that are not there."""
     faults = []
     names: set[str] = set()
     for bug in bugs:
@@ -53,9 +103,9 @@ def faults_of(bugs: list[Bug], root: Path = ROOT) -> list[str]:
             faults.append(f"{bug.name}: the name is there twice")
         names.add(bug.name)
         path = root / bug.file
-        count = path.read_text(encoding="utf-8").count(bug.old) if path.is_file() else 0
-        if count != 1:
-            faults.append(f"{bug.name}: its text occurs {count} times in {bug.file}; change the list with the code")
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if broken(text, bug) is None:
+            faults.append(f"{bug.name}: its text has {text.count(bug.old)} places in {bug.file}; change the list")
         if bug.old == bug.new or not bug.wrong:
             faults.append(f"{bug.name}: it breaks nothing, or does not say what")
         faults += [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from seeded import codec, container, judgement, kernels, scanner
+from seeded import codec, comparison, container, kernels, scanner
 from seeded.bug import Bug
 
-BUGS: Final[list[Bug]] = [*container.BUGS, *codec.BUGS, *judgement.BUGS, *scanner.BUGS, *kernels.BUGS]
+BUGS: Final[list[Bug]] = [*container.BUGS, *codec.BUGS, *comparison.BUGS, *scanner.BUGS, *kernels.BUGS]

@@ -6,10 +6,10 @@ from typing import Final
 
 from seeded.bug import Bug, seeded
 
-_LAWS = "codec/test_native_edges.py codec/test_native.py codec/test_recode.py"
+_LAWS = "codec/test_native.py codec/test_recode.py"
 _DRIVER = "codec/test_driver.py::test_kernels_of_this_processor"
 _NEON = "codec/test_driver.py::test_neon_under_emulation"
-_SURVEY = "codec/test_survey_edges.py codec/test_survey_kernels.py inspect/test_survey.py"
+_SURVEY = "codec/test_survey_kernels.py inspect/test_survey.py"
 
 # fmt: off
 _PORTABLE = seeded(

@@ -8,7 +8,7 @@ from seeded.bug import Bug, seeded
 
 # fmt: off
 _SCANNER = seeded(
-    "pyx/_scanner.pyx", "gguf/test_scanner_edges.py gguf/test_scanner.py",
+    "pyx/_scanner.pyx", "gguf/test_scanner.py",
     ("scan-big-halves", "the halves of a big-endian number are exchanged",
      "(<uint64_t>u32(p, True) << 32) | u32(p + 4, True)", "(<uint64_t>u32(p + 4, True) << 32) | u32(p, True)"),
     ("scan-signed-length", "a length from 2^63 on is negative, and passes",
@@ -36,8 +36,13 @@ _SCANNER = seeded(
      "self.pos += left[depth - 1] * WIDTH[kinds[depth - 1]]", "self.pos += left[depth - 1] * WIDTH[note.element]"),
     ("scan-four-dims", "tensors of four dimensions are refused", "            if dims > MAX_DIMS:",
      "            if dims >= MAX_DIMS:"),
+    ("ne-span-short", "the span of a shape begins with its count",
+     "Span(note.start + 8 + note.length + 4, note.stop - 12,", "Span(note.start + 8 + note.length, note.stop - 12,"),
+    ("span-of-name", "the span of a tensor's name begins with its length",
+     'Span(note.start + 8, note.start + 8 + note.length, f"tensor_infos',
+     'Span(note.start, note.start + 8 + note.length, f"tensor_infos'),
     ("scan-last-alignment", "of two alignments the last counts",
-     'f"key_values[{i}].type"))\n            break', 'f"key_values[{i}].type"))'),
+     "index.key(i).type_span)\n            break", "index.key(i).type_span)"),
     ("scan-alignment-order", "the alignment is read as little-endian",
      "int.from_bytes(source.read(start, 4), index.byte_order)", 'int.from_bytes(source.read(start, 4), "little")'),
     ("utf8-overlong", "overlong forms of two bytes pass for UTF-8", "elif 0xC2 <= b <= 0xDF:",
@@ -54,7 +59,7 @@ _SCANNER = seeded(
 
 _STRINGS = [
     *seeded(
-        "pyx/_strings.pyx", "gguf/test_strings_edges.py gguf/test_strings.py",
+        "pyx/_strings.pyx", "gguf/test_strings.py",
         ("look-compared", "one string more is compared than was asked for",
          "if self.index < self.limit:", "if self.index <= self.limit:"),
         ("look-pair-end", "a merge that ends with a space is a pair",
@@ -66,7 +71,7 @@ _STRINGS = [
         ("first-outside-most", "the largest allowed integer is outside", "or value > most:", "or value >= most:"),
     ),
     *seeded(
-        "pyx/text.h", "gguf/test_strings_edges.py gguf/test_strings.py",
+        "pyx/text.h", "gguf/test_strings.py",
         ("look-overlong", "overlong forms of three bytes pass for UTF-8", "        if (c == 0xE0) least = 0xA0;\n", ""),
         ("look-carry", "a character cut off at the sixteenth byte passes for UTF-8",
          "seen->carry = behind >> 16;", "seen->carry = 0;"),
@@ -74,7 +79,7 @@ _STRINGS = [
          "some.space & (some.space - 1) || seen->spaces ? 3 : 1", "seen->spaces ? 3 : 1"),
     ),
     *seeded(
-        "i2s_spec/gguf/strings.py", "gguf/test_strings_edges.py gguf/test_strings.py",
+        "i2s_spec/gguf/string_arrays.py", "gguf/test_strings.py",
         ("span-of-liar", "the span of a text goes beyond its array",
          "min(start + 8 + length, stop)", "start + 8 + length"),
         ("outside-of-part", "the place of an integer is counted from its part", "return done + at", "return at"),

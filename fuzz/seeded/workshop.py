@@ -18,7 +18,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seeded.bug import ROOT, Bug
+from seeded.bug import ROOT, Bug, broken
 
 #: Seconds that the tests of one bug may take; what takes longer hangs, which is noticed too.
 PATIENCE = 400
@@ -65,12 +65,13 @@ class Workshop:
         """Put a bug in, run its tests, and put everything back."""
         path = self.folder / bug.file
         before = path.read_text(encoding="utf-8")
-        assert before.count(bug.old) == 1, f"{bug.name}: its text does not occur exactly once"
+        after = broken(before, bug)
+        assert after is not None, f"{bug.name}: its text does not have exactly one place"
         concerned = [each for each in self._extensions if bug.file in (*each["sources"], *each.get("depends", ()))]
         made = [self.folder / made(each) for each in concerned for made in (_translated, _library)]
         kept = {each: each.read_bytes() for each in made}
         try:
-            self._write(path, before.replace(bug.old, bug.new))
+            self._write(path, after)
             for extension in concerned:
                 if bug.file in extension["sources"]:
                     self._translate(extension)
@@ -85,7 +86,7 @@ class Workshop:
     def tested(self, tests: tuple[str, ...], patience: float = PATIENCE) -> Outcome:
         """Run tests until one fails, or the patience is at its end."""
         shutil.rmtree(self.folder / ".hypothesis", ignore_errors=True)  # what one run found is no help to another
-        options = ["-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-x"]
+        options = ["-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-x", "-m", ""]
         command = [sys.executable, "-m", "pytest", *options, *tests]
         with subprocess.Popen(
             command, cwd=self.folder, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -1,8 +1,8 @@
 """The command line: one module per verb, each a thin face over a public function.
 
 Verbs are imported when they are used, so that `i2s --version` starts in a moment. Results go to stdout, everything else
-to stderr. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 input unreadable or not GGUF, 4 our bug; 130 for Ctrl-C,
-141 where the reader of a pipe has gone.
+to stderr. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 input unreadable or not GGUF, 4 our bug; 71 where memory is
+short, 130 for Ctrl-C, 141 where the reader of a pipe has gone.
 """
 
 from __future__ import annotations
@@ -16,35 +16,36 @@ from typing import NoReturn
 
 import click
 
-from i2s_spec import __version__, explained
+from i2s_spec import explained
+from i2s_spec._version import __version__
 from i2s_spec.errors import FormatError, MissingExtra, SettingError, quote
 
 #: Every verb and the module that holds it; `validate` is another name for `lint`.
 VERBS = {
-    "lint": "lint",
-    "validate": "lint",
-    "show": "show",
-    "dump": "dump",
-    "identify": "identify",
-    "explain": "explain",
-    "rules": "rules",
-    "decode": "decode",
-    "encode": "encode",
-    "convert": "convert",
-    "fix": "fix",
-    "sanitize": "sanitize",
-    "hash": "hash",
-    "diff": "diff",
-    "new": "new",
+    "lint": "files.lint",
+    "validate": "files.lint",
+    "show": "files.show",
+    "dump": "files.dump",
+    "identify": "files.identify",
+    "explain": "specification.explain",
+    "rules": "specification.rules",
+    "decode": "files.decode",
+    "encode": "files.encode",
+    "convert": "files.convert",
+    "fix": "files.fix",
+    "sanitize": "files.sanitize",
+    "hash": "files.hash",
+    "diff": "files.diff",
+    "new": "files.new",
     "demo": "demo",
-    "run": "run",
-    "perplexity": "perplexity",
-    "embed": "embed",
-    "golden": "golden",
+    "run": "models.run",
+    "perplexity": "models.perplexity",
+    "embed": "models.embed",
+    "golden": "models.golden",
     "fuzz": "fuzz",
-    "vectors": "vectors",
-    "schema": "schema",
-    "spec": "spec",
+    "vectors": "specification.vectors",
+    "schema": "specification.schema",
+    "spec": "specification.spec",
     "info": "info",
 }
 
@@ -54,6 +55,8 @@ EXIT_INPUT = 3
 EXIT_BUG = 4
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+#: There was not enough memory, so that nothing is known of the input: sysexits' number for a shortage of the system.
+EXIT_MEMORY = 71
 
 
 class Verbs(click.Group):
@@ -79,11 +82,16 @@ class Verbs(click.Group):
 @click.version_option(__version__, "--version", message="i2s-spec %(version)s")
 def cli() -> None:
     """Read, check and make GGUF files with I2_S tensors (BitNet's ternary weights)."""
+    if os.environ.get("I2S_ISA") or os.environ.get("I2S_HIDE"):
+        from i2s_spec.codec import isa
+
+        isa.check()
 
 
 def main(args: list[str] | None = None) -> None:
     """Run the command line and exit: the only place where exceptions become words and exit codes."""
     gc.disable()  # modules that are being imported leave no garbage; what runs then turns it on
+    _open_streams()
     try:
         _main(args)
     finally:
@@ -108,8 +116,11 @@ def _main(args: list[str] | None) -> NoReturn:
     except BrokenPipeError:
         _reader_has_gone()
     except FormatError as error:
-        _say(str(error))
+        _say(_words(error))
         sys.exit(EXIT_INPUT)
+    except MemoryError:
+        _say("there is not enough memory for this; nothing is said of the input")
+        sys.exit(EXIT_MEMORY)
     except (MissingExtra, SettingError) as error:
         _say(str(error))
         sys.exit(EXIT_USAGE)
@@ -132,6 +143,25 @@ def _main(args: list[str] | None) -> NoReturn:
         sys.exit(EXIT_BUG)
 
 
+def _open_streams() -> None:
+    """Give streams that the caller closed a place where what is written goes nowhere.
+
+    Their numbers are taken too: else the next file that is opened would get one, and messages would be written into it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        flags, mode = (os.O_RDONLY, "r") if number == 0 else (os.O_WRONLY, "w")
+        try:
+            os.fstat(number)
+        except OSError:
+            fd = os.open(os.devnull, flags)
+            if fd != number:
+                os.dup2(fd, number)
+                os.close(fd)
+        setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="backslashreplace", closefd=False))
+
+
 def _reader_has_gone() -> NoReturn:
     """End quietly, as the shell's own tools do, also where Python flushes stdout at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -142,10 +172,18 @@ def _show(error: click.ClickException) -> None:
     """What click says of a wrong call; it repeats the caller's words, which may come from a hostile folder."""
     from i2s_spec.draw.text import visible
 
-    said = io.StringIO()
-    error.show(said)
-    for line in said.getvalue().rstrip("\n").split("\n"):
+    output = io.StringIO()
+    error.show(output)
+    for line in output.getvalue().rstrip("\n").split("\n"):
         click.echo(visible(line, limit=1 << 16, bare=True), err=True)
+
+
+def _words(error: FormatError) -> str:
+    """A fault with the file that it is in, where that is known: many calls read more than one."""
+    from i2s_spec.draw.text import fault_words, visible
+
+    name = f"{visible(error.file, 4096, bare=True)}: " if error.file is not None else ""
+    return name + fault_words(error)
 
 
 def _say(text: str) -> None:

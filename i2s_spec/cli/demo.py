@@ -8,15 +8,15 @@ from pathlib import Path
 
 import click
 
-from i2s_spec.convert.new import new
+from i2s_spec.convert.synthetic.new import new
 from i2s_spec.draw import terminal
 from i2s_spec.errors import quote
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.inspect.page import page
 from i2s_spec.inspect.show import describe
+from i2s_spec.inspect.show_text import page
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.judgement import Report
 from i2s_spec.linter.report import make
+from i2s_spec.linter.report_data import Report
 from i2s_spec.testing.mishaps import mishaps
 
 #: Findings of a broken copy that are shown; the rest are counted.
@@ -26,26 +26,26 @@ SHOWN = 3
 @click.command("demo", epilog="Example:  i2s demo", short_help="The first minute: make, show, lint, break, lint again.")
 @click.option("--keep", type=click.Path(file_okay=False), help="Write the files into this folder and leave them there.")
 def command(keep: str | None) -> None:
-    """Make a small model, show it, judge it, break copies of it as models break in real life, and judge those.
+    """Make a small model, show it, check it, break copies of it as models break in real life, and check those.
 
     Needs no file and no network.
     """
     if keep is not None:
         folder = Path(keep)
         folder.mkdir(parents=True, exist_ok=True)
-        _run(folder, kept=True)
+        _run(folder, retained=True)
         return
     with tempfile.TemporaryDirectory(prefix="i2s-demo-") as temporary:
-        _run(Path(temporary), kept=False)
+        _run(Path(temporary), retained=False)
 
 
-def _run(folder: Path, kept: bool) -> None:
+def _run(folder: Path, retained: bool) -> None:
     colour = sys.stdout.isatty()
     model = folder / "model.gguf"
 
     _say("1. A small BitNet model, made from a seed: random ternary weights in I2_S, its own vocabulary.")
     _command("i2s new model.gguf")
-    new(model, force=kept)
+    new(model, force=retained)
     click.echo(f"model.gguf: {model.stat().st_size:,} bytes\n")
 
     _say("2. What is in it.")
@@ -72,9 +72,9 @@ def _run(folder: Path, kept: bool) -> None:
 
     _say("5. Where to go from here.")
     click.echo(f"  i2s explain {codes[2]}        what a rule says, why it matters, what to do")
-    click.echo("  i2s lint FILE           judge a file of yours")
+    click.echo("  i2s lint FILE           check a file of your own")
     click.echo("  i2s dump FILE           its bytes and what each of them means")
-    if kept:
+    if retained:
         click.echo(f"\nThe files are in {quote(str(folder), limit=4096, bare=True)}.")
     else:
         click.echo("\nThe files are gone again; `i2s demo --keep FOLDER` leaves them.")

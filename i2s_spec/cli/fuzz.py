@@ -12,7 +12,7 @@ import click
 
 from i2s_spec.cli import EXIT_FINDINGS
 from i2s_spec.errors import quote
-from i2s_spec.linter.profile import PROFILES
+from i2s_spec.linter.selection.profile import PROFILES
 
 if TYPE_CHECKING:
     from i2s_spec.fuzzing.campaign import Campaign
@@ -49,9 +49,7 @@ def statuses(value: str) -> frozenset[int]:
 @click.option("--stdin", is_flag=True, help="Give the file through the standard input.")
 @click.option("--runs", type=click.IntRange(1), metavar="N", help=f"Files to try. [default: {_RUNS}, unless --seconds]")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Stop after this time.")
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of what is left to chance."
-)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Random seed.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, show_default=True, metavar="N", help="Runs at a time.")
 @click.option("--corpus", type=click.Path(), metavar="DIR",
               help="Keep finds and progress in DIR, and go on from there the next time.")  # fmt: skip
@@ -78,7 +76,7 @@ def statuses(value: str) -> frozenset[int]:
 @click.option("--must-reject", multiple=True, metavar="CODE", help="A rule whose breach it must refuse besides.")
 @click.option("--may-accept", multiple=True, metavar="CODE", help="A rule whose breach it need not refuse.")
 @click.option("--profile", type=click.Choice(list(PROFILES)), default="default", show_default=True,
-              help="Of the linter, for what must be accepted.")  # fmt: skip
+              help="Linter profile that decides which files must be accepted.")  # fmt: skip
 @click.option("--effort", type=click.IntRange(0), default=300, show_default=True, metavar="N",
               help="Runs that making one find small may take.")  # fmt: skip
 @click.option("--format", "form", type=click.Choice(["text", "json", "junit"]), default="text", show_default=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
 
-from i2s_spec import __version__
+from i2s_spec._version import __version__
 from i2s_spec.codec import _cpu, isa
 
 #: What is listed with its version, and the extra that brings it, if it is not part of every install.
@@ -24,6 +25,7 @@ def describe() -> dict[str, Any]:
             libraries[name] = version(name)
         except PackageNotFoundError:
             libraries[name] = None
+    tables = {name: _kernels(sets) for name, sets in tables_of_kernels().items()}
     return {
         "schema_version": 1,
         "version": __version__,
@@ -31,10 +33,39 @@ def describe() -> dict[str, Any]:
         "platform": f"{platform.system()} {platform.machine()}",
         "libraries": libraries,
         "processor": _cpu.features(),
+        "hidden": _cpu.hidden(),
         "compiler": _cpu.compiler(),
-        "kernels": {each.name: each.available for each in isa.kernel_sets()},
-        "kernel": isa.chosen().name,
+        "kernels": tables["codec"]["sets"],
+        "kernel": tables["codec"]["in_use"],
+        "asked": os.environ.get(isa.VARIABLE) or None,
+        "tables": tables,
     }
+
+
+def tables_of_kernels() -> dict[str, tuple[isa.KernelSet, ...]]:
+    """The tables of kernels, each of which chooses for itself."""
+    from i2s_spec.inspect.survey import reader
+    from i2s_spec.model.arithmetic import reductions
+    from i2s_spec.model.fast import fast_operations
+    from i2s_spec.model.reference import matmul
+
+    return {
+        "codec": isa.kernel_sets(),
+        "survey": reader.kernel_sets(),
+        "products": matmul.kernel_sets(),
+        "sums": reductions.kernel_sets(),
+        "fast": fast_operations.kernel_sets(),
+    }
+
+
+def _kernels(sets: tuple[isa.KernelSet, ...]) -> dict[str, Any]:
+    """A table of kernels: the set in use, and why it is not the one that was asked for."""
+    runs = {each.name: each.available for each in sets}
+    used, asked = isa.chosen(sets).name, os.environ.get(isa.VARIABLE) or None
+    note = None
+    if asked not in (None, used):
+        note = f"{isa.VARIABLE} is {asked}, which {'is not in this table' if asked not in runs else 'cannot run here'}"
+    return {"in_use": used, "sets": runs, "note": note}
 
 
 @click.command("info", epilog="Example:  i2s info --json", short_help="Versions, processor features, kernels in use.")
@@ -54,11 +85,17 @@ def command(as_json: bool) -> None:
         ("Libraries", ", ".join(f"{name} {v}" for name, v in facts["libraries"].items() if v)),
         ("Not installed", ", ".join(f"{name} (extra [{extra}])" for name, extra in missing.items()) or "nothing"),
         ("Processor", ", ".join(features) or "no instruction set that matters here"),
+        *([("Hidden", f"{', '.join(facts['hidden'])} ({isa.HIDE})")] if facts["hidden"] else []),
         ("Built with", facts["compiler"]),
-        ("Kernels", ", ".join(_kernel(name, runs, facts["kernel"]) for name, runs in facts["kernels"].items())),
+        *((f"Kernels, {name}", _line(table)) for name, table in facts["tables"].items()),
     ]
     for name, words in rows:
-        click.echo(f"{name + ':':<15}{words}")
+        click.echo(f"{name + ':':<19}{words}")
+
+
+def _line(table: dict[str, Any]) -> str:
+    shown = ", ".join(_kernel(name, runs, table["in_use"]) for name, runs in table["sets"].items())
+    return shown if table["note"] is None else f"{shown}; {table['note']}"
 
 
 def _kernel(name: str, runs: bool, used: str) -> str:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from time import monotonic
+
+#: A bar is shown for what takes longer, in seconds.
+PATIENCE = 0.5
 
 #: Called with (bytes done, bytes to do).
 Progress = Callable[[int, int], object]
@@ -26,3 +30,24 @@ def progress_bar(what: str, quiet: bool = False) -> Iterator[Progress | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+class Bar:
+    """A progress bar that comes when reading takes long, and goes for every report that is printed."""
+
+    def __init__(self) -> None:
+        self._began = monotonic()
+        self._shown = ExitStack()
+        self._advance: Callable[[int, int], object] | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._advance is None:
+            if monotonic() - self._began < PATIENCE:
+                return
+            self._advance = self._shown.enter_context(progress_bar("reading")) or (lambda done, total: None)
+        self._advance(done, total)
+
+    def hide(self) -> None:
+        """Take the bar away; the next file may bring it back."""
+        self._shown.close()
+        self._began, self._advance = monotonic(), None

@@ -22,12 +22,12 @@ def replay(command: str, folder: Path) -> str:
     """
     from i2s_spec.cli import main
 
-    said, bar, rest = command.partition(" | ")
-    program, *arguments = shlex.split(rest if bar else said)
-    if program != "i2s" or (bar and not said.startswith("echo ")):
+    head, bar, rest = command.partition(" | ")
+    program, *arguments = shlex.split(rest if bar else head)
+    if program != "i2s" or (bar and not head.startswith("echo ")):
         raise ValueError(f"a transcript runs i2s, not {command}")
     out, err, status = io.StringIO(), io.StringIO(), 0
-    typed = " ".join(shlex.split(said)[1:]) + "\n" if bar else ""
+    typed = " ".join(shlex.split(head)[1:]) + "\n" if bar else ""
     with chdir(folder), _plain(), _typed(typed), redirect_stdout(out), redirect_stderr(err):
         try:
             main(arguments)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from i2s_spec.errors import quote
-from i2s_spec.linter.check import Options, validate
-from i2s_spec.linter.config import Config
+from i2s_spec.linter.options import Options
+from i2s_spec.linter.reference import Reference
 from i2s_spec.linter.report import FORMATS
+from i2s_spec.linter.selection.config import Config
 from i2s_spec.schema.magic import MAGIC
 
 
@@ -36,9 +38,12 @@ def limits_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[s
     """Values of the form NAME=NUMBER as a table."""
     limits = {}
     for name, value in pairs_of(ctx, parameter, values).items():
-        if not value.replace("_", "").isdecimal() or len(value) > 20:
+        try:
+            limits[name] = int(value) if len(value) <= 20 else -1
+        except ValueError:
+            limits[name] = -1
+        if limits[name] < 0:
             raise click.BadParameter(f"{quote(value)} is not a number", ctx, parameter)
-        limits[name] = int(value)
     return limits
 
 
@@ -64,6 +69,10 @@ def spared(ctx: click.Context, parameter: click.Parameter, place: str | None) ->
     return place
 
 
+#: Where a setting comes from that whoever runs the program gives.
+GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+
+
 class Settings:
     """What holds for this run: the command line before the environment before configuration files before defaults."""
 
@@ -75,7 +84,7 @@ class Settings:
         self._config = config
 
     def __getitem__(self, name: str) -> Any:
-        if self._ctx.get_parameter_source(name) in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT):
+        if self._ctx.get_parameter_source(name) in GIVEN:
             return self._given[name]
         return self._config.get(self._KEYS.get(name, name), self._given[name])
 
@@ -99,26 +108,30 @@ class Settings:
         return asked[0] if asked else self["payload"]
 
 
-def options_of(setting: Settings, config: Config, details: Callable[[Any], Any] | None) -> Options:
-    """How files are judged in this run.
+def options_of(
+    setting: Settings, config: Config, details: Callable[[Any], Any] | None, reference: Reference | None
+) -> Options:
+    """How files are linted in this run.
 
     :raises UsageError: where something cannot be followed, such as a code that no rule has
     """
-    options = Options(
-        profile=setting["profile"],
-        select=tuple(setting["select"]),
-        ignore=tuple(setting["ignore"]),
-        severity=setting.merged("severity"),
-        limits=setting.merged("limits"),
-        payload=setting.payload,
-        threads=setting["threads"],
-        runtimes=setting["runtimes"],
-        excuses=config.excuses,
-        skip_lfs=setting["skip_lfs"],
-        details=details,
-    )
     try:
-        validate(options)
+        options = Options(
+            profile=setting["profile"],
+            select=tuple(setting["select"]),
+            ignore=tuple(setting["ignore"]),
+            severity=setting.merged("severity"),
+            limits=setting.merged("limits"),
+            payload=setting.payload,
+            threads=setting["threads"],
+            runtimes=setting["runtimes"],
+            suppressions=config.suppressions,
+            skip_lfs=setting["skip_lfs"],
+            details=details,
+        )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    return options
+    try:
+        return options if reference is None else replace(options, reference=reference)
+    except ValueError as error:
+        raise click.UsageError(f"--reference: {error}") from None

@@ -4,8 +4,10 @@
                 what the bytes of a tensor are: payloads, the places of codes, the scale, what no whole block holds
     reference   the definition of `pack`, `unpack`, `dequantize`, in NumPy, derived from the formulas of the layouts
     recode      the definition of `transcode`, `histogram`, `scan`
-    quantise, mean, weights
+    quantize, mean, weights
                 the rules by which released programs make weights ternary, bit for bit
+    payload_native
+                the same as `payload`, codes without a tail, with compiled kernels
     native      the same as `reference` and `recode`, with compiled kernels for the loops: what users get
     kernels, isa
                 how the kernels are called on whole payloads, and which set of them is used

@@ -1,7 +1,8 @@
 """This module defines how the bytes of a tensor hold trits, for every type that can hold them: the form of a tensor.
 
     I2_S            codes in a dialect; the scale is in the tail
-    TQ1_0, TQ2_0    digits in blocks, each with a scale: ternary if those of all blocks that are not 0 are the same
+    Q2_0, TQ1_0 ... codes in blocks, with a scale for each block or row: ternary if those of all groups that are not 0 are
+                    the same
     F32, F16, BF16  floats: ternary if all that are not 0 have the same magnitude, which is the scale
 
 A tensor is ternary only if that is exactly so: nothing is rounded to be made to fit. Elements are those of the flattened
@@ -19,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from i2s_spec.codec.native import unpack
-from i2s_spec.codec.ternary_types import BLOCK, BLOCK_TYPES, scales_in_use, unpack_blocks
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.codec.payload_native import unpack_trits
+from i2s_spec.codec.ternary_types import BLOCK_TYPES, NotTernaryError, scales_in_use, unpack_blocks
+from i2s_spec.schema.checks import ByteOrder, order_prefix
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect
 from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
 
@@ -36,10 +37,6 @@ _MAGNITUDE: Final = {"F32": (0x7FFFFFFF, 0x7F800000), "F16": (0x7FFF, 0x7C00), "
 
 #: Types that trits can be read from.
 TERNARY_TYPES: Final = ("I2_S", *BLOCK_TYPES, *FLOAT_WORDS)
-
-
-class NotTernaryError(ValueError):
-    """Weights that are not -s, 0 and +s with one s for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +77,8 @@ class Form:
             if not self.dialect.layout.in_gguf:
                 raise ValueError(f"{self.dialect.layout} is a layout of checkpoints; it does not occur in GGUF files")
             self.dialect.layout.check(self.rows, self.cols)
-        elif self.type in BLOCK_TYPES and self.cols % BLOCK:
-            raise ValueError(f"{self.type} packs rows in blocks of {BLOCK}; rows of {self.cols:,} are no whole blocks")
+        elif self.type in BLOCK_TYPES and self.cols % (block := BLOCK_TYPES[self.type].block):
+            raise ValueError(f"{self.type} packs rows in blocks of {block}; rows of {self.cols:,} are no whole blocks")
 
     @property
     def rows(self) -> int:
@@ -107,11 +104,13 @@ class Form:
         if self.type == "I2_S":
             layout = self.dialect.layout
             return layout.row_block * self.cols if layout.row_block > 1 else layout.block
-        return BLOCK if self.type in BLOCK_TYPES else 1
+        if self.type in BLOCK_TYPES:
+            return self.cols if self._has_row_scales else BLOCK_TYPES[self.type].block
+        return 1
 
     @property
     def tail_bytes(self) -> int:
-        """Bytes behind those of the elements."""
+        """Bytes after those of the elements."""
         return TAIL_BYTES if self.type == "I2_S" else 0
 
     def byte(self, element: int) -> int:
@@ -119,36 +118,43 @@ class Form:
         if self.type == "I2_S":
             return element // CODES_PER_BYTE
         kind = BY_NAME[self.type]
+        if self._has_row_scales:
+            return element // self.cols * kind.nbytes((self.cols,))
         return element // kind.block * kind.bytes
 
     def matrix(self, count: int) -> tuple[int, int]:
         """The shape that a window of so many elements has for the codec: whole rows where the layout packs those."""
-        if self.type == "I2_S" and self.dialect.layout.row_block > 1:
+        if self._has_row_scales or (self.type == "I2_S" and self.dialect.layout.row_block > 1):
             return count // self.cols, self.cols
         return 1, count
+
+    @property
+    def _has_row_scales(self) -> bool:
+        return self.type in BLOCK_TYPES and BLOCK_TYPES[self.type].scale.per == "row"
 
     def decode(self, data: bytes, count: int, unused: Literal["reject", "zero"] = "reject") -> Decoded:
         """The trits of a window, from its bytes (for I2_S without the tail).
 
         :param count: elements of the window
         :param unused: whether the code that stands for nothing is an error or 0
-        :raises UnusedCodeError: for such a code of I2_S; ValueError for that of TQ2_0
+        :raises UnusedCodeError: for such a code
+        :raises NotTernaryError: for +2 times the scale, and for scales that are no numbers
         """
         if self.type == "I2_S":
-            trits, _ = unpack(data + bytes(TAIL_BYTES), self.matrix(count), self.dialect, code3=unused)
+            trits = unpack_trits(data, self.matrix(count), self.dialect, unused)
             return Decoded(trits.reshape(-1), np.empty(0, dtype=np.float32))
         if self.type in BLOCK_TYPES:
-            trits, scales = unpack_blocks(data, (count,), self.type, self.byte_order)
+            trits, scales = unpack_blocks(data, self.matrix(count), self.type, self.byte_order)
             used = scales_in_use(trits, scales)
             if not np.isfinite(used).all():
                 raise _not_numbers()
-            return Decoded(trits, used)
+            return Decoded(trits.reshape(-1), used)
         return self._decode_floats(data)
 
     def _decode_floats(self, data: bytes) -> Decoded:
         without_sign, infinity = _MAGNITUDE[self.type]
-        mark = "<" if self.byte_order == "little" else ">"
-        words = np.frombuffer(data, dtype=mark + FLOAT_WORDS[self.type])
+        prefix = order_prefix(self.byte_order)
+        words = np.frombuffer(data, dtype=prefix + FLOAT_WORDS[self.type])
         bits = words.astype(FLOAT_WORDS[self.type], copy=False)
         magnitude = bits & bits.dtype.type(without_sign)
         present = magnitude != 0

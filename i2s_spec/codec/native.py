@@ -2,31 +2,32 @@
 
 Same names, same parameters, same answers and same errors; two more parameters, `out` (a result of exactly the right size
 to write into) and `threads`. Whatever is rare (an error to be worded, a code that stands for nothing, elements in no
-whole block) is left to the definition. A law holds the two equal.
+whole block) is left to the definition. A law holds the two equal. Beside them: single rows of a tensor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.codec import _codec, kernels, reference
-from i2s_spec.codec.payload import codes_of_trits
+from i2s_spec.codec import kernels, payload_native, reference
+from i2s_spec.codec.payload import UnusedCode, trits_of_codes
+from i2s_spec.codec.payload_native import array_to_fill, bytes_to_fill, copied, filled, kernel_can_read, thread_count
+from i2s_spec.codec.quantization.remainder import check_readable, check_writable, lost, read_as
 from i2s_spec.codec.recode import Scan
-from i2s_spec.codec.reference import Code3, trits_of_codes
-from i2s_spec.codec.remainder import check_readable, check_writable, lost
-from i2s_spec.codec.shape import Payloads, Slices, octets, payloads
-from i2s_spec.codec.tail import read_tail, write_tail
+from i2s_spec.codec.shape import PayloadShape, matrix, payload_shape
+from i2s_spec.codec.tail import one_scale, read_tail, write_tail
+from i2s_spec.deprecation import renamed_keyword
 from i2s_spec.schema.checks import ByteOrder
-from i2s_spec.schema.dialect import CODES_PER_BYTE, Dialect, Layout, parse
+from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect, Layout, parse
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-#: Arrays that the kernels fill begin at multiples of this.
-ALIGNED = 64
+#: What the dequantizer of the BitNet fork makes of the codes 0 to 3.
+_DEQUANTIZED: Final = np.array([-1, 0, 1, 0], dtype=np.float32)
 
 
 def pack(
@@ -36,7 +37,6 @@ def pack(
     *,
     byte_order: ByteOrder = "little",
     strict: bool = True,
-    slices: Slices | None = None,
     out: Any = None,
     threads: int = 1,
 ) -> Any:
@@ -52,48 +52,31 @@ def pack(
     array = np.asarray(trits)
     if array.dtype.kind not in "iu":
         raise TypeError(f"trits are integers -1, 0 and +1, not {array.dtype}")
-    tensor = payloads(array.shape, strict=strict, slices=slices)
+    tensor = payload_shape(array.shape)
     if not _whole(dialect.layout, tensor):
-        done = reference.pack(array, scale, dialect, byte_order=byte_order, strict=strict, slices=slices)
-        return done if out is None else _copied(done, out)
+        done = reference.pack(array, scale, dialect, byte_order=byte_order, strict=strict)
+        return copied(done, out)
     check_writable(dialect.layout, tensor, strict=strict)
-    tail = write_tail(_only(scale, tensor), dialect.tail, byte_order)
-    flat = _int8(array, dialect)
-    made, view = _result(tensor.nbytes, out)
-    where = kernels.scheme(dialect.layout, tensor.rows, tensor.cols)
-    if not kernels.pack(flat.view(np.uint8), where, dialect.code_map, view[: tensor.payload_bytes], _count(threads)):
-        codes_of_trits(array, dialect.code_map)  # says which value it is
-        raise AssertionError("the kernels refused what the definition takes")
+    tail = write_tail(one_scale(scale), dialect.tail, byte_order)
+    made, view = bytes_to_fill(tensor.nbytes, out)
+    matrix = array.reshape(tensor.rows, tensor.cols)
+    payload_native.pack_trits(matrix, dialect, out=view[: tensor.payload_bytes], threads=threads)
     view[tensor.payload_bytes :] = np.frombuffer(tail, dtype=np.uint8)
     return made
 
 
-@overload
-def unpack(
-    data: Any, shape: Sequence[int], dialect: str | Dialect = ..., *, byte_order: ByteOrder = ..., code3: Code3 = ...,
-    strict: bool = ..., slices: Literal["one"] | None = ..., out: NDArray[np.int8] | None = ..., threads: int = ...,
-) -> tuple[NDArray[np.int8], np.float32]: ...  # fmt: skip
-
-
-@overload
-def unpack(
-    data: Any, shape: Sequence[int], dialect: str | Dialect = ..., *, byte_order: ByteOrder = ..., code3: Code3 = ...,
-    strict: bool = ..., slices: Literal["each"], out: NDArray[np.int8] | None = ..., threads: int = ...,
-) -> tuple[NDArray[np.int8], NDArray[np.float32]]: ...  # fmt: skip
-
-
+@renamed_keyword("code3", "unused_code")
 def unpack(
     data: Any,
     shape: Sequence[int],
     dialect: str | Dialect = "canonical",
     *,
     byte_order: ByteOrder = "little",
-    code3: Code3 = "reject",
+    unused_code: UnusedCode = "reject",
     strict: bool = True,
-    slices: Slices | None = None,
     out: NDArray[np.int8] | None = None,
     threads: int = 1,
-) -> tuple[NDArray[np.int8], np.float32 | NDArray[np.float32]]:
+) -> tuple[NDArray[np.int8], np.float32]:
     """The trits and the scale of a ternary tensor (clauses 5.5 and 6.1).
 
     As `reference.unpack`, which says what the other parameters are.
@@ -103,32 +86,31 @@ def unpack(
     :raises ValueError: also for an `out` of another shape or kind
     """
     dialect = parse(dialect)
-    tensor = payloads(shape, strict=strict, slices=slices)
-    fast = _fast_payload(data, tensor, dialect, code3, threads)
+    tensor = payload_shape(shape)
+    fast = _fast_payload(data, tensor, dialect, unused_code, threads)
     if fast is None:
-        each: Any = slices
         trits, scales = reference.unpack(
-            data, shape, dialect, byte_order=byte_order, code3=code3, strict=strict, slices=each
+            data, shape, dialect, byte_order=byte_order, unused_code=unused_code, strict=strict
         )
-        return trits if out is None else _filled(out, trits), scales
+        return filled(out, trits), scales
     payload, tail = fast
     check_readable(dialect.layout, tensor, strict=strict)
     scale = read_tail(tail, dialect.tail, byte_order)
-    array = _array(tuple(shape), np.dtype(np.int8), out)
+    array = array_to_fill(tuple(shape), np.dtype(np.int8), out)
     where = kernels.scheme(dialect.layout, tensor.rows, tensor.cols)
-    kernels.unpack(payload, where, dialect.code_map, array.reshape(-1).view(np.uint8), _count(threads))
-    return array, np.array([scale]) if slices == "each" else scale
+    kernels.unpack(payload, where, dialect.code_map, array.reshape(-1).view(np.uint8), thread_count(threads))
+    return array, scale
 
 
+@renamed_keyword("code3", "unused_code")
 def dequantize(
     data: Any,
     shape: Sequence[int],
     dialect: str | Dialect = "canonical",
     *,
     byte_order: ByteOrder = "little",
-    code3: Code3 = "reject",
+    unused_code: UnusedCode = "reject",
     strict: bool = True,
-    slices: Slices | None = None,
     out: NDArray[np.float32] | None = None,
     threads: int = 1,
 ) -> NDArray[np.float32]:
@@ -141,19 +123,19 @@ def dequantize(
     :raises ValueError: also for an `out` of another shape or kind
     """
     dialect = parse(dialect)
-    tensor = payloads(shape, strict=strict, slices=slices)
-    fast = _fast_payload(data, tensor, dialect, code3, threads)
+    tensor = payload_shape(shape)
+    fast = _fast_payload(data, tensor, dialect, unused_code, threads)
     if fast is None:
         weights = reference.dequantize(
-            data, shape, dialect, byte_order=byte_order, code3=code3, strict=strict, slices=slices
+            data, shape, dialect, byte_order=byte_order, unused_code=unused_code, strict=strict
         )
-        return weights if out is None else _filled(out, weights)
+        return filled(out, weights)
     payload, tail = fast
     check_readable(dialect.layout, tensor, strict=strict)
     scale = read_tail(tail, dialect.tail, byte_order)
-    array = _array(tuple(shape), np.dtype(np.float32), out)
+    array = array_to_fill(tuple(shape), np.dtype(np.float32), out)
     where = kernels.scheme(dialect.layout, tensor.rows, tensor.cols)
-    kernels.floats(payload, where, dialect.code_map, scale, array.reshape(-1), _count(threads))
+    kernels.floats(payload, where, dialect.code_map, scale, array.reshape(-1), thread_count(threads))
     return array
 
 
@@ -165,7 +147,6 @@ def transcode(
     *,
     byte_order: ByteOrder = "little",
     strict: bool = True,
-    slices: Slices | None = None,
     out: Any = None,
     threads: int = 1,
 ) -> Any:
@@ -179,40 +160,30 @@ def transcode(
     :raises ValueError: also for an `out` of another size
     """
     source, target = parse(source), parse(target)
-    tensor = payloads(shape, strict=strict, slices=slices)
+    tensor = payload_shape(shape)
     if not (_whole(source.layout, tensor) and _whole(target.layout, tensor)):
         done = reference.transcode(
-            data, shape, source, target, byte_order=byte_order, strict=strict, slices=slices
+            data, shape, source, target, byte_order=byte_order, strict=strict
         )  # fmt: skip
-        return done if out is None else _copied(done, out)
+        return copied(done, out)
     check_readable(source.layout, tensor, strict=strict)
     check_writable(target.layout, tensor, strict=strict)
-    ((payload, tail),) = tensor.split(data)
+    payload, tail = tensor.split(data)
     new_tail = write_tail(read_tail(tail, source.tail, byte_order), target.tail, byte_order)
-    made, view = _result(tensor.nbytes, out)
-    if np.may_share_memory(view, payload):
-        raise ValueError("a tensor cannot be transcoded into its own bytes")
-    codes = [
-        target.code_map.unused if trit is None else target.code_map.code_of(trit) for trit in source.code_map.trits
-    ]
-    kernels.recode(
-        payload, tensor.rows, tensor.cols, source.layout, target.layout, codes, view[: tensor.payload_bytes],
-        _count(threads),
-    )  # fmt: skip
+    made, view = bytes_to_fill(tensor.nbytes, out)
+    shape = (tensor.rows, tensor.cols)
+    payload_native.recode(payload, shape, source, target, out=view[: tensor.payload_bytes], threads=threads)
     view[tensor.payload_bytes :] = np.frombuffer(new_tail, dtype=np.uint8)
     return made
 
 
-def histogram(
-    data: Any, shape: Sequence[int], *, strict: bool = True, slices: Slices | None = None, threads: int = 1
-) -> tuple[int, int, int, int]:
+def histogram(data: Any, shape: Sequence[int], *, strict: bool = True, threads: int = 1) -> tuple[int, int, int, int]:
     """How often each of the codes 0 to 3 occurs, which is the same in every layout; as `reference.histogram`."""
-    tensor = payloads(shape, strict=strict, slices=slices)
+    tensor = payload_shape(shape)
     if tensor.elements % CODES_PER_BYTE:
-        return reference.histogram(data, shape, strict=strict, slices=slices)
-    counts = [kernels.histogram(payload, _count(threads)) for payload, _ in tensor.split(data)]
-    zero, one, two, three = (sum(column) for column in zip(*counts, strict=True))
-    return zero, one, two, three
+        return reference.histogram(data, shape, strict=strict)
+    payload, _ = tensor.split(data)
+    return payload_native.count_codes(payload, threads=threads)
 
 
 def scan(
@@ -221,7 +192,6 @@ def scan(
     dialect: str | Dialect = "canonical",
     *,
     strict: bool = True,
-    slices: Slices | None = None,
     threads: int = 1,
 ) -> Scan:
     """How often the code that stands for nothing occurs, and where first (clause 5.4); as `reference.scan`.
@@ -229,15 +199,15 @@ def scan(
     Where it occurs at all, its place is looked for in the order of the elements.
     """
     dialect = parse(dialect)
-    tensor = payloads(shape, strict=strict, slices=slices)
+    tensor = payload_shape(shape)
     if not _whole(dialect.layout, tensor):
-        return reference.scan(data, shape, dialect, strict=strict, slices=slices)
+        return reference.scan(data, shape, dialect, strict=strict)
     check_readable(dialect.layout, tensor, strict=strict)
-    ((payload, _),) = tensor.split(data)
+    payload, _ = tensor.split(data)
     unused = dialect.code_map.unused
-    if not kernels.occurs(payload, unused, _count(threads)):
+    if not kernels.occurs(payload, unused, thread_count(threads)):
         return Scan(0, None)
-    count = kernels.histogram(payload, _count(threads))[unused]
+    count = kernels.histogram(payload, thread_count(threads))[unused]
     where = kernels.scheme(dialect.layout, tensor.rows, tensor.cols)
     run = 4 * where.group
     step = max(1, (1 << 20) // run) * run  # whole blocks, about a megabyte of codes at a time
@@ -251,83 +221,62 @@ def scan(
     raise AssertionError("a code that was counted is nowhere")
 
 
-# What is done fast: one payload, whole blocks, no code that stands for nothing.
+# What is done fast: whole blocks, no code that stands for nothing.
 
 
-def _whole(layout: Layout, tensor: Payloads) -> bool:
-    """Whether the kernels can take a tensor: one payload, of whole blocks."""
-    return tensor.count == 1 and lost(layout, tensor.rows, tensor.cols) is None
+def _whole(layout: Layout, tensor: PayloadShape) -> bool:
+    """Whether the kernels can take a tensor: one of whole blocks."""
+    return lost(layout, tensor.rows, tensor.cols) is None
 
 
-def _fast_payload(data: Any, tensor: Payloads, dialect: Dialect, code3: Code3, threads: int) -> Any:
+def _fast_payload(data: Any, tensor: PayloadShape, dialect: Dialect, unused_code: UnusedCode, threads: int) -> Any:
     """Payload and tail, if every code in it means what the arithmetic of the kernels makes of it; else None."""
     if not _whole(dialect.layout, tensor):
         return None
-    trits_of_codes(dialect.code_map, code3)  # refuses policies that do not exist
-    ((payload, tail),) = tensor.split(data)
-    # The kernels take the code minus 1, and so make +2 of code 3 in offset-1; no other map has readers that do.
-    if code3 != "plus-two" and kernels.occurs(payload, dialect.code_map.unused, _count(threads)):
-        return None
-    return payload, tail
+    trits_of_codes(dialect.code_map, unused_code)  # refuses policies that do not exist
+    payload, tail = tensor.split(data)
+    return (payload, tail) if kernel_can_read(payload, dialect, unused_code, threads) else None
 
 
-def _only(scale: Any, tensor: Payloads) -> Any:
-    """The scale of a tensor that has one payload."""
-    scales = np.asarray(scale)
-    if scales.shape not in {(), (1,)}:
-        raise ValueError(f"{tensor.count:,} payloads have one scale, or one each, not an array of shape {scales.shape}")
-    return scales.reshape(())[()]
+def get_rows(
+    data: Any,
+    rows: ArrayLike,
+    shape: Sequence[int],
+    dialect: str | Dialect = "canonical",
+    *,
+    reader: str | None = None,
+    byte_order: ByteOrder = "little",
+    unused_code: UnusedCode = "reject",
+) -> NDArray[np.float32]:
+    """Rows of a ternary tensor as floats, as an embedding table is read: the trits of each, times the scale (clause 5.3).
 
-
-def _int8(array: NDArray[Any], dialect: Dialect) -> NDArray[np.int8]:
-    """Trits as contiguous int8; values that int8 would make trits of are refused before."""
-    if array.dtype != np.int8:
-        if array.size and (int(array.min()) < -1 or int(array.max()) > 1):
-            codes_of_trits(array, dialect.code_map)  # says which value it is
-        array = array.astype(np.int8)
-    return np.ascontiguousarray(array).reshape(-1)
-
-
-def _count(threads: int) -> int:
-    if threads < 1:
-        raise ValueError(f"{threads} threads do nothing; at least 1 is needed")
-    return threads
-
-
-def _result(nbytes: int, out: Any) -> tuple[Any, NDArray[np.uint8]]:
-    """Where a tensor's bytes go, and a view to write them: `out`, or new bytes."""
-    if out is None:
-        made, view = _codec.fresh_bytes(nbytes)
-        return made, np.frombuffer(view, dtype=np.uint8)
-    view_of_out = octets(out)
-    if view_of_out.size != nbytes:
-        raise ValueError(f"the result takes {nbytes:,} bytes; out has {view_of_out.size:,}")
-    if not view_of_out.flags.writeable:
-        raise ValueError("out cannot be written to")
-    return out, view_of_out
-
-
-def _copied(done: bytes, out: Any) -> Any:
-    _, view = _result(len(done), out)
-    view[:] = np.frombuffer(done, dtype=np.uint8)
-    return out
-
-
-def _array(shape: tuple[int, ...], dtype: np.dtype[Any], out: NDArray[Any] | None) -> NDArray[Any]:
-    """An array to fill: `out` if it fits exactly, or a new one at an address that streaming stores take."""
-    if out is None:
-        nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
-        raw = np.empty(nbytes + ALIGNED, dtype=np.uint8)
-        skip = -raw.ctypes.data % ALIGNED
-        return raw[skip : skip + nbytes].view(dtype).reshape(shape)
-    if out.shape != shape or out.dtype != dtype:
-        raise ValueError(f"the result is {dtype} of shape {shape}; out is {out.dtype} of shape {out.shape}")
-    if not out.flags.c_contiguous or not out.flags.writeable:
-        raise ValueError("out is not a contiguous array that can be written to")
-    return out
-
-
-def _filled(out: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
-    array = _array(values.shape, values.dtype, out)
-    array[...] = values
-    return array
+    :param data: payload and tail
+    :param rows: the numbers of the rows, integers [T]; any may occur more than once
+    :param shape: (rows, cols)
+    :param dialect: a name or a `Dialect`
+    :param reader: one of `remainder.READERS`: rows as that program reads them, right or wrong, such as `get-rows` of the
+        BitNet fork, which takes row r from byte r*cols // 4 on. Code 3 is 0 then, and so is what it does not read
+    :param byte_order: of the file that the scale is from
+    :param unused_code: what code 3 becomes where no reader is named, as for `unpack`
+    :returns: float32 [T, cols]
+    :raises TypeError: for numbers of rows that are no integers
+    :raises ValueError: for rows that do not exist, and as `unpack` and `read_as` do
+    """
+    count, cols = matrix(shape)
+    wanted = np.asarray(rows)
+    if wanted.dtype.kind not in "iu" and wanted.size:
+        raise TypeError(f"rows are whole numbers, not {wanted.dtype}")
+    if wanted.ndim != 1:
+        raise ValueError(f"rows have the shape [tokens], not {list(wanted.shape)}")
+    if ((wanted < 0) | (wanted >= count)).any():
+        raise ValueError(f"the rows are 0 to {count - 1:,}")
+    wanted = wanted.astype(np.int64)
+    if reader is None:
+        trits, scale = unpack(data, (count, cols), dialect, byte_order=byte_order, unused_code=unused_code)
+        found: NDArray[np.float32] = trits[wanted].astype(np.float32) * scale
+        return found
+    codes, taken = read_as(reader, data, (count, cols))
+    _, tail = payload_shape((count, cols)).split(data)
+    values = np.where(taken, _DEQUANTIZED[codes], np.float32(0))
+    read: NDArray[np.float32] = values[wanted] * read_tail(tail, CANONICAL.tail, byte_order)
+    return read

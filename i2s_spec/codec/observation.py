@@ -7,41 +7,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+
+from i2s_spec.codec.payload_facts import BLOCK, LEAST_RUN, Observation
+
+__all__ = ["BLOCK", "LEAST_RUN", "Observation", "observe"]
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Bytes that are looked at together, and by which a fingerprint takes the payload apart.
-BLOCK: Final = 4096
-#: The shortest run of one byte that counts as one.
-LEAST_RUN: Final = 256
-
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 _FACTORS: Final = (0xD6E8FEB86659FD93, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3)
 _END: Final = 1 << 64
-
-
-class Observation(NamedTuple):
-    """What is in a stretch of a payload; positions count from the start of the payload, -1 is nowhere.
-
-    `run` bytes of one value from `run_at` on are the longest run, if it has `LEAST_RUN` bytes; `last` is where the run
-    begins that ends the stretch. Counts are of codes, whatever the type.
-    """
-
-    seen: int
-    counts: tuple[int, int, int, int]
-    first_unused: int
-    run_at: int
-    run: int
-    run_value: int
-    last: int
-    last_value: int
-    digest: int
-    non_finite: int
-    first_non_finite: int
 
 
 def observe(data: Any, pos: int = 0, width: int = 0, mask: int = 0) -> Observation:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from i2s_spec.codec.payload import held_codes, join
-from i2s_spec.codec.remainder import check_readable, check_writable
-from i2s_spec.codec.shape import Slices, payloads, windows
+from i2s_spec.codec.payload import count_codes, held_codes, join, recoded_codes
+from i2s_spec.codec.quantization.remainder import check_readable, check_writable
+from i2s_spec.codec.shape import payload_shape, windows
 from i2s_spec.codec.tail import read_tail, write_tail
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.dialect import CODES_PER_BYTE, Dialect, parse
@@ -32,7 +32,6 @@ def transcode(
     *,
     byte_order: ByteOrder = "little",
     strict: bool = True,
-    slices: Slices | None = None,
 ) -> bytes:
     """The same trits and the same scale, bit for bit, in another dialect.
 
@@ -49,48 +48,37 @@ def transcode(
     :raises ValueError: as `unpack` and `pack` do
     """
     source, target = parse(source), parse(target)
-    tensor = payloads(shape, strict=strict, slices=slices)
+    tensor = payload_shape(shape)
     check_readable(source.layout, tensor, strict=strict)
     check_writable(target.layout, tensor, strict=strict)
-    parts = tensor.split(data)
-    tails = [write_tail(read_tail(tail, source.tail, byte_order), target.tail, byte_order) for _, tail in parts]
+    payload, tail = tensor.split(data)
+    new_tail = write_tail(read_tail(tail, source.tail, byte_order), target.tail, byte_order)
 
-    code_of = np.full(4, target.code_map.unused, dtype=np.uint8)
-    for code, trit in enumerate(source.code_map.trits):
-        if trit is not None:
-            code_of[code] = target.code_map.code_of(trit)
-    codes = np.full((tensor.count, tensor.elements), target.code_map.code_of(0), dtype=np.uint8)
-    for slice_, (payload, _) in zip(codes, parts, strict=True):
-        known = held_codes(payload, tensor, source.layout)
-        for start, stop in windows(known.size):
-            slice_[start:stop] = code_of[known[start:stop]]
-    return join(codes, tensor, target.layout, tails)
+    code_of = np.array(recoded_codes(source.code_map, target.code_map), dtype=np.uint8)
+    codes = np.full(tensor.elements, target.code_map.code_of(0), dtype=np.uint8)
+    known = held_codes(payload, tensor, source.layout)
+    for start, stop in windows(known.size):
+        codes[start:stop] = code_of[known[start:stop]]
+    return join(codes, tensor, target.layout, new_tail)
 
 
-def histogram(
-    data: Any, shape: Sequence[int], *, strict: bool = True, slices: Slices | None = None
-) -> tuple[int, int, int, int]:
+def histogram(data: Any, shape: Sequence[int], *, strict: bool = True) -> tuple[int, int, int, int]:
     """How often each of the codes 0 to 3 occurs, which is the same in every layout.
 
-    All n/4 bytes of payload are counted, also those behind the last whole block, which hold code 0 in released files.
+    All n/4 bytes of payload are counted, also those after the last whole block, which hold code 0 in released files.
 
     :param data: payload and tail, anything with the buffer protocol
     :param shape: (rows, cols) or (n,), the order of NumPy
     :param strict: refuse a number of elements that is no multiple of 4. If False, what does not fill a byte is left out
     :raises ValueError: for data of another size than n/4 + 32
     """
-    tensor = payloads(shape, strict=strict, slices=slices)
+    tensor = payload_shape(shape)
     if strict and (over := tensor.elements % CODES_PER_BYTE):
         raise ValueError(
             f"{tensor.elements:,} elements leave {over} over, which fill no byte; strict=False counts the others"
         )
-    counts = np.zeros(4, dtype=np.int64)
-    for payload, _ in tensor.split(data):
-        for start, stop in windows(payload.size):
-            for shift in (0, 2, 4, 6):
-                counts += np.bincount(payload[start:stop] >> np.uint8(shift) & 3, minlength=4)
-    zero, one, two, three = counts.tolist()
-    return zero, one, two, three
+    payload, _ = tensor.split(data)
+    return count_codes(payload)
 
 
 def scan(
@@ -99,21 +87,20 @@ def scan(
     dialect: str | Dialect = "canonical",
     *,
     strict: bool = True,
-    slices: Slices | None = None,
 ) -> Scan:
     """How often the code that stands for nothing occurs, and where first (clause 5.4).
 
     Only elements in whole blocks are looked at. Parameters and errors are those of `unpack`.
     """
     dialect = parse(dialect)
-    tensor = payloads(shape, strict=strict, slices=slices)
+    tensor = payload_shape(shape)
     check_readable(dialect.layout, tensor, strict=strict)
     count, first = 0, None
-    for number, (payload, _) in enumerate(tensor.split(data)):
-        codes = held_codes(payload, tensor, dialect.layout)
-        for start, stop in windows(codes.size):
-            here = codes[start:stop] == dialect.code_map.unused
-            if here.any():
-                count += int(np.count_nonzero(here))
-                first = number * tensor.elements + start + int(here.argmax()) if first is None else first
+    payload, _ = tensor.split(data)
+    codes = held_codes(payload, tensor, dialect.layout)
+    for start, stop in windows(codes.size):
+        here = codes[start:stop] == dialect.code_map.unused
+        if here.any():
+            count += int(np.count_nonzero(here))
+            first = start + int(here.argmax()) if first is None else first
     return Scan(count, first)

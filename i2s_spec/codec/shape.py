@@ -1,12 +1,12 @@
-"""This module says what the shape of a tensor means for its bytes: matrices, payloads with a tail each, windows to work in.
+"""This module says what the shape of a tensor means for its bytes: a matrix, a payload with its tail, windows to work in.
 
 A ternary tensor is a matrix. Where there are more dimensions, programs disagree whether each slice has a tail of its own
-or all share the last one (clause 5.1), so that somebody has to say which is meant.
+or all share the last one (clause 5.1): such tensors are refused.
 
-    >>> payloads((4, 128))
-    Payloads(count=1, rows=4, cols=128)
-    >>> payloads((3, 4, 128), strict=False, slices="each").nbytes
-    480
+    >>> payload_shape((4, 128))
+    PayloadShape(rows=4, cols=128)
+    >>> payload_shape((1, 4, 128)).nbytes
+    160
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,71 +28,57 @@ if TYPE_CHECKING:
 #: Elements that are worked on at a time; the index arrays of a window take some 10 MB.
 WINDOW: int = 1 << 18
 
-#: Whether each slice of a tensor of more than two dimensions has a payload and a tail, or the whole tensor one of each.
-Slices = Literal["each", "one"]
-
 
 @dataclass(frozen=True, slots=True)
-class Payloads:
-    """What the bytes of a tensor are: `count` times the payload of `rows` x `cols` elements, and its tail."""
+class PayloadShape:
+    """What the bytes of a tensor are: the payload of `rows` x `cols` elements, and a tail."""
 
-    count: int
     rows: int
     cols: int
 
     @property
     def elements(self) -> int:
-        """Elements of one payload."""
+        """Elements of the tensor."""
         return self.rows * self.cols
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes of one payload: what does not fill a byte has none (clause 5.2)."""
+        """Bytes of the payload: what does not fill a byte has none (clause 5.2)."""
         return self.elements // CODES_PER_BYTE
 
     @property
     def nbytes(self) -> int:
         """Bytes of the whole tensor."""
-        return self.count * (self.payload_bytes + TAIL_BYTES)
+        return self.payload_bytes + TAIL_BYTES
 
-    def split(self, data: Any) -> list[tuple[NDArray[np.uint8], NDArray[np.uint8]]]:
-        """Each payload with its tail, as views of the data.
+    def split(self, data: Any) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """The payload and the tail, as views of the data.
 
         :raises ValueError: for data of another size
         """
         raw = octets(data)
         if raw.size != self.nbytes:
-            slices = f"{self.count:,} slices of " if self.count > 1 else ""
             raise ValueError(
-                f"{slices}{self.rows:,} x {self.cols:,} elements take {self.payload_bytes:,} bytes of payload and "
-                f"{TAIL_BYTES} of tail{' each' if slices else ''}; there are {raw.size:,} bytes"
+                f"{self.rows:,} x {self.cols:,} elements take {self.payload_bytes:,} bytes of payload and "
+                f"{TAIL_BYTES} of tail; there are {raw.size:,} bytes"
             )
-        each = raw.reshape(self.count, -1)
-        return [(part[: self.payload_bytes], part[self.payload_bytes :]) for part in each]
+        return raw[: self.payload_bytes], raw[self.payload_bytes :]
 
 
-def payloads(shape: Sequence[int], *, strict: bool = True, slices: Slices | None = None) -> Payloads:
-    """The payloads that a tensor of a shape, in NumPy's order, consists of.
+def payload_shape(shape: Sequence[int]) -> PayloadShape:
+    """What the bytes of a tensor of a shape, in NumPy's order, are. Dimensions of 1 in front of the last two mean nothing.
 
-    Dimensions of 1 in front of the last two mean nothing. Any others make slices: refused unless `strict` is False and
-    `slices` says where the tails are.
-
-    :raises ValueError: for shapes without elements, and for slices that nobody asked for
+    :raises ValueError: for shapes without elements, and for tensors of several matrices
     """
-    if slices is not None and slices not in get_args(Slices):
-        raise ValueError(f"slices is 'each' or 'one', not {slices!r}")
     sizes = [operator.index(size) for size in shape]
     if any(size <= 0 for size in sizes):
         raise ValueError(f"the shape {tuple(sizes)} holds no elements")
-    if (leading := prod(sizes[:-2])) == 1:
-        return Payloads(1, *matrix(sizes[-2:]))
-    if strict or slices is None:
+    if (leading := prod(sizes[:-2])) != 1:
         raise ValueError(
             f"a tensor of shape {tuple(sizes)} is {leading:,} slices, and programs disagree whether each has a tail of "
-            f"its own or all share one: store every slice as a matrix, or say strict=False and slices='each' or 'one'"
+            "its own or all share one: store every slice as a matrix"
         )
-    rows, cols = sizes[-2:]
-    return Payloads(leading, rows, cols) if slices == "each" else Payloads(1, leading * rows, cols)
+    return PayloadShape(*matrix(sizes[-2:]))
 
 
 def matrix(shape: Sequence[int]) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""This module reads, writes and classifies the tail: the 32 bytes behind a payload, of which four are the scale.
+"""This module reads, writes and classifies the tail: the 32 bytes after a payload, of which four are the scale.
 
 The scale is a float32 in the byte order of the file, at any address. The other 28 bytes mean nothing (clause 6.1): what
 they hold tells something about who wrote the file, and never that it is wrong.
@@ -22,15 +22,8 @@ if TYPE_CHECKING:
 
 SCALE_BYTES: Final = 4
 
-#: What the 28 bytes behind the scale hold: nothing but zeros, seven more copies of the scale, or anything else.
+#: What the 28 bytes after the scale hold: nothing but zeros, seven more copies of the scale, or anything else.
 TailKind = Literal["zero", "replicated", "stale"]
-
-#: Who leaves which, for messages.
-TAIL_KINDS: Final[dict[TailKind, str]] = {
-    "zero": "zeros, as BitNet's Python converters and this package write",
-    "replicated": "seven more copies of the scale, as files of June 2024 have",
-    "stale": "old memory, as released llama-quantize leaves",
-}
 
 #: The first magnitude that rounds to infinity: halfway between the largest float32 and the next that there would be.
 _FLOAT32_END = (2 - 2**-24) * 2.0**127
@@ -39,7 +32,7 @@ _FLOAT32: Final = {"little": "<f4", "big": ">f4"}
 
 
 def classify(tail: Any) -> TailKind:
-    """What the 28 bytes behind the scale are; bits are compared, so that byte order does not matter.
+    """What the 28 bytes after the scale are; bits are compared, so that byte order does not matter.
 
     A tail of zeros throughout is `zero`. No answer makes a tail invalid: `stale` is what most published files have.
 
@@ -69,7 +62,7 @@ def read_tail(data: Any, tail: Tail, byte_order: ByteOrder = "little") -> np.flo
 
 
 def write_tail(scale: float | np.float32, tail: Tail, byte_order: ByteOrder = "little") -> bytes:
-    """The 32 bytes behind the payload; what is not the scale is zero (clause 6.1).
+    """The 32 bytes after the payload; what is not the scale is zero (clause 6.1).
 
     :raises ValueError: for a finite scale beyond what a float32 holds
     """
@@ -77,6 +70,19 @@ def write_tail(scale: float | np.float32, tail: Tail, byte_order: ByteOrder = "l
 
     word = np.array([float32_scale(scale)]).astype(_FLOAT32[byte_order]).tobytes()
     return (word * tail.copies).ljust(TAIL_BYTES, b"\0")
+
+
+def one_scale(scale: Any) -> Any:
+    """A number, or the only element of an array.
+
+    :raises ValueError: for an array of another number of elements
+    """
+    import numpy as np
+
+    numbers = np.asarray(scale)
+    if numbers.shape not in {(), (1,)}:
+        raise ValueError(f"a tensor has one scale, not an array of shape {numbers.shape}")
+    return numbers.reshape(())[()]
 
 
 def float32_scale(scale: float | np.float32) -> np.float32:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import numpy as np
 
-from i2s_spec.codec.form import Decoded, Form, NotTernaryError
-from i2s_spec.codec.in_order import in_order
-from i2s_spec.codec.reference import UnusedCodeError
+from i2s_spec.codec.form import Decoded, Form
+from i2s_spec.codec.payload import UnusedCodeError
+from i2s_spec.codec.quantization.in_order import in_order
 from i2s_spec.codec.tail import read_tail
-from i2s_spec.codec.ternary_types import BLOCK_TYPES
+from i2s_spec.codec.ternary_types import BLOCK_TYPES, NotTernaryError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +52,7 @@ class Trits:
 
     @cached_property
     def tail(self) -> bytes:
-        """The 32 bytes behind an I2_S payload."""
+        """The 32 bytes after an I2_S payload."""
         start = self.form.byte(self.form.elements)
         return self.fetch(start, start + self.form.tail_bytes)
 

@@ -27,10 +27,6 @@ class Weights:
     def __len__(self) -> int:
         return self.flat.size
 
-    def part(self, start: int, stop: int) -> Weights:
-        """Elements `start` to `stop` as weights of their own."""
-        return Weights(self.flat[start:stop])
-
     def values(self, start: int, stop: int) -> NDArray[np.float32]:
         """Elements `start` to `stop` as float32."""
         part = self.flat[start:stop]

@@ -11,19 +11,18 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from i2s_spec.conformance.catalogue import WITHOUT_FILE, rows
 from i2s_spec.conformance.phases import MEANING, phase_of
 from i2s_spec.fuzzing.inputs import sound
 from i2s_spec.linter.engine import lint, tool
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.testing.malformed import Case, malformed
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 MANIFEST: Final = "manifest.json"
 MALFORMED: Final = "malformed"
 SOUND: Final = "sound"
@@ -121,7 +120,6 @@ def described(case: Case, how: str) -> dict[str, Any]:
         "span": {"start": span.start, "stop": span.stop, "path": span.path},
         "also": sorted(case.also),
         "phase": phase_of(rule, case.path).value,
-        "rows": list(rule.sources),
         "provenance": list(rule.provenance),
         "cwe": rule.cwe,
     }
@@ -135,17 +133,7 @@ def manifest(entries: list[dict[str, Any]], sounds: list[dict[str, Any]]) -> dic
         "phases": {phase.value: meaning for phase, meaning in MEANING.items()},
         "malformed": entries,
         "sound": sounds,
-        "rows": dict(covered(entries)),
-        "rows_without_file": dict(sorted(WITHOUT_FILE.items())),
     }
-
-
-def covered(entries: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
-    """Each row of the catalogues with the names of the files that show it."""
-    for row in rows():
-        names = [entry["name"] for entry in entries if row in entry["rows"]]
-        if names:
-            yield row, names
 
 
 def _is_hollow(data: bytes) -> bool:

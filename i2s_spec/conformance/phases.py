@@ -62,9 +62,9 @@ def phase_of(rule: Rule, path: str) -> Phase:
 
 
 def _least(rule: Rule) -> Phase:
-    """What a rule compares a field with may lie further behind than the field."""
+    """What a rule compares a field with may lie further on than the field."""
     if rule.clause.startswith("4."):  # inventories: keys against the table
         return Phase.TABLE
-    if rule.slug == "alignment-not-honoured":  # a key against the offsets
+    if rule.reads_table:
         return Phase.TABLE
     return Phase.HEADER

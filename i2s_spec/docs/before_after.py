@@ -19,13 +19,13 @@ from i2s_spec.docs.places import Place, bytes_at, field_of, place_in, place_of, 
 from i2s_spec.docs.situations import SITUATIONS, Situation, Without
 from i2s_spec.docs.sound import likest
 from i2s_spec.errors import MissingExtra
-from i2s_spec.linter.repair.declaration import REPAIRS
-from i2s_spec.linter.repair.plan import chosen
+from i2s_spec.linter.repair.registry import REPAIRS
+from i2s_spec.linter.repair.repair_plan import chosen
 from i2s_spec.linter.rule import Fix, Rule
 from i2s_spec.testing.malformed.case import CASES, Case
 from i2s_spec.testing.malformed.reference import Compared, compared
 
-#: Runs a command line in a folder and gives its transcript, the command behind `$ ` first.
+#: Runs a command line in a folder and gives its transcript, the command after `$ ` first.
 Run = Callable[[str, Path], str]
 
 #: Lines of a transcript that are shown; what is in the middle of a longer one is counted.
@@ -65,7 +65,7 @@ def shown(rule: Rule, run: Run) -> Shown:
     with tempfile.TemporaryDirectory() as folder:
         if situation is not None:
             return _met(rule, situation, Path(folder), run)
-        if any(code == rule.code for _, code, *_ in CASES):
+        if any(case.code == rule.code for case in CASES):
             return _broken(rule, Path(folder), run)
         for pair in compared():
             if pair.code == rule.code:
@@ -114,13 +114,13 @@ def _repaired(rule: Rule, name: str, folder: Path, run: Run) -> str:
     """What `i2s fix` says of a file, with the options that its repair asks for."""
     chosen()  # which loads the repairs
     options = " --unsafe" * (rule.fix is Fix.UNSAFE) + f" --select {rule.code}" * REPAIRS[rule.code].by_name
-    said = first = run(f"i2s fix {name} --dry-run{options}", folder)
+    message = first = run(f"i2s fix {name} --dry-run{options}", folder)
     dialect = _DIALECT.search(first)
     for more in ("--scrub-tail", f"--dialect {dialect[1]}" if dialect else ""):
-        if f": repaired: {rule.code}: " in said:
-            return said
-        said = run(f"i2s fix {name} --dry-run{options} {more}", folder) if more else first
-    return said if f": repaired: {rule.code}: " in said else first
+        if f": repaired: {rule.code}: " in message:
+            return message
+        message = run(f"i2s fix {name} --dry-run{options} {more}", folder) if more else first
+    return message if f": repaired: {rule.code}: " in message else first
 
 
 def _compared(rule: Rule, pair: Compared, folder: Path, run: Run) -> Shown:
@@ -134,11 +134,9 @@ def _compared(rule: Rule, pair: Compared, folder: Path, run: Run) -> Shown:
     return Shown("a file that differs from another one of its model.", _short(before), *after)
 
 
-def _cases(rule: Rule) -> Iterator[Case]:
+def _cases(rule: Rule) -> list[Case]:
     """The broken copies of a rule, those without another fault first."""
-    mine = [entry for entry in CASES if entry[1] == rule.code]
-    for name, code, path, also, make in sorted(mine, key=lambda entry: len(entry[3])):
-        yield Case(name, code, path, make(), frozenset(also))
+    return sorted((case for case in CASES if case.code == rule.code), key=lambda case: len(case.also))
 
 
 def _in_a_sound_file(rule: Rule, data: bytes, path: str, name: str, folder: Path, run: Run) -> tuple[str, str]:
@@ -169,10 +167,10 @@ def _difference(rule: Rule, data: bytes, name: str, folder: Path, run: Run) -> s
     if len(data) > SMALL:
         return ""
     (folder / SOUND).write_bytes(next(likest(data, rule.code)))
-    said = run(f"i2s diff {name} {SOUND}", folder)
-    lines = said.splitlines()[1:]
+    message = run(f"i2s diff {name} {SOUND}", folder)
+    lines = message.splitlines()[1:]
     tells = any(line[:2] in ("- ", "+ ", "~ ", "= ") for line in lines)
-    return said if tells and not any("(0 tensors compared)" in line for line in lines) else ""
+    return message if tells and not any("(0 tensors compared)" in line for line in lines) else ""
 
 
 def _lines(place: Place, data: bytes, path: str, name: str) -> str:

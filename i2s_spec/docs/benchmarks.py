@@ -39,9 +39,9 @@ def _benchmark(benchmark: dict[str, Any]) -> str:
     )
     head = "\n".join(f'<th scope="col">{each}</th>' for each in ("what", "median", "range", "unit"))
     notes = "".join(f"<li>{escape(str(note))}</li>" for note in benchmark["notes"])
-    said = f"<ul>{notes}</ul>" if notes else ""
+    text = f"<ul>{notes}</ul>" if notes else ""
     caption = f"<caption>{escape(benchmark['title'])}</caption>"
-    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{said}"
+    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{text}"
 
 
 def _number(value: float) -> str:

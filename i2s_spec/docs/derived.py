@@ -1,8 +1,8 @@
 """This module lists everything in `spec/` that is written from declarations, writes it, and tells whether it is current.
 
-The pages of the rules, of the requirements and of the runtimes and the script of the interactive page are written as a
-whole; of chapters 7 and 11 the tables that repeat declarations, which are found by their heads. Nothing else in the
-folder is touched.
+The pages of the rules, of the requirements, of the runtimes, of the registry and of the layouts that weights tell, the
+script of the interactive page and the pages at former addresses are written as a whole; of chapters 7, 11 and 12 the
+tables that repeat declarations, which are found by their heads. Nothing else in the folder is touched.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from i2s_spec.docs import pages, requirements, runtimes
+from i2s_spec.docs import pages, redirects, requirements, runtimes
+from i2s_spec.docs.annexes import registry_page
 from i2s_spec.docs.before_after import Run
 from i2s_spec.docs.checkout import chapters
-from i2s_spec.docs.exports import javascript
+from i2s_spec.docs.layouts import matrix_page
 from i2s_spec.errors import MissingExtra, SettingError, quote
-from i2s_spec.gguf.output import OutputFile
+from i2s_spec.exports import javascript
+from i2s_spec.gguf.atomic_file import OutputFile
 
 #: The folder of the pages of rules.
 RULES: Final = "rules"
@@ -27,13 +29,21 @@ def _with(*makers: Callable[[], str]) -> Callable[[str], str]:
     return lambda text: with_tables(text, [make() for make in makers])
 
 
+def _redirect(former: str) -> Callable[[str], str]:
+    return lambda _: redirects.page(former)
+
+
 #: Files below `spec/`, and what makes them of what they are now.
 FILES: Final[dict[str, Callable[[str], str]]] = {
-    "7-dialects.md": _with(runtimes.quantisers, runtimes.converters, runtimes.releases, runtimes.runtimes),
+    "07-dialects.md": _with(runtimes.quantizers, runtimes.converters, runtimes.releases, runtimes.runtimes),
     "11-conformance.md": _with(*(lambda name=name: requirements.listed(name) for name in requirements.CLASSES)),
+    "12-security.md": _with(runtimes.advisories),
     "requirements.md": lambda _: requirements.page(),
     "runtimes.md": lambda _: runtimes.page(),
+    "layouts.md": matrix_page.page,
+    "annexes/registry.md": lambda _: registry_page.page(),
     "assets/layouts.js": lambda _: javascript.text(),
+    **{f"{former}.html": _redirect(former) for former in redirects.RENAMED},
 }
 
 

@@ -1,8 +1,9 @@
 """This module runs the examples of the text: Python with its output, and transcripts of the command line.
 
 An example is a fence in a page. `i2s-example` is Python, then a line of three dashes, then what it prints; `i2s-console`
-is commands behind `$ ` and what they print. Both run in a folder of their own that holds the files of `FILES`, which are
-made anew each time and are the same everywhere. Examples are numbered through the whole text, as CommonMark's are.
+is commands after `$ ` and what they print. Both run in a folder of their own that holds the files of `FILES`, which are
+made anew each time and are the same everywhere, and of the files of `MADE` those that it names. Examples are numbered
+through the whole text, as CommonMark's are.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.docs.checkout import chapters, pages
+from i2s_spec.linter.report_data import OUR_BUG
 from i2s_spec.testing.sample import Draft
 
 SCHEMA_VERSION: Final = 1
@@ -27,6 +29,11 @@ SCHEMA_VERSION: Final = 1
 FILES: Final[dict[str, Callable[[], bytes]]] = {
     "sample.gguf": lambda: Draft().data,
     "sample-big-endian.gguf": lambda: Draft("big").data,
+}
+
+#: Larger files, which examples find only where they name them, and the command that makes each.
+MADE: Final = {
+    "mystery.gguf": "i2s new mystery.gguf --trained --dialect interleave-64 -q",
 }
 
 _FENCE: Final = re.compile(
@@ -97,7 +104,7 @@ def parts(kind: str, body: str) -> tuple[str, str]:
         return "".join(line + "\n" for line in body.splitlines() if line.startswith("$ ")), body
     source, dashes, output = body.partition(_DASHES)
     if not dashes:
-        raise Drift("an example has a line of three dashes, and what it prints behind that")
+        raise Drift("an example has a line of three dashes, and what it prints after that")
     return source, output
 
 
@@ -120,6 +127,9 @@ def run(kind: str, body: str) -> None:
         for name, make in FILES.items():
             (Path(folder) / name).write_bytes(make())
         with chdir(folder):
+            for name, command in MADE.items():
+                if name in source and (failed := _transcript(command)) != command + "\n":
+                    raise Drift(failed)
             printed = _transcript(source) if kind == "console" else _python(source)
     if printed.rstrip() != output.rstrip():
         lines = unified_diff(output.splitlines(), printed.splitlines(), "the page", "what happens", lineterm="")
@@ -152,6 +162,8 @@ def _transcript(source: str) -> str:
             capture_output=True, text=True, timeout=60, check=False,
             env={**os.environ, "NO_COLOR": "1", "COLUMNS": "100", "PYTHONPATH": str(Path(__file__).parents[2])},
         )  # fmt: skip
+        if done.returncode == OUR_BUG:
+            raise Drift(f"an example meets a bug of ours: {line}: {done.stderr.strip()}")
         shown += [line, *(done.stdout + done.stderr).splitlines()]
         if done.returncode:
             shown.append(f"[exit {done.returncode}]")
@@ -159,9 +171,10 @@ def _transcript(source: str) -> str:
 
 
 def document() -> dict[str, Any]:
-    """The examples as data for other languages, with the files that they use in hex."""
+    """The examples as data for other languages, with the files that they use in hex, and commands that make larger ones."""
     return {
         "schema_version": SCHEMA_VERSION,
         "files": {name: make().hex() for name, make in FILES.items()},
+        "made": dict(MADE),
         "examples": [example._asdict() for example in examples()],
     }

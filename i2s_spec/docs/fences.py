@@ -14,6 +14,7 @@ pymdownx.superfences calls. There, an ordinary exception would be swallowed and 
     i2s-console    a transcript of `i2s`
     i2s-bench      the benchmarks of a file of `bench/results`, or one of them
     i2s-source     a file beside the pages, such as `tutorials/reader.mjs`
+    i2s-layouts    a picture of what weights tell: `matrix stories`, `channels stories interleave-64`, `layers stories`
     i2s-api        what docstrings say of objects: a dotted path on each line
 """
 
@@ -28,7 +29,8 @@ from typing import Any, Final
 from i2s_spec.docs import benchmarks, examples, figures, reference
 from i2s_spec.docs.checkout import chapters
 from i2s_spec.docs.examples import Drift
-from i2s_spec.docs.exports.description import fixed_offsets
+from i2s_spec.docs.layouts import matrix_page, report_plots
+from i2s_spec.exports.description import fixed_offsets
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS, Layout
 
 
@@ -191,6 +193,22 @@ def _bench(body: str) -> str:
     return benchmarks.table(name, title)
 
 
+def _layouts(body: str) -> str:
+    what, _, name = body.strip().partition(" ")
+    if what not in _PICTURES:
+        raise Drift(f"there is no picture of {what!r}; there are {', '.join(_PICTURES)}")
+    make, caption = _PICTURES[what]
+    return _figure(make(name), escape(caption))
+
+
+#: What draws a picture of the layouts that weights tell, by its first word, and what is below it.
+_PICTURES: Final[dict[str, tuple[Callable[[str], str], str]]] = {
+    "matrix": (matrix_page.picture, "Scores by layout: a row for each that files were packed in; the answer is framed"),
+    "channels": (report_plots.channels, "Channels as each layout reads them, with the correlation of their ranks"),
+    "layers": (report_plots.layers, "Above the shares of the codes −1, 0 and +1, below the scales, by layer"),
+}
+
+
 def _api(body: str) -> str:
     return "".join(reference.entry(path) for path in body.split())
 
@@ -206,5 +224,6 @@ _KINDS: Final[dict[str, Callable[[str], str]]] = {
     "i2s-console": _console,
     "i2s-bench": _bench,
     "i2s-source": _source,
+    "i2s-layouts": _layouts,
     "i2s-api": _api,
 }

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from i2s_spec.docs.exports.description import Shape, fixed_offsets, records
 from i2s_spec.draw.svg import drawing, rect, text
+from i2s_spec.exports.description import Shape, fixed_offsets, records
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, CodeMap, Layout
 from i2s_spec.schema.field import Record
 from i2s_spec.schema.i2s import BITS, SHIFTS, codes_of, elements_of
@@ -41,18 +41,18 @@ def record_named(title: str) -> Record:
 def byte_map(title: str) -> str:
     """The fields of a record side by side, sixteen bytes to a row; fields of any size are dashed and take four cells."""
     record = record_named(title)
-    at, boxes, said = 0, [], []
+    at, boxes, message = 0, [], []
     for field, shape, offset in fixed_offsets(record):
         cells = shape.size or UNSIZED
         where = (
             f"bytes {offset} to {offset + shape.size - 1}" if offset is not None and shape.size else kind_words(shape)
         )
-        said.append(f"{field.name}, {where}")
+        message.append(f"{field.name}, {where}")
         boxes.append(_field(at, cells, field.name, offset, shape, f"{field.name}: {where}. {field.meaning}"))
         at += cells
     rows = -(-at // ACROSS)
     height = rows * (HIGH + 22) + 4
-    words = f"{record.title}: {'; '.join(said)}."
+    words = f"{record.title}: {'; '.join(message)}."
     return drawing(
         ACROSS * CELL + 2, height, f"{record.title}, clause {record.clause}", words, *boxes, style="i2s-figure"
     )
@@ -108,11 +108,11 @@ def byte_bits(value: int, byte: int, layout: Layout = CANONICAL.layout, code_map
     """One byte of a payload: its eight bits, the four codes that they are, whose codes, and the trits."""
     cell, left = 58, 92
     parts = [text(0, y, words, "side") for y, words in ((34, "bits"), (86, "code"), (116, "element"), (146, "trit"))]
-    said = []
+    message = []
     for place, (code, element) in enumerate(zip(codes_of(value), elements_of(byte, layout), strict=True)):
         trit, x = code_map.trits[code], left + 2 * cell * place
         says = f"bits {BITS[place]}: code {code}, element {element}, {_TRITS[trit]}"
-        said.append(says)
+        message.append(says)
         for i, bit in enumerate(f"{code:02b}"):
             parts.append(rect(x + i * cell, 12, cell, 34, f"bit g{place}", says))
             parts.append(text(x + (i + 0.5) * cell, 35, bit, "digit", "middle"))
@@ -122,7 +122,7 @@ def byte_bits(value: int, byte: int, layout: Layout = CANONICAL.layout, code_map
             parts.append(text(x + cell, y, words, "digit", "middle"))
         parts.append(rect(x + cell - 1, 46, 2, 20, "stem"))
     title = f"Byte {byte}, {value:02x}, in {layout}"
-    return drawing(left + 8 * cell + 2, 162, title, "; ".join(said) + ".", *parts, style="i2s-figure i2s-byte")
+    return drawing(left + 8 * cell + 2, 162, title, "; ".join(message) + ".", *parts, style="i2s-figure i2s-byte")
 
 
 def block(payload: Sequence[int], layout: Layout = CANONICAL.layout, code_map: CodeMap = CANONICAL.code_map) -> str:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from i2s_spec.docs import before_after
 from i2s_spec.docs.before_after import Run
 from i2s_spec.errors import MissingExtra
-from i2s_spec.gguf.output import OutputFile
+from i2s_spec.gguf.atomic_file import OutputFile
 from i2s_spec.linter.explain import as_markdown
 from i2s_spec.linter.rule import FAMILIES, Rule
 from i2s_spec.linter.rules import all_rules
@@ -169,7 +169,7 @@ def _page(rule: Rule, known: dict[str, Section], run: Run) -> str:
     for number, line in enumerate(lines):
         if line.startswith("## "):
             lines[number] = f"{line} {{ data-search-exclude }}"
-            break  # behind that stands what commands print, which would drown what it is about
+            break  # after that stands what commands print, which would drown what it is about
         lines[number] = _TYPED.sub(lambda found: f"`{found[1] or found[2]}`", line)
         if line.startswith("| Clause |"):
             lines[number] = f"| Clause | {_clause(rule.clause, known, with_title=True)} |"

@@ -18,10 +18,11 @@ from i2s_spec.docs.sound import likest, opened
 from i2s_spec.draw.text import float32_words
 from i2s_spec.errors import FormatError, Span, quote
 from i2s_spec.gguf.reader import File
-from i2s_spec.inspect.target import Unknown, target
-from i2s_spec.inspect.wording import Wording
-from i2s_spec.linter.excerpt import ROW, ROWS, excerpt_of
+from i2s_spec.inspect.dump.labels import NodeLabels
+from i2s_spec.inspect.dump.selector import Unknown, target
 from i2s_spec.linter.report.proof import proof
+from i2s_spec.linter.report_data import ROW, ROWS, excerpt_of
+from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.field import Node
 from i2s_spec.schema.i2s import codes_of
 from i2s_spec.schema.types import I2_S
@@ -107,11 +108,11 @@ def weights(data: bytes, path: str) -> str:
         return ""
     try:
         if met[3] == ".tail.scale":
-            mark = "<" if file.byte_order == "little" else ">"
+            prefix = order_prefix(file.byte_order)
             tensors = (tensor for tensor in file.tensors.rows if tensor.number == I2_S.number)
-            scales = [struct.unpack(f"{mark}f", tensor.tail[:4])[0] for tensor in islice(tensors, SHOWN_SCALES)]
+            scales = [struct.unpack(f"{prefix}f", tensor.tail[:4])[0] for tensor in islice(tensors, SHOWN_SCALES)]
             return f"scales: {', '.join(map(float32_words, scales))}"
-        tensor = file.tensors.row(int(met[2]))
+        tensor = file.tensors.by_index(int(met[2]))
         if met[3] or tensor.number != I2_S.number:
             return ""
         counts = [0, 0, 0, 0]
@@ -141,7 +142,7 @@ def _of_the_kind(data: bytes, path: str, name: str) -> Place | None:
         return None
     order = list(range(len(_names(data, met[1]))))
     if met[1] != "key_values":
-        order.sort(key=lambda i: file.index.tensor(i)[3] != I2_S.number)
+        order.sort(key=lambda i: file.index.tensor(i).type != I2_S.number)
     for i in order:
         place = _shown(data, f"{met[1]}[{i}]{_NUMBERS.sub('[0]', met[3])}", name, same=False)
         if place is not None:
@@ -155,8 +156,8 @@ def _names(data: bytes, table: str) -> list[bytes]:
         return []
     index = file.index
     if table == "key_values":
-        return [index.key(i)[1] for i in range(index.keys)]
-    return [index.tensor(i)[1] for i in range(index.tensors)]
+        return [index.key(i).name for i in range(index.keys)]
+    return [index.tensor(i).name for i in range(index.tensors)]
 
 
 def _record_name(data: bytes, path: str) -> bytes | None:
@@ -166,8 +167,8 @@ def _record_name(data: bytes, path: str) -> bytes | None:
         return None
     number, index = int(met[2]), file.index
     if met[1] == "key_values":
-        return index.key(number)[1] if number < index.keys else None
-    return index.tensor(number)[1] if number < index.tensors else None
+        return index.key(number).name if number < index.keys else None
+    return index.tensor(number).name if number < index.tensors else None
 
 
 def _leaves(data: bytes, path: str) -> dict[str, tuple[int, int]]:
@@ -193,15 +194,15 @@ def _shown(data: bytes, path: str, name: str, same: bool) -> Place | None:
         nodes = [node for node in target(file, path, None, True).nodes if _leads(path, node.path)]
     except Unknown:
         return None
-    wording = Wording(file)
+    labels = NodeLabels(file)
     for node in nodes:
-        wording.note(node)
+        labels.note(node)
     exact = [node for node in nodes if node.path in (path, f"{path}.text")]
     node = exact[-1] if exact else nodes[0]
     span = Span(node.start, node.stop, path)
-    said = f"{name}:0x{span.start:x}..0x{span.stop:x}: {_words(data, path, wording.value(node)[0], node)}"
+    message = f"{name}:0x{span.start:x}..0x{span.stop:x}: {_words(data, path, labels.value(node)[0], node)}"
     rows = _bytes(file, span, ROW if record_of(path) == path else ROW * ROWS)
-    return Place(path, data[span.start : span.stop], (said, *(f"  {line}" for line in rows)), same, data)
+    return Place(path, data[span.start : span.stop], (message, *(f"  {line}" for line in rows)), same, data)
 
 
 def _bytes(file: File, span: Span, most: int) -> Iterator[str]:

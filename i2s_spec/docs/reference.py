@@ -65,22 +65,22 @@ def _head(path: str, found: Any) -> str:
 def _signature(found: Any) -> str:
     """The parameters as they are declared: annotations are texts already, and lose the quotation marks of such."""
     signature = inspect.signature(found)
-    said: list[str] = []
+    text: list[str] = []
     for name, parameter in signature.parameters.items():
         if name == "self":
             continue
-        if parameter.kind is parameter.KEYWORD_ONLY and not any(each.startswith("*") for each in said):
-            said.append("*")
+        if parameter.kind is parameter.KEYWORD_ONLY and not any(each.startswith("*") for each in text):
+            text.append("*")
         star = "*" * (parameter.kind is parameter.VAR_POSITIONAL) or "**" * (parameter.kind is parameter.VAR_KEYWORD)
         kind = "" if parameter.annotation is parameter.empty else f": {_annotation(parameter.annotation)}"
         default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
-        said.append(f"{star}{name}{kind}{default}")
+        text.append(f"{star}{name}{kind}{default}")
     result = signature.return_annotation
     returns = "" if result is inspect.Signature.empty or inspect.isclass(found) else f" -> {_annotation(result)}"
-    shown = f"({', '.join(said)}){returns}"
+    shown = f"({', '.join(text)}){returns}"
     if len(shown) < 90:
         return shown
-    return "(\n" + "".join(f"    {each},\n" for each in said) + f"){returns}"
+    return "(\n" + "".join(f"    {each},\n" for each in text) + f"){returns}"
 
 
 def _annotation(annotation: Any) -> str:

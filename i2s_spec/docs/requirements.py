@@ -6,12 +6,13 @@ lists of chapter 11 and the table of all requirements are made from that, so tha
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final, NamedTuple
 
-from i2s_spec.docs.checkout import chapters, pages
-from i2s_spec.docs.evidence import EVIDENCE, Proof, Reason
+from i2s_spec.docs.checkout import chapters, pages, root
 from i2s_spec.docs.pages import slug
 from i2s_spec.docs.runtimes import table
 
@@ -24,6 +25,12 @@ CLASSES: Final = {
     "validator": "a reader that judges files, names their origin, or compares results",
 }
 
+#: Requirements that no rule and no test can hold, and why.
+CHECKED_BY_PEOPLE: Final = {
+    "R11.1-1": "a claim is made by people; what it rests on are the requirements that it names",
+    "R11.1-2": "a claim is made by people; what it rests on are the requirements that it names",
+}
+
 _ITEM: Final = re.compile(
     r"^- \*\*\[(?P<id>R\d+\.\d+-\d+)\]\(#(?P=id)\)\*\*\{ #(?P=id) \} (?P<text>.*?)(?=\n\s*\n|\n- |\Z)",
     re.MULTILINE | re.DOTALL,
@@ -31,7 +38,7 @@ _ITEM: Final = re.compile(
 _WORDS: Final = re.compile(r"\b(MUST NOT|MUST|SHOULD NOT|SHOULD|MAY)\b")
 _RULE: Final = re.compile(r"\(rules/([A-Z]\d{3})\.md\)")
 
-#: Words that say whom a requirement binds.
+#: TrustedText that say whom a requirement binds.
 _BOUND: Final = (
     ("reader", re.compile(r"\b(reader|readers)\b", re.IGNORECASE)),
     ("writer", re.compile(r"\b(writer|converter|writes)\b", re.IGNORECASE)),
@@ -77,10 +84,10 @@ def _binds(number: str, text: str) -> tuple[str, ...]:
     """Whom a requirement binds: who stands before its MUST or SHOULD; else, by its chapter, files, runtimes, records."""
     bound: list[str] = []
     for sentence in re.split(r"(?<=[.;])\s", text):
-        said = _WORDS.search(sentence)
-        if said is None:
+        modal = _WORDS.search(sentence)
+        if modal is None:
             continue
-        subject = sentence[: said.start()]
+        subject = sentence[: modal.start()]
         if subject.strip() == "It" and bound:
             continue  # who was meant before
         bound += [name for name, word in _BOUND if word.search(subject)] or [_default(number)]
@@ -96,11 +103,44 @@ def held_by(requirement: Requirement) -> Iterator[str]:
     """What holds a requirement, as Markdown: rules, tests, or the reason why nothing does."""
     for rule in requirement.rules:
         yield f"[{rule}](rules/{rule}.md)"
-    for evidence in EVIDENCE.get(requirement.id, ()):
-        if isinstance(evidence, Proof):
-            yield f"`{evidence.path}::{evidence.name}`"
-        elif isinstance(evidence, Reason):
-            yield evidence.text
+    for test in tests().get(requirement.id, ()):
+        yield f"`{test}`"
+    if requirement.id in CHECKED_BY_PEOPLE:
+        yield CHECKED_BY_PEOPLE[requirement.id]
+
+
+def missing(requirement: Requirement) -> str:
+    """What a requirement lacks to be held, as an instruction; nothing for one that is held.
+
+    A rule judges files. What a reader, a writer, a runtime or a validator has to do is held by a test of this package.
+    """
+    if requirement.id in CHECKED_BY_PEOPLE or tests().get(requirement.id):
+        return ""
+    if set(requirement.binds) - {"file"}:
+        return f"{requirement.id} binds programs: mark a test with pytest.mark.requirement, or reword it"
+    return "" if requirement.rules else f"{requirement.id}: cite a rule, mark a test, or reword it"
+
+
+@cache
+def tests() -> dict[str, list[str]]:
+    """The tests that hold each requirement, as `file::function`: those marked `@pytest.mark.requirement("R2.1-1")`."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((root() / "tests").rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        if ".requirement(" not in text:
+            continue
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef):
+                for number in _marked(node):
+                    found.setdefault(number, []).append(f"{path.relative_to(root()).as_posix()}::{node.name}")
+    return found
+
+
+def _marked(test: ast.FunctionDef) -> Iterator[str]:
+    """The requirements that a test is marked with."""
+    for mark in test.decorator_list:
+        if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Attribute) and mark.func.attr == "requirement":
+            yield from (ast.literal_eval(argument) for argument in mark.args)
 
 
 def listed(name: str) -> str:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from i2s_spec.schema.producers import CONVERTERS, QUANTISERS
-from i2s_spec.schema.releases import RELEASES
-from i2s_spec.schema.runtimes import RUNTIMES, Fact, Runtime
+from i2s_spec.linter.runtimes.run_records import RunRecord, records
+from i2s_spec.schema.programs.producers import CONVERTERS, QUANTIZERS
+from i2s_spec.schema.programs.releases import RELEASES
+from i2s_spec.schema.programs.runtimes import RUNTIMES, Fact, Runtime
+from i2s_spec.schema.registry.advisories import ADVISORIES
 
 #: What becomes of an I2_S tensor, in words.
 _I2S: Final = {
@@ -38,6 +40,9 @@ def runtimes() -> str:
     """The runtimes: what becomes of I2_S, which architectures they know, which layouts they read."""
     rows = []
     for runtime in RUNTIMES:
+        if runtime.recorded:
+            rows.append([f"`{runtime.name}`", runtime.title, "by its runs alone", "", ""])
+            continue
         if runtime.kind == "front":
             rows.append([f"`{runtime.name}`", runtime.title, f"as `{runtime.of}`", "", ""])
             continue
@@ -47,7 +52,16 @@ def runtimes() -> str:
     return table(["runtime", "what it is", "I2_S", "architectures declared here", "layouts read"], rows)
 
 
-def quantisers() -> str:
+def advisories() -> str:
+    """The published weaknesses of readers: where each was, in what part of a file, and the rules that find such a part."""
+    rows = [
+        [each.id, each.program, each.subject, ", ".join(f"[{code}](rules/{code}.md)" for code in each.rules)]
+        for each in ADVISORIES
+    ]
+    return table(["advisory", "program", "subject", "found by"], rows)
+
+
+def quantizers() -> str:
     """The programs that pack tensors, and the marks that they leave."""
     version = {True: "yes", False: "no", None: "perhaps"}
     rows = [
@@ -55,9 +69,9 @@ def quantisers() -> str:
             f"`{each.name}`", each.title, " or ".join(each.tails), ", ".join(each.layouts) or "none", each.scale,
             version[each.version],
         ]
-        for each in QUANTISERS
+        for each in QUANTIZERS
     ]  # fmt: skip
-    return table(["program", "what it is", "behind the scale", "layouts", "scale", "quantization_version"], rows)
+    return table(["program", "what it is", "after the scale", "layouts", "scale", "quantization_version"], rows)
 
 
 def converters() -> str:
@@ -89,21 +103,57 @@ def page() -> str:
     parts = [
         "# Runtimes and I2_S",
         "",
-        "What programs make of I2_S files, as far as somebody has looked. `i2s lint --runtimes FILE` judges a file by",
-        "these facts; each has a source. The files of `vectors/` are recorded behaviour of the programs themselves.",
+        "What programs make of ternary files. `i2s lint --runtimes FILE` says it of one file. Every fact cites who says",
+        "so: a run that is recorded (`run PROGRAM/FILE`, below), a thread, a line of source, or what a program built from",
+        "source gave (`tests/oracle`). What nobody has run or read is called `not tried`.",
         "",
         runtimes(),
+        *_runs(),
     ]
     for runtime in RUNTIMES:
         parts += [f"## {runtime.title}", "", *_facts(runtime), ""]
     return "\n".join([*parts, MARK])
 
 
+def _runs() -> Iterator[str]:
+    """What each program did with each small file, by the records."""
+    yield "## Runs"
+    yield ""
+    yield "Each program was run on small files that `i2s` makes; `python -m runs make` does it again. A number"
+    yield "is the correlation of log-probabilities with our forward pass; two, of a file of architecture `bitnet`, are with"
+    yield "SiLU and with squared ReLU. The SHA-256 of each file, and what each program printed, are in `records.json` of the"
+    yield "package."
+    yield ""
+    programs = {run.program: run for run in records().values()}
+    for run in programs.values():
+        yield f"- `{run.program}` {run.version}, {run.date}"
+    yield ""
+    files = {run.file.name: run.file for run in records().values()}
+    rows = [[f"`{name}`", *(_cell(records().get(f"{program}/{name}")) for program in programs)] for name in files]
+    yield table(["file", *(f"`{program}`" for program in programs)], rows)
+    yield "Files, and the commands that make them:"
+    yield ""
+    for file in files.values():
+        yield f"- `{file.name}`: `{' && '.join(file.commands)}`"
+    yield ""
+
+
+def _cell(run: RunRecord | None) -> str:
+    """A run in a word or a number."""
+    if run is None:
+        return ""
+    if not run.loads:
+        return "refuses"
+    return ", ".join(f"{one.correlation:.5f}" for one in run.computed) or "loads"
+
+
 def _facts(runtime: Runtime) -> Iterator[str]:
     if runtime.period:
         yield f"- versions: {runtime.period} ({runtime.source})"
     if runtime.kind == "front":
-        yield f"- reads files through `{runtime.of}`, and says what that says"
+        yield f"- reads files through `{runtime.of}`, and says what that says ({runtime.source}); nothing was run in it"
+    elif runtime.recorded:
+        yield "- nobody has read its source: what is known is what its runs showed"
     else:
         container = runtime.container
         checks = [
@@ -112,15 +162,17 @@ def _facts(runtime: Runtime) -> Iterator[str]:
             ("a tensor type that it does not know", container.unknown_type),
         ]  # fmt: skip
         if container.known:
-            said = "; ".join(f"{what}: {_OUTCOMES[outcome]}" for what, outcome in checks)
-            yield f"- {said}"
+            text = "; ".join(f"{what}: {_OUTCOMES[outcome]}" for what, outcome in checks)
+            yield f"- {text}"
         order = "must follow each other without gaps" if container.in_order else "may lie anywhere"
         yield f"- tensors {order}"
+    if runtime.programs:
+        yield f"- runs: {', '.join(f'`{program}`' for program in runtime.programs)}"
     if runtime.code3:
         yield f"- code 3: {runtime.code3}"
     if runtime.pre:
         yield f"- without `tokenizer.ggml.pre` it {runtime.pre}"
-    said_facts: list[Fact] = [fact for _, fact in runtime.facts]
-    every = [*said_facts, *([runtime.refusal] if runtime.refusal is not None else [])]
+    stated_facts: list[Fact] = [fact for _, fact in runtime.facts]
+    every = [*stated_facts, *([runtime.refusal] if runtime.refusal is not None else [])]
     for fact in dict.fromkeys(every):  # one fact may concern two machines
         yield f"- {fact.text} ({fact.source})".replace("<", "&lt;")

@@ -86,7 +86,7 @@ _OBJECTS: Final = b"{'descr': '|O', 'fortran_order': False, 'shape': (1, 128), }
 _NPY: Final = b"\x93NUMPY\1\0" + struct.pack("<H", 118) + _OBJECTS.ljust(117) + b"\n" + bytes(128)
 
 
-def _judged(make: Bytes, code: str) -> Situation:
+def _with_runtimes(make: Bytes, code: str) -> Situation:
     """A file that runtimes are asked about; the table of all of them, which follows, is the same for each rule."""
     return Situation(f"i2s lint --runtimes --select {code} --format concise model.gguf", {"model.gguf": make}, most=5)
 
@@ -99,11 +99,11 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
     "H101": Situation(_CONVERT, _checkpoint(b"{}", 1 << 40)),
     "H102": Situation(_CONVERT, _checkpoint(_TENSOR, data=bytes(4))),
     "H103": Situation("i2s encode weights.npy weights.i2s --scale 1", {"weights.npy": lambda: _NPY}),
-    "P201": _judged(lambda: Draft("big").data, "P201"),
-    "P202": _judged(lambda: Model("bitnet-b1.58").built(), "P202"),
-    "P203": _judged(lambda: Model("qwen3").built(), "P203"),
-    "P204": _judged(lambda: Model("bitnet-b1.58").built(), "P204"),
-    "P205": _judged(lambda: Draft("big").data, "P205"),
+    "P201": _with_runtimes(lambda: Draft("big").data, "P201"),
+    "P202": _with_runtimes(lambda: Model("bitnet-b1.58").built(), "P202"),
+    "P203": _with_runtimes(lambda: Model("qwen3").built(), "P203"),
+    "P204": _with_runtimes(lambda: Model("bitnet-b1.58").built(), "P204"),
+    "P205": _with_runtimes(lambda: Draft("big").data, "P205"),
     "T901": _run(lambda model: model.set("tokenizer.ggml.model", b"bert"), _value("tokenizer.ggml.model")),
     "T905": Situation(
         "i2s run model.gguf -p Hello -n 1 --force", {"model.gguf": _many_tokens},

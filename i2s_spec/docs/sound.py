@@ -16,7 +16,7 @@ from i2s_spec.fuzzing.inputs import sound
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.engine import lint
-from i2s_spec.schema.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.testing.sample import Draft, Model
 
 #: Layers of the models among the sound files; the last is that of a published one.
@@ -62,11 +62,11 @@ def records(data: bytes) -> frozenset[_Record]:
         return frozenset()
     index, found = file.index, set[_Record]()
     for i in range(min(index.keys, COMPARED)):
-        start, name, *_, stop = index.key(i)
-        found.add((b"key", name, data[start:stop]))
+        entry = index.key(i)
+        found.add((b"key", entry.name, data[entry.start : entry.stop]))
     for i in range(min(index.tensors, COMPARED)):
-        _, name, ne, kind, *_ = index.tensor(i)
-        found.add((b"tensor", name, repr((ne, kind)).encode()))
+        info = index.tensor(i)
+        found.add((b"tensor", info.name, repr((info.ne, info.type)).encode()))
     return frozenset(found)
 
 

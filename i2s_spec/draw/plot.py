@@ -65,7 +65,7 @@ def columns(
         + element("path", {"class": "grid", "d": f"M{left} {number(8 + tall * (1 - part))}H{number(width)}"})
         for part in (0, 0.25, 0.5, 0.75, 1)
     ]
-    for place, (shares, said) in enumerate(stacks):
+    for place, (shares, message) in enumerate(stacks):
         whole = sum(share.size for share in shares)
         x, y, inside = left + place * step, float(base), ""
         for share in shares if whole else ():
@@ -73,7 +73,7 @@ def columns(
             if share.size > 0:
                 inside += rect(x, y - max(length, THINNEST), max(step * 0.9, 0.4), max(length, THINNEST), share.style)
             y -= length
-        marks.append(element("g", {"data-i": str(place)}, title(said), inside))
+        marks.append(element("g", {"data-i": str(place)}, title(message), inside))
     return drawing(width, height, says, more, *marks, style="plot")
 
 
@@ -96,10 +96,10 @@ def points(values: Sequence[Point], says: str, more: str, width: float = 1000, h
     """Values side by side on a logarithmic axis; what has no logarithm is a cross on the floor."""
     plain = [point.value for point in values if math.isfinite(point.value) and point.value > 0]
     left, top, base = 64, 12, height - (4 if len(plain) == len(values) else 22)
-    low, high = _decades(min(plain, default=1.0), max(plain, default=1.0))
+    low, high = decades(min(plain, default=1.0), max(plain, default=1.0))
     step = (width - left) / max(1, len(values))
     marks = []
-    for tick in _ticks(low, high):
+    for tick in ticks(low, high):
         y = base - (base - top) * (math.log10(tick) - low) / (high - low)
         marks.append(text(left - 6, y + 4, f"{tick:.3g}", "axis", "end"))
         marks.append(element("path", {"class": "grid", "d": f"M{left} {number(y)}H{number(width)}"}))
@@ -118,14 +118,14 @@ def points(values: Sequence[Point], says: str, more: str, width: float = 1000, h
     return drawing(width, height, says, more, *marks, style="plot")
 
 
-def _decades(low: float, high: float) -> tuple[float, float]:
+def decades(low: float, high: float) -> tuple[float, float]:
     """The ends of a logarithmic axis that holds two values, as exponents of ten, a little apart from them."""
     first, last = math.log10(low), math.log10(high)
     margin = max(0.06 * (last - first), 0.08)
     return first - margin, last + margin
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks(low: float, high: float) -> list[float]:
     """Round numbers on a logarithmic axis: more of each decade where the axis holds few of them."""
     decades = range(math.floor(low), math.ceil(high) + 1)
     stride = max(1, math.ceil(len(decades) / 8))

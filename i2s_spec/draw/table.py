@@ -44,9 +44,9 @@ def table(
     :param rows: cells that are escaped already; a row of one cell is a remark across all columns
     :param available: columns of the terminal, if the table has to fit
     """
-    kept = list(rows)
+    retained = list(rows)
     widths = [width(column.title) for column in columns]
-    for row in kept:
+    for row in retained:
         if len(row) > 1:
             widths = [max(known, width(cell)) for known, cell in zip(widths, row, strict=True)]
     if available is not None:
@@ -58,7 +58,7 @@ def table(
                 widths[i] = narrowed
 
     yield _line([column.title for column in columns], columns, widths, indent, "bold")
-    for row in kept:
+    for row in retained:
         yield [Piece(" " * indent + row[0], "dim")] if len(row) == 1 else _line(row, columns, widths, indent)
 
 

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import re
@@ -36,11 +35,6 @@ def visible(text: str | bytes, limit: int = 60, bare: bool = False) -> str:
     if isinstance(text, bytes) and len(text) <= 4 * limit:
         text = text.decode("utf-8", "surrogateescape")
     return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quote(text, limit, bare))
-
-
-def for_html(text: str | bytes, limit: int = 400) -> str:
-    """Text of unknown origin for an HTML page: as `visible` shows it, with `& < > \" '` as entities."""
-    return html.escape(visible(text, limit, bare=True))
 
 
 def width(text: str) -> int:

@@ -22,7 +22,7 @@ from i2s_spec.fuzzing.child import Child, Command, Outcome
 from i2s_spec.fuzzing.folder import Folder
 from i2s_spec.fuzzing.inputs import Input, Inputs
 from i2s_spec.fuzzing.minimise import minimised
-from i2s_spec.fuzzing.oracle import Duty, Judgement, judge
+from i2s_spec.fuzzing.oracle import Expectation, ExpectedAnswer, expected_answer
 from i2s_spec.fuzzing.settings import Found, Settings
 from i2s_spec.fuzzing.verdict import Kind, alike, answer, signature, verdict
 
@@ -136,28 +136,30 @@ class Campaign:
         try:
             for number, made in enumerate(batch):
                 children.append(self._child(made.data, f"input-{number}.gguf"))
-            judgements = [judge(made.data, self.settings.policy) for made in batch]
+            expectations = [expected_answer(made.data, self.settings.policy) for made in batch]
             outcomes = [child.outcome() for child in children]
         except BaseException:
             for child in children:
                 child.end()
             raise
-        for made, judgement, outcome in zip(batch, judgements, outcomes, strict=True):
-            self._weigh(made, judgement, outcome, small)
+        for made, expectation, outcome in zip(batch, expectations, outcomes, strict=True):
+            self._weigh(made, expectation, outcome, small)
             self.index += 1
 
-    def _weigh(self, made: Input, judgement: Judgement, outcome: Outcome, small: bool) -> None:
+    def _weigh(self, made: Input, expectation: ExpectedAnswer, outcome: Outcome, small: bool) -> None:
         """Hold an answer against what is owed; keep what is new."""
         statuses = self.settings.statuses
         accepted = statuses.accepted(outcome)
         self.totals["runs"] += 1
         if accepted is not None:
             self.totals["accepted" if accepted else "rejected"] += 1
-        self.totals[f"must {judgement.duty}" if judgement.duty is not Duty.EITHER else "may do either"] += 1
-        kind = verdict(outcome, judgement, statuses)
+        self.totals[
+            f"must {expectation.answer}" if expectation.answer is not Expectation.EITHER else "may do either"
+        ] += 1
+        kind = verdict(outcome, expectation, statuses)
         if kind is not None:
             self.totals[kind] += 1
-            self._note(kind, made, judgement, outcome, small)
+            self._note(kind, made, expectation, outcome, small)
         new = answer(outcome)
         if new not in self._answers and len(self._answers) < _MOST_LEARNED:
             self._answers.add(new)
@@ -165,8 +167,8 @@ class Campaign:
             if self._folder is not None:
                 self._learned.append(self._folder.learn(made.data))
 
-    def _note(self, kind: Kind, made: Input, judgement: Judgement, outcome: Outcome, small: bool) -> None:
-        known = signature(kind, outcome, judgement)
+    def _note(self, kind: Kind, made: Input, expectation: ExpectedAnswer, outcome: Outcome, small: bool) -> None:
+        known = signature(kind, outcome, expectation)
         for found in self.findings:
             if found.signature == known:
                 found.times += 1
@@ -177,18 +179,18 @@ class Campaign:
         if confirmed and small and self.settings.effort:
             data = self._small(made.data, kind, known)
             if data != made.data:
-                judgement = judge(data, self.settings.policy)
+                expectation = expected_answer(data, self.settings.policy)
         digest = sha256(data).hexdigest()
-        rule = f"-{judgement.code}" if judgement.code else ""
+        rule = f"-{expectation.code}" if expectation.code else ""
         found = Found(
             kind=kind.value,
             signature=known,
-            code=judgement.code,
-            slug=judgement.slug,
-            clause=judgement.clause,
-            reason=judgement.reason,
+            code=expectation.code,
+            slug=expectation.slug,
+            clause=expectation.clause,
+            reason=expectation.reason,
             outcome=outcome.name,
-            said=outcome.said.strip()[-600:],
+            stderr_tail=outcome.stderr_tail.strip()[-600:],
             seconds=round(outcome.seconds, 3),
             memory=outcome.memory,
             stage=made.stage,
@@ -211,9 +213,9 @@ class Campaign:
 
         def happens(smaller: bytes) -> bool:
             if kind in (Kind.ACCEPTS, Kind.REJECTS):  # most of what is tried owes something else: no run is needed
-                duty = Duty.REJECT if kind is Kind.ACCEPTS else Duty.ACCEPT
-                owed = judge(smaller, self.settings.policy)
-                if owed.duty is not duty or f"{kind} {owed.code or 'sound'}" != known:
+                answer = Expectation.REJECT if kind is Kind.ACCEPTS else Expectation.ACCEPT
+                owed = expected_answer(smaller, self.settings.policy)
+                if owed.answer is not answer or f"{kind} {owed.code or 'sound'}" != known:
                     return False
             return self._look(smaller)[1] == known if kind is not Kind.HANG else self._look(smaller)[0] is kind
 
@@ -222,9 +224,9 @@ class Campaign:
     def _look(self, data: bytes) -> tuple[Kind | None, str]:
         """What is found on a file, and by what it is known."""
         outcome = self._child(data, "again.gguf").outcome()
-        judgement = judge(data, self.settings.policy)
-        kind = verdict(outcome, judgement, self.settings.statuses)
-        return kind, signature(kind, outcome, judgement) if kind is not None else ""
+        expectation = expected_answer(data, self.settings.policy)
+        kind = verdict(outcome, expectation, self.settings.statuses)
+        return kind, signature(kind, outcome, expectation) if kind is not None else ""
 
     def _child(self, data: bytes, name: str) -> Child:
         path = self._place / name

@@ -25,7 +25,7 @@ from i2s_spec.errors import quote
 #: How often the memory of a running command is looked at, in seconds.
 _LOOK: Final = 0.02
 #: As much of what a command says last is kept, in bytes.
-_SAID: Final = 4096
+OUTPUT_BYTES: Final = 4096
 #: Most that a command may write to one file, its own output among them.
 _WRITTEN: Final = 64 << 20
 
@@ -52,17 +52,17 @@ class Bounds:
 class Outcome(NamedTuple):
     """How a run ended: an exit status or a signal, and which bound was broken, if one was.
 
-    `memory` is the largest resident set in bytes, as far as the system counts it; `said` the end of what the command
+    `memory` is the largest resident set in bytes, as far as the system counts it; `stderr_tail` the end of what the command
     wrote to its error output.
     """
 
     status: int | None
     signal: int | None
     hung: bool
-    swollen: bool
+    out_of_memory: bool
     seconds: float
     memory: int
-    said: str
+    stderr_tail: str
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ class Command:
 
     def __init__(self, words: Sequence[str], stdin: bool = False) -> None:
         if not words:
-            raise ValueError("there is no command; it stands behind `--`")
+            raise ValueError("there is no command; it stands after `--`")
         if shutil.which(words[0]) is None:
             raise ValueError(f"there is no program {quote(words[0])} that can be run")
         self.words = tuple(words)
@@ -108,7 +108,7 @@ class Child:
 
     def __init__(self, command: Command, path: Path, bounds: Bounds) -> None:
         self._bounds = bounds
-        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # it lives as long as the run
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # it lives as long as the run
         given = path.open("rb") if command.stdin else None
         self._began = time.monotonic()
         try:
@@ -116,11 +116,11 @@ class Child:
                 command.on(str(path)),
                 stdin=given if given is not None else subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=self._said,
+                stderr=self._stderr,
                 start_new_session=True,  # the group's id is the process's
             )
         except BaseException:
-            self._said.close()
+            self._stderr.close()
             raise
         finally:
             if given is not None:
@@ -143,15 +143,15 @@ class Child:
 
     def outcome(self) -> Outcome:
         """Wait for the end, or bring it about."""
-        hung = swollen = False
+        hung = out_of_memory = False
         largest = 0
         deadline = self._began + self._bounds.seconds
         try:
             while not self._ended(min(_LOOK, max(0.0, deadline - time.monotonic()))):
                 largest = max(largest, _resident(self._process.pid))
-                swollen = largest > self._bounds.memory
+                out_of_memory = largest > self._bounds.memory
                 hung = time.monotonic() >= deadline
-                if hung or swollen:
+                if hung or out_of_memory:
                     break
         except BaseException:
             self.end()
@@ -162,16 +162,16 @@ class Child:
         counted = usage.ru_maxrss * 1024
         if counted > _peak_of_ours():  # a process that is forked off begins with what its parent has
             largest = max(largest, counted)
-        swollen = swollen or largest > self._bounds.memory
-        ours = hung or (swollen and code == -signal.SIGKILL)
+        out_of_memory = out_of_memory or largest > self._bounds.memory
+        ours = hung or (out_of_memory and code == -signal.SIGKILL)
         return Outcome(
             status=code if code >= 0 else None,
             signal=-code if code < 0 and not ours else None,
-            hung=(hung and not swollen) or (code == -signal.SIGXCPU),
-            swollen=swollen,
+            hung=(hung and not out_of_memory) or (code == -signal.SIGXCPU),
+            out_of_memory=out_of_memory,
             seconds=seconds,
             memory=largest,
-            said=self._last_words(),
+            stderr_tail=self._last_words(),
         )
 
     def _ended(self, patience: float) -> bool:
@@ -182,7 +182,9 @@ class Child:
             time.sleep(min(patience, 0.005))
         else:
             try:
-                select.select([handle], [], [], patience)
+                poll = select.poll()  # takes descriptors of any number, as select() does not
+                poll.register(handle, select.POLLIN)
+                poll.poll(1000 * patience)
             finally:
                 os.close(handle)
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -191,7 +193,7 @@ class Child:
         """Bring the run to its end at once, and say nothing of it."""
         if self._process.returncode is None:
             self._reap()
-        self._said.close()
+        self._stderr.close()
 
     def _reap(self) -> tuple[int, resource.struct_rusage]:
         """Kill the whole group, then wait for the process: its status in the system's form, and what it used."""
@@ -202,10 +204,10 @@ class Child:
         return raw, usage
 
     def _last_words(self) -> str:
-        with self._said as said:
-            size = said.seek(0, os.SEEK_END)
-            said.seek(max(0, size - _SAID))
-            return said.read().decode("utf-8", "surrogateescape")
+        with self._stderr as stderr:
+            size = stderr.seek(0, os.SEEK_END)
+            stderr.seek(max(0, size - OUTPUT_BYTES))
+            return stderr.read().decode("utf-8", "surrogateescape")
 
 
 def run(command: Command, path: Path, bounds: Bounds) -> Outcome:

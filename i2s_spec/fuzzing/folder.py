@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from i2s_spec.errors import quote
-from i2s_spec.gguf.output import OutputFile
+from i2s_spec.gguf.atomic_file import OutputFile
 
 STATE: Final = "state.json"
 FINDINGS: Final = "findings"
@@ -41,12 +41,14 @@ class Folder:
         if self._state.exists():
             try:
                 self.state = json.loads(self._state.read_text(encoding="ascii"))
-                kept = self.state["identity"] if self.state["state_version"] == STATE_VERSION else None
+                retained = self.state["identity"] if self.state["state_version"] == STATE_VERSION else None
                 self._check_shape()
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise ValueError(f"{shown}/{STATE} is no state of a campaign; name another folder") from error
-            if kept != self._identity:
-                differ = ", ".join(k for k in self._identity if (kept or {}).get(k) != self._identity[k]) or "version"
+            if retained != self._identity:
+                differ = (
+                    ", ".join(k for k in self._identity if (retained or {}).get(k) != self._identity[k]) or "version"
+                )
                 raise ValueError(f"{shown} holds a campaign that differs in: {differ}; name another folder")
         for folder in (self.path, self.path / FINDINGS, self.path / CORPUS):
             folder.mkdir(parents=True, exist_ok=True)

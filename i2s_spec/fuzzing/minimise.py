@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 
 from i2s_spec.errors import FormatError
-from i2s_spec.testing.anatomy import COUNTED_BY, dissect
-from i2s_spec.testing.mutator_data import contents_of, laid_out
+from i2s_spec.testing.mutator.anatomy import COUNTED_BY, dissect
+from i2s_spec.testing.mutator.data import contents_of, laid_out
 
 
 class _Budget:

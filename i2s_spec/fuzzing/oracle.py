@@ -7,9 +7,9 @@ says nothing. It *must accept* a file in which the linter finds no error and no 
 decoder does not claim to support. Everything else is its own business, as long as it ends.
 
     >>> from i2s_spec.testing.sample import Draft
-    >>> judge(Draft().data, Policy()).duty.value
+    >>> expected_answer(Draft().data, Policy()).answer.value
     'accept'
-    >>> judge(Draft().data[:-40], Policy()).code
+    >>> expected_answer(Draft().data[:-40], Policy()).code
     'G401'
 """
 
@@ -28,11 +28,11 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import REGISTRY, Finding, Severity
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.schema import limits
-from i2s_spec.schema.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.types import I2_S, READINGS
 
 
-class Duty(StrEnum):
+class Expectation(StrEnum):
     """What a decoder owes to a file."""
 
     ACCEPT = "accept"
@@ -80,7 +80,7 @@ def _of_known_size(finding: Finding, file: File, policy: Policy) -> bool:
     row = re.search(r"\[(\d+)\]", finding.span.path)
     if row is None or int(row[1]) >= file.index.tensors:
         return False
-    number = file.tensors.row(int(row[1])).number
+    number = file.tensors.by_index(int(row[1])).number
     if number == I2_S.number:
         return "i2s" in policy.supports
     readings = READINGS.get(number, ())
@@ -95,39 +95,26 @@ def _no_type_ever(finding: Finding, file: File, policy: Policy) -> bool:
     return isinstance(finding.got, int) and not 0 <= finding.got < 1 << 16
 
 
-_GONE = "the bytes that it speaks of are not in the file"
-_LOST = "where what follows begins cannot be known"
-_NOT_GGUF = "it is not a GGUF file"
-
-#: Codes after which no reader can read on, however it is written: every reference loader refuses these.
-OF_HEADER: Final[dict[str, Obligation]] = {
-    **{
-        code: Obligation(_NOT_GGUF, _always)
-        for code in ("G001", "G002", "G003", "G004", "G005", "G006", "G007", "G008")
-    },
-    "G101": Obligation("the header is not whole", _always),
-    "G108": Obligation(_GONE, _always),
-    "G109": Obligation(_GONE, _always),
-    "G201": Obligation(_GONE, _always),
-    "G209": Obligation(_GONE, _always),
-    "G213": Obligation(_GONE, _always),
-    "G210": Obligation(_LOST, _always),
-    "G214": Obligation(_LOST, _always),
-    "G301": Obligation(_GONE, _always),
-    "G308": Obligation(_GONE, _dimensions_past_end),
+#: When each case of `Stops` holds.
+_CASES: Final[dict[str, Condition]] = {
+    "always": _always,
+    "known size": _of_known_size,
+    "past the end": _dimensions_past_end,
+    "never a type": _no_type_ever,
 }
+
+
+def _obligations(part: str) -> dict[str, Obligation]:
+    """The rules after which a reader cannot read a part of the file on, however it is written."""
+    stops = {rule.code: rule.stops for rule in all_rules() if rule.stops is not None}
+    return {code: Obligation(stop.reason, _CASES[stop.case]) for code, stop in stops.items() if stop.part == part}
+
+
+#: Codes after which no reader can read on: every reference loader refuses these.
+OF_HEADER: Final = _obligations("header")
 
 #: Codes after which the bytes of a tensor cannot be reached: owed by a decoder that reads tensors.
-OF_TENSORS: Final[dict[str, Obligation]] = {
-    "G217": Obligation("where the data section begins is not defined", _always),
-    "G218": Obligation("where the data section begins is not defined", _always),
-    "G311": Obligation(_GONE, _always),
-    "G312": Obligation(_GONE, _always),
-    "G313": Obligation("the size of a tensor of this type cannot be known", _no_type_ever),
-    "G401": Obligation(_GONE, _of_known_size),
-    "G402": Obligation(_GONE, _of_known_size),
-    "I104": Obligation("the scale is not in the file", _of_known_size),
-}
+OF_TENSORS: Final = _obligations("tensors")
 
 
 @dataclass(frozen=True)
@@ -164,10 +151,10 @@ class Policy:
         return {code: obligation for code, obligation in codes.items() if code not in self.spared}
 
 
-class Judgement(NamedTuple):
+class ExpectedAnswer(NamedTuple):
     """What a decoder owes to a file, the rule that says so (the first error where none does), and why."""
 
-    duty: Duty
+    answer: Expectation
     code: str | None
     reason: str
 
@@ -180,7 +167,7 @@ class Judgement(NamedTuple):
         return REGISTRY[self.code].clause if self.code else None
 
 
-def judge(data: bytes, policy: Policy) -> Judgement:
+def expected_answer(data: bytes, policy: Policy) -> ExpectedAnswer:
     """What a decoder owes to these bytes."""
     report = lint(data, profile=policy.profile)
     errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
@@ -189,18 +176,20 @@ def judge(data: bytes, policy: Policy) -> Judgement:
     for finding in report.findings:
         obligation = obligations.get(finding.code)
         if obligation is not None and obligation.holds(finding, file, policy):
-            return Judgement(Duty.REJECT, finding.code, f"{obligation.reason}: {finding.message}")
+            return ExpectedAnswer(Expectation.REJECT, finding.code, f"{obligation.reason}: {finding.message}")
     if errors:
-        return Judgement(Duty.EITHER, errors[0].code, errors[0].message)
+        return ExpectedAnswer(Expectation.EITHER, errors[0].code, errors[0].message)
     warning = next((finding for finding in report.findings if finding.severity is Severity.WARNING), None)
     if warning is not None or report.bugs:
-        return Judgement(Duty.EITHER, warning.code if warning else None, warning.message if warning else "")
+        return ExpectedAnswer(Expectation.EITHER, warning.code if warning else None, warning.message if warning else "")
     lacking = sorted(needs(file) - policy.supports)
     if lacking:
-        return Judgement(Duty.EITHER, None, f"it needs what the decoder does not claim: {', '.join(lacking)}")
+        return ExpectedAnswer(
+            Expectation.EITHER, None, f"it needs what the decoder does not claim: {', '.join(lacking)}"
+        )
     if policy.reads is Reads.MODEL and not _is_model(file):
-        return Judgement(Duty.EITHER, None, "it is no model")
-    return Judgement(Duty.ACCEPT, None, "nothing is wrong with it")
+        return ExpectedAnswer(Expectation.EITHER, None, "it is no model")
+    return ExpectedAnswer(Expectation.ACCEPT, None, "nothing is wrong with it")
 
 
 def needs(file: File) -> set[str]:

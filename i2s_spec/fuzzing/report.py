@@ -72,8 +72,8 @@ def _lines(campaign: Campaign, folder: str | None) -> Iterator[str]:
         yield f"{found.kind}: {_happened(found)}{rule}{sure}"
         if found.kind in (Kind.ACCEPTS, Kind.REJECTS):
             yield f"  why: {found.reason}"
-        if found.said:
-            yield f"  said: {quote(found.said.splitlines()[-1], limit=160, bare=True)}"
+        if found.stderr_tail:
+            yield f"  said: {quote(found.stderr_tail.splitlines()[-1], limit=160, bare=True)}"
         times = f"; {found.times:,} times in all" if found.times > 1 else ""
         yield f"  input {found.index:,} ({found.stage}): {quote(found.what, limit=200, bare=True)}{times}"
         if folder is not None:
@@ -108,7 +108,7 @@ def junit_report(campaign: Campaign) -> str:
         finds = [found for found in _ordered(campaign) if found.kind == kind]
         for found in finds:
             rule = f" {found.code} {found.slug}" if found.code else ""
-            body = "\n".join((_happened(found), f"why: {found.reason}", f"said: {found.said}", f"input: {found.what}",
+            body = "\n".join((_happened(found), f"why: {found.reason}", f"said: {found.stderr_tail}", f"input: {found.what}",
                               f"file: {found.file}, sha256 {found.sha256}"))  # fmt: skip
             failure = f'<failure message="{_text(_happened(found))}" type="{kind}">{_text(body)}</failure>'
             cases.append(f'    <testcase classname="{kind}" name="{_text(kind + rule)}">{failure}</testcase>')
@@ -128,9 +128,11 @@ def _ordered(campaign: Campaign) -> list[Found]:
 
 def _plain(found: Found) -> Mapping[str, Any]:
     """A find with what the decoder said, and what our own texts do not bound, escaped."""
-    shown = {"said": quote(found.said, limit=600, bare=True), "what": quote(found.what, limit=400, bare=True)}
-    signature = quote(found.signature, limit=240, bare=True)
-    return {**asdict(found), **shown, "signature": signature}
+    plain = asdict(found)
+    plain["said"] = quote(plain.pop("stderr_tail"), limit=600, bare=True)
+    plain["what"] = quote(found.what, limit=400, bare=True)
+    plain["signature"] = quote(found.signature, limit=240, bare=True)
+    return plain
 
 
 def _text(text: str) -> str:

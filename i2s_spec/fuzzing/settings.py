@@ -24,7 +24,7 @@ class Found:
     clause: str | None
     reason: str
     outcome: str
-    said: str
+    stderr_tail: str
     seconds: float
     memory: int
     stage: str

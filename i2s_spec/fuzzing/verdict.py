@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from i2s_spec.fuzzing.child import Outcome
-from i2s_spec.fuzzing.oracle import Duty, Judgement
+from i2s_spec.fuzzing.oracle import Expectation, ExpectedAnswer
 
 
 class Kind(StrEnum):
@@ -50,44 +50,44 @@ class Statuses:
 
     def accepted(self, outcome: Outcome) -> bool | None:
         """Whether the decoder said yes; None where it said nothing."""
-        if outcome.status is None or outcome.hung or outcome.swollen:
+        if outcome.status is None or outcome.hung or outcome.out_of_memory:
             return None
         if outcome.status in self.accept:
             return True
         return False if self.reject is None or outcome.status in self.reject else None
 
 
-def verdict(outcome: Outcome, judgement: Judgement, statuses: Statuses) -> Kind | None:
-    """What is wrong with the end of a run on a file to which `judgement` is owed; None where nothing is."""
-    if outcome.swollen:
+def verdict(outcome: Outcome, expectation: ExpectedAnswer, statuses: Statuses) -> Kind | None:
+    """What is wrong with the end of a run on a file to which `expectation` is owed; None where nothing is."""
+    if outcome.out_of_memory:
         return Kind.MEMORY
     if outcome.hung:
         return Kind.HANG
     accepted = statuses.accepted(outcome)
     if accepted is None:
         return Kind.CRASH
-    if accepted and judgement.duty is Duty.REJECT:
+    if accepted and expectation.answer is Expectation.REJECT:
         return Kind.ACCEPTS
-    if not accepted and judgement.duty is Duty.ACCEPT:
+    if not accepted and expectation.answer is Expectation.ACCEPT:
         return Kind.REJECTS
     return None
 
 
-def signature(kind: Kind, outcome: Outcome, judgement: Judgement) -> str:
+def signature(kind: Kind, outcome: Outcome, expectation: ExpectedAnswer) -> str:
     """By what two finds count as the same: the kind, how a crash ended and what it said, else the rule."""
     if kind is Kind.CRASH:
-        return f"{kind} {outcome.name} {shape_of(outcome.said)}".rstrip()
-    return f"{kind} {judgement.code or 'sound'}"
+        return f"{kind} {outcome.name} {shape_of(outcome.stderr_tail)}".rstrip()
+    return f"{kind} {expectation.code or 'sound'}"
 
 
 def answer(outcome: Outcome) -> str:
     """By what two answers of a decoder count as the same: a new one makes its file worth keeping."""
-    return f"{outcome.name} {shape_of(outcome.said)}"
+    return f"{outcome.name} {shape_of(outcome.stderr_tail)}"
 
 
-def shape_of(said: str) -> str:
+def shape_of(stderr_tail: str) -> str:
     """The last line of what was said, without what differs from file to file: numbers, addresses, quoted text, paths."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in stderr_tail.splitlines() if line.strip()]
     if not lines:
         return ""
     line = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "''", lines[-1])

@@ -1,8 +1,41 @@
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
-from i2s_spec.errors import FormatError
+from i2s_spec.errors import FormatError, Span
 from i2s_spec.schema.checks import ByteOrder
+
+class KeyValue:
+    index: int
+    name: bytes
+    key: str
+    type: int
+    element: int
+    count: int
+    label: str
+    start: int
+    stop: int
+    value_start: int
+    span: Span
+    key_span: Span
+    type_span: Span
+    element_span: Span
+    value_span: Span
+
+class TensorInfo:
+    index: int
+    name: bytes
+    ne: tuple[int, ...]
+    type: int
+    offset: int
+    start: int
+    stop: int
+    span: Span
+    name_span: Span
+    n_dims_span: Span
+    ne_span: Span
+    type_span: Span
+    offset_span: Span
+    def dimension_span(self, which: int) -> Span: ...
 
 class Index:
     keys: int
@@ -16,8 +49,13 @@ class Index:
     alignment: int | None
     data_start: int | None
     alignment_key: int | None
-    def key(self, i: int) -> tuple[int, bytes, int, int, int, int, int]: ...
-    def tensor(self, i: int) -> tuple[int, bytes, tuple[int, ...], int, int, int]: ...
+    def key(self, i: int) -> KeyValue: ...
+    def tensor(self, i: int) -> TensorInfo: ...
+    def keys_of(self, type: int) -> list[int]: ...
+    def keys_named(self, wanted: Collection[bytes]) -> list[int]: ...
+    def odd_keys(self) -> list[int]: ...
+    def odd_tensors(self) -> list[int]: ...
+    def all_differ(self, tensors: bool) -> bool: ...
 
 def scan(source: Any) -> Index: ...
 def strings(data: bytes | memoryview, count: int, big: bool) -> list[str]: ...

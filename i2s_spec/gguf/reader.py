@@ -15,14 +15,17 @@ name; values, strings and tensor bytes are read and decoded on access, each boun
 
 from __future__ import annotations
 
-from i2s_spec.errors import FormatError
-from i2s_spec.gguf import _scanner
-from i2s_spec.gguf.key_values import Entry, Metadata
+import os
+
+from i2s_spec.errors import FormatError, Span, TrustedText
+from i2s_spec.gguf.header_index import HeaderIndex, KeyValue
+from i2s_spec.gguf.metadata import Metadata
 from i2s_spec.gguf.source import Origin, Source, source_of
-from i2s_spec.gguf.tensor_infos import Tensor, Tensors
+from i2s_spec.gguf.tensors_read import Tensor, Tensors
+from i2s_spec.schema import faults
 from i2s_spec.schema.checks import ByteOrder
 
-__all__ = ["Entry", "File", "Metadata", "Tensor", "Tensors", "open"]
+__all__ = ["File", "KeyValue", "Metadata", "Tensor", "Tensors", "open"]
 
 
 def open(origin: Origin, *, trusted: bool = False) -> File:
@@ -35,7 +38,7 @@ def open(origin: Origin, *, trusted: bool = False) -> File:
     file = File(source_of(origin, trusted))
     if file.fault is not None:
         file.close()
-        raise file.fault
+        raise file.fault.of_file(origin) if isinstance(origin, str | os.PathLike) else file.fault
     return file
 
 
@@ -44,23 +47,27 @@ class File:
 
     `metadata` maps keys to values and `tensors` names to `Tensor`s, both in file order; where a key or a name occurs
     twice the first one counts, as for the loaders of the BitNet lineage. A `File` made directly (not by `open`) may
-    carry a `fault`: then it holds what lies before it.
+    carry a `fault`: then it holds what lies before it. A `with` block that ends without an error asks whether the file
+    changed meanwhile, and raises S903 where it did.
     """
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.index = _scanner.scan(source)
+        self.index = HeaderIndex(source)
         self.fault: FormatError | None = self.index.fault
-        self.byte_order: ByteOrder = self.index.byte_order or "little"
+        self.byte_order: ByteOrder = self.index.byte_order
         self.version: int | None = self.index.version
         #: Bytes that tensors are aligned to; None where the header gives no usable value.
         self.alignment: int | None = self.index.alignment
-        #: First byte of the data section; None where the header does not say.
-        self.data_start: int | None = self.index.data_start
         #: End of the last tensor info.
         self.infos_end: int | None = self.index.infos_end
-        self.metadata = Metadata(self)
-        self.tensors = Tensors(self)
+        self.metadata = Metadata(self.index)
+        self.tensors = Tensors(self.index)
+
+    @property
+    def data_start(self) -> int | None:
+        """First byte of the data section; None where the header does not say."""
+        return self.index.data_start
 
     @property
     def name(self) -> str:
@@ -71,20 +78,27 @@ class File:
         """Size of the whole file in bytes."""
         return self.source.size
 
+    def require_unchanged(self) -> None:
+        """Raise where the file changed since it was opened: what was read may not belong together (12.4-2).
+
+        :raises FormatError: S903
+        """
+        reason = self.source.changed()
+        if reason is not None:
+            raise FormatError(faults.CHANGED, Span(0, self.size), reason=TrustedText(reason))
+
     def close(self) -> None:
         self.source.close()
-
-    def forget(self) -> None:
-        """Let go of the keys and tensors, which cannot be asked for any more: they and the file hold each other, and what
-        was indexed would stay until the collector comes by."""
-        vars(self.metadata).clear()
-        vars(self.tensors).clear()
 
     def __enter__(self) -> File:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.close()
+        try:
+            if exc[0] is None:
+                self.require_unchanged()
+        finally:
+            self.close()
 
     def __repr__(self) -> str:
         return f"<File {self.name!r}: {len(self.metadata)} keys, {len(self.tensors)} tensors>"

@@ -7,14 +7,16 @@ but regular files is opened; a FIFO or a device would block or never end.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from threading import Lock
 from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 
-from i2s_spec.errors import FormatError, Span, Words
+from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.schema import faults
 
 #: Anything with the buffer protocol; Python names it only from 3.12 on.
@@ -22,6 +24,9 @@ Buffer = Any
 
 #: What a file can be opened from: a path, a `Source`, a seekable binary stream, or a buffer.
 Origin = Any
+
+#: O_NONBLOCK: opening a FIFO must not wait for its writer; it is refused then.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 #: How much `chunks` and copies read at a time.
 CHUNK = 1 << 20
@@ -79,21 +84,24 @@ class BufferSource:
 
 
 class FileSource:
-    """A regular file, read by offset; size and modification time are those of the moment it was opened."""
+    """A regular file, read by offset; size and times of change are those of the moment it was opened."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._fd = -1
         self.name = os.fspath(path)
-        # O_NONBLOCK: opening a FIFO must not wait for its writer; it is refused below.
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         try:
-            self._fd = os.open(path, flags)
+            self._fd = os.open(path, _FLAGS)
         except OSError as error:
-            raise _unreadable(error) from error
+            raise _unreadable(error).of_file(path) from error
         try:
             self._stat = os.fstat(self._fd)
             _refuse_special(self._stat)
+        except FormatError as error:
+            self.close()
+            error.of_file(path)
+            raise
         except BaseException:
-            os.close(self._fd)
+            self.close()
             raise
         self.size = self._stat.st_size
 
@@ -135,6 +143,10 @@ class FileSource:
             return f"its size went from {self._stat.st_size:,} to {now.st_size:,} bytes"
         if now.st_mtime_ns != self._stat.st_mtime_ns:
             return "it was written to"
+        # Who writes can set the time of the last write, but not that of the last change of the file's state. A name that the
+        # file gained or lost changes the state too: its own copy may have taken its place, and no byte of it is another.
+        if now.st_ctime_ns != self._stat.st_ctime_ns and now.st_nlink == self._stat.st_nlink:
+            return "its state was changed"
         return None
 
     def close(self) -> None:
@@ -142,12 +154,19 @@ class FileSource:
             os.close(self._fd)
             self._fd = -1
 
+    def __del__(self) -> None:
+        self.close()
+
 
 class StreamSource:
-    """A seekable binary stream; its position is left wherever the last read ended."""
+    """A seekable binary stream; its position is left wherever the last read ended.
+
+    Threads may read from one source: each seeks and reads while the others wait.
+    """
 
     def __init__(self, stream: BinaryIO, name: str | None = None) -> None:
         self._stream = stream
+        self._lock = Lock()
         self.name = name or str(getattr(stream, "name", "<stream>"))
         self.size = stream.seek(0, os.SEEK_END)
 
@@ -157,22 +176,24 @@ class StreamSource:
 
     def read(self, start: int, length: int) -> bytes:
         _inside(self, start, length)
-        self._stream.seek(start)
         parts: list[bytes] = []
         left = length
-        while left:
-            part = self._stream.read(min(left, CHUNK))
-            if not part:
-                raise _shrank(start + length - left, self.size)
-            parts.append(part)
-            left -= len(part)
+        with self._lock:
+            self._stream.seek(start)
+            while left:
+                part = self._stream.read(min(left, CHUNK))
+                if not part:
+                    raise _shrank(start + length - left, self.size)
+                parts.append(part)
+                left -= len(part)
         return b"".join(parts)
 
     def readinto(self, start: int, buffer: memoryview) -> None:
         buffer[:] = self.read(start, buffer.nbytes)
 
     def changed(self) -> str | None:
-        size = self._stream.seek(0, os.SEEK_END)
+        with self._lock:
+            size = self._stream.seek(0, os.SEEK_END)
         return None if size == self.size else f"its size went from {self.size:,} to {size:,} bytes"
 
     def close(self) -> None:
@@ -218,6 +239,36 @@ def source_of(origin: Origin, trusted: bool = False) -> Source:
     raise TypeError(f"cannot read a GGUF file from {type(origin).__name__}")
 
 
+def open_regular(path: str | os.PathLike[str], most: int | None = None) -> BinaryIO:
+    """A regular file, to be read; nothing else is opened: a FIFO would wait for its writer, a device may never end.
+
+    :param most: bytes that it may have
+    :raises OSError: where it cannot be opened, is no regular file, or is larger; with the name
+    """
+    name = os.fspath(path)
+    fd = os.open(path, _FLAGS)
+    try:
+        status = os.fstat(fd)
+        kind = _kind_of(status)
+        if kind is not None:
+            raise OSError(errno.EINVAL, f"it is {kind}, and no file", name)
+        if most is not None and status.st_size > most:
+            raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, and {most:,} at most are read", name)
+        return os.fdopen(fd, "rb")
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
+    """All bytes of a regular file.
+
+    :raises OSError: as `open_regular` does
+    """
+    with open_regular(path, most) as file:
+        return file.read(min(most, max(os.fstat(file.fileno()).st_size, 1 << 16)))  # `read` takes that much memory
+
+
 def chunks(source: Source, start: int, stop: int, size: int = CHUNK) -> Iterator[bytes]:
     """The bytes from `start` to `stop`, at most `size` at a time."""
     while start < stop:
@@ -229,10 +280,17 @@ def chunks(source: Source, start: int, stop: int, size: int = CHUNK) -> Iterator
 def _inside(source: Source, start: int, length: int) -> None:
     if start < 0 or length < 0 or start + length > source.size:
         span = Span(min(max(start, 0), source.size), source.size)
-        raise FormatError(faults.CHANGED, span, reason=Words("a range outside the file was asked for"))
+        raise FormatError(faults.CHANGED, span, reason=TrustedText("a range outside the file was asked for"))
 
 
 def _refuse_special(status: os.stat_result) -> None:
+    kind = _kind_of(status)
+    if kind is not None:
+        raise FormatError(faults.NOT_A_FILE, Span(0, 0), kind=TrustedText(kind))
+
+
+def _kind_of(status: os.stat_result) -> str | None:
+    """What something is that is no regular file; None for one."""
     kinds = (
         (stat.S_ISDIR, "a directory"),
         (stat.S_ISFIFO, "a FIFO"),
@@ -240,17 +298,15 @@ def _refuse_special(status: os.stat_result) -> None:
         (stat.S_ISCHR, "a character device"),
         (stat.S_ISBLK, "a block device"),
     )
-    for is_kind, kind in kinds:
-        if is_kind(status.st_mode):
-            raise FormatError(faults.NOT_A_FILE, Span(0, 0), kind=Words(kind))
+    return next((kind for is_kind, kind in kinds if is_kind(status.st_mode)), None)
 
 
 def _unreadable(error: OSError) -> FormatError:
-    return FormatError(faults.UNREADABLE, Span(0, 0), reason=Words(error.strerror or type(error).__name__))
+    return FormatError(faults.UNREADABLE, Span(0, 0), reason=TrustedText(error.strerror or type(error).__name__))
 
 
 def _shrank(at: int, size: int) -> FormatError:
-    reason = Words(f"it ends at byte {at:,} now, and had {size:,} bytes when it was opened")
+    reason = TrustedText(f"it ends at byte {at:,} now, and had {size:,} bytes when it was opened")
     return FormatError(faults.CHANGED, Span(at, size), reason=reason)
 
 

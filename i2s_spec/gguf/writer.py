@@ -2,7 +2,7 @@
 
 A writer is strict: what it writes breaks no rule of the container (clauses 2.2 to 2.7). Key-values are kept encoded;
 tensor data may be given as a callable that makes it when its turn comes, so that a file of any size is written with a
-MiB of memory. A path gets its file complete or not at all (see `i2s_spec.gguf.output`).
+MiB of memory. A path gets its file complete or not at all (see `i2s_spec.gguf.atomic_file`).
 
     >>> import io
     >>> out = io.BytesIO()
@@ -25,11 +25,13 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from i2s_spec.errors import FormatError, Span, quote
-from i2s_spec.gguf import _scanner, tensors, values
-from i2s_spec.gguf.output import OutputFile, Target, refuse_taken, write_all
+from i2s_spec.gguf import _scanner
+from i2s_spec.gguf import encode_tensor as tensors
+from i2s_spec.gguf import encode_value as values
+from i2s_spec.gguf.atomic_file import OutputFile, Target, refuse_taken, write_all
+from i2s_spec.gguf.encode_tensor import Planned
+from i2s_spec.gguf.encode_value import Kind
 from i2s_spec.gguf.source import CHUNK, Buffer, BufferSource
-from i2s_spec.gguf.tensors import Planned
-from i2s_spec.gguf.values import Kind
 from i2s_spec.schema import checks, limits
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.magic import MAGIC
@@ -39,7 +41,6 @@ from i2s_spec.schema.types import TensorType, ValueType, padded
 Progress = Callable[[int, int], object]
 
 _ALIGNMENT: Final = b"general.alignment"
-_MARKS: Final = {"little": "<", "big": ">"}
 
 
 class Writer:
@@ -65,7 +66,7 @@ class Writer:
         force: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        if byte_order not in _MARKS:
+        if byte_order not in ("little", "big"):
             raise ValueError(f"the byte order is {quote(str(byte_order))}; it must be 'little' or 'big'")
         if version not in limits.VERSIONS:
             raise ValueError(f"version {version} is not written; versions 2 and 3 are")
@@ -73,7 +74,7 @@ class Writer:
             raise ValueError("version 2 is little-endian; big-endian files are version 3")
         self.version = version
         self.byte_order: ByteOrder = byte_order
-        self._mark = _MARKS[byte_order]
+        self._prefix = checks.order_prefix(byte_order)
         self._force = force
         self._progress = progress
         self._records: dict[bytes, bytes] = {}
@@ -116,9 +117,9 @@ class Writer:
         name = values.checked_key(key)
         with _about("key", key):
             kinds = values.completed(type, element, value)
-            data = values.encoded(value, kinds, self._mark)
-        length = struct.pack(self._mark + "Q", len(name))
-        self._add(name, kinds[0], data, length + name + struct.pack(self._mark + "I", kinds[0]) + data)
+            data = values.encoded(value, kinds, self._prefix)
+        length = struct.pack(self._prefix + "Q", len(name))
+        self._add(name, kinds[0], data, length + name + struct.pack(self._prefix + "I", kinds[0]) + data)
 
     def add_raw(self, entry: Buffer) -> None:
         """Add a key-value as it stands in another file of the same byte order, byte for byte.
@@ -136,8 +137,8 @@ class Writer:
             raise ValueError(f"this is no well-formed key-value: {index.fault.message}") from index.fault
         if index.infos_end != len(head) + len(record):
             raise ValueError(f"{len(head) + len(record) - (index.infos_end or 0):,} bytes follow the key-value")
-        _, name, kind, _, _, value, _ = index.key(0)
-        self._add(name, ValueType(kind), record[value - len(head) :], record)
+        entry = index.key(0)
+        self._add(entry.name, ValueType(entry.type), record[entry.value_start - len(head) :], record)
 
     def add_tensor(
         self,
@@ -176,7 +177,7 @@ class Writer:
             length = tensors.length(data)
             kind = tensors.tensor_type(type, shape[::-1], length if size is None else size)
             tensors.check_shape(shape, kind)
-            chunks = tensors.chunks(data, kind, shape, self._mark)
+            chunks = tensors.chunks(data, kind, shape, self._prefix)
         tensor = Planned(encoded, shape[::-1], kind, kind.nbytes(shape[::-1]), chunks)
         for known in (size, length):
             if known is not None and known != tensor.nbytes:
@@ -241,14 +242,14 @@ class Writer:
         self._alignment = value
 
     def _header(self, tensors: int, keys: int) -> bytes:
-        return MAGIC + struct.pack(self._mark + "IQQ", self.version, tensors, keys)
+        return MAGIC + struct.pack(self._prefix + "IQQ", self.version, tensors, keys)
 
     def _stored(self) -> list[bytes]:
         """The records of all key-values, with that of the alignment where it must be said."""
         records = list(self._records.values())
         if self.alignment != limits.DEFAULT_ALIGNMENT and _ALIGNMENT not in self._records:
-            value = struct.pack(self._mark + "II", ValueType.UINT32, self.alignment)
-            records.append(struct.pack(self._mark + "Q", len(_ALIGNMENT)) + _ALIGNMENT + value)
+            value = struct.pack(self._prefix + "II", ValueType.UINT32, self.alignment)
+            records.append(struct.pack(self._prefix + "Q", len(_ALIGNMENT)) + _ALIGNMENT + value)
         return records
 
     def _infos_end(self) -> int:
@@ -260,14 +261,14 @@ class Writer:
         return checks.data_start(self._infos_end(), self.alignment) if self._tensors else self._infos_end()
 
     def _write(self, write: Callable[[Buffer], None], size: int) -> None:
-        done = told = 0
+        done = reported = 0
         for piece in self._pieces():
             if not piece:
                 continue
             write(piece)
             done += len(piece)
-            if self._progress is not None and (done - told >= CHUNK or done == size):
-                told = done
+            if self._progress is not None and (done - reported >= CHUNK or done == size):
+                reported = done
                 self._progress(done, size)
         assert done == size
 
@@ -278,7 +279,7 @@ class Writer:
         yield from records
         offset = 0
         for tensor in self._tensors.values():
-            yield tensor.info(offset, self._mark)
+            yield tensor.info(offset, self._prefix)
             offset += padded(tensor.nbytes, self.alignment)
         yield bytes(self._data_start() - self._infos_end())
         for tensor in self._tensors.values():

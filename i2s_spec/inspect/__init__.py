@@ -7,7 +7,7 @@
     extents    the same for the data section: tensors, padding, gaps
     codes      what the bytes of an I2_S payload say
     target     what `i2s dump FILE WHAT` means by WHAT
-    wording    what a field is called, and its value in words
+    labels     what a field is called, and its value in words
     dump       fields as hex, ASCII and tree, or as JSON
 
 All of it works on a `File` that carries a fault, as far as it could be read.

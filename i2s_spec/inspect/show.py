@@ -1,7 +1,7 @@
 """This module tells what a GGUF file is on one page: `describe` as data (show.schema.json), for JSON and for text alike.
 
 Header, keys with the beginnings of their values, tensors with place, size and scale, and totals by type. Nothing is
-judged: what does not fit (a type that nobody knows, data behind the end of the file) is told as it is.
+judged: what does not fit (a type that nobody knows, data after the end of the file) is told as it is.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from i2s_spec.draw.text import json_string
 from i2s_spec.errors import FormatError
-from i2s_spec.gguf.reader import Entry, File, Tensor
-from i2s_spec.inspect.values import beginning
+from i2s_spec.gguf.reader import File, KeyValue, Tensor
+from i2s_spec.inspect.dump.value_preview import beginning
+from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import RETIRED, ValueType
 
 SCHEMA_VERSION: Final = 1
@@ -61,8 +62,8 @@ def members(file: File, limit: int | None = ELEMENTS, rows: Rows = None) -> dict
         "header": header,
         "totals": _totals(file),
         "fault": None if file.fault is None else fault(file.fault),
-        "keys": (_key(file, file.metadata.row(i), limit) for i in _chosen(index.keys, rows)),
-        "tensors": (_tensor(file, file.tensors.row(i)) for i in _chosen(index.tensors, rows)),
+        "keys": (_key(file, file.metadata.by_index(i), limit) for i in _chosen(index.keys, rows)),
+        "tensors": (_tensor(file, file.tensors.by_index(i)) for i in _chosen(index.tensors, rows)),
     }
 
 
@@ -93,7 +94,7 @@ def _chosen(count: int, rows: Rows) -> Iterable[int]:
     return chain(range(rows[0]), range(count - rows[1], count))
 
 
-def _key(file: File, entry: Entry, limit: int | None) -> dict[str, Any]:
+def _key(file: File, entry: KeyValue, limit: int | None) -> dict[str, Any]:
     value, whole = beginning(file, entry, limit)
     counted = entry.type in (ValueType.STRING, ValueType.ARRAY)
     return {
@@ -157,8 +158,8 @@ def _scale(file: File, tensor: Tensor, start: int | None) -> float | None:
     at = start + prod(tensor.ne) // 4
     if at + 4 > file.size:
         return None
-    mark = "<" if file.byte_order == "little" else ">"
-    scale: float = struct.unpack(mark + "f", file.source.read(at, 4))[0]
+    prefix = order_prefix(file.byte_order)
+    scale: float = struct.unpack(prefix + "f", file.source.read(at, 4))[0]
     return scale
 
 

@@ -1,4 +1,4 @@
-"""The linter: a GGUF file in, a verdict out.
+"""The linter: a GGUF file in, a report out.
 
 A *rule* is a declaration (code, slug, sentence, severity, clause, provenance, fix) and, unless the reader itself raises
 it, a short function that looks at a `Subject` and yields findings. The *engine* opens the file, turns whatever stopped

@@ -66,7 +66,7 @@ def facts(rule: Rule) -> list[tuple[str, str]]:
         ("Applies to", rule.when + ("; reads the weights" if rule.payload else "")),
         ("Clause", rule.clause),
         ("Family", f"{rule.family}, {FAMILIES[rule.family]}"),
-        ("Repair", {"safe": "safe", "unsafe": "needs judgement", "none": "none"}[rule.fix.value]),
+        ("Repair", {"safe": "safe", "unsafe": "needs review", "none": "none"}[rule.fix.value]),
     ]
     if rule.cwe is not None:
         known.append(("Weakness", f"CWE-{rule.cwe}"))
@@ -97,5 +97,5 @@ def as_markdown(rule: Rule) -> str:
 
 
 def _escaped(words: str) -> str:
-    """Words for Markdown: what looks like a tag is none."""
+    """Words for Markdown, with what looks like a tag escaped."""
     return words.replace("<", "&lt;")

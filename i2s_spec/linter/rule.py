@@ -7,14 +7,12 @@ with `Why:`, `Example:` and `Fix:`. `i2s explain`, the rule pages and the JSON l
 import re
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from i2s_spec.errors import Fault, FormatError, Span, render
 
-if TYPE_CHECKING:
-    from i2s_spec.linter.subject import Subject
-
-Check = Callable[["Subject"], Iterable["Finding"]]
+#: A function that looks at a `linter.analysis.subject.Subject`, and yields findings.
+Check = Callable[[Any], Iterable["Finding"]]
 
 
 class Severity(StrEnum):
@@ -31,12 +29,40 @@ class Severity(StrEnum):
 
 
 class Fix(StrEnum):
-    """Whether a repair exists: one that cannot be wrong, one that needs judgement, or none."""
+    """Whether a repair exists: one that cannot be wrong, one that somebody has to review, or none."""
 
     SAFE = "safe"
     UNSAFE = "unsafe"
     NONE = "none"
 
+
+class Needs(StrEnum):
+    """What a rule needs beside the file; it applies where that is there."""
+
+    NOTHING = "nothing"
+    RUNTIMES = "a report on runtimes"
+    REFERENCE = "another file of the same model"
+    OTHER_FORMAT = "a file of another format, which a conversion reads"
+
+
+class Stops(NamedTuple):
+    """Why no reader can read on in a file that breaks a rule: which part it cannot read, the reason, and in which case.
+
+    `case` is `always`, `known size` (of a tensor whose size every reader computes alike), `past the end` (the dimensions
+    that are declared do not fit the file) or `never a type` (no type has had, or will have, that number).
+    """
+
+    part: str
+    reason: str
+    case: str = "always"
+
+
+#: Reasons that several rules have.
+NOT_GGUF = Stops("header", "it is not a GGUF file")
+BYTES_MISSING = Stops("header", "the bytes that it speaks of are not in the file")
+PLACE_UNKNOWN = Stops("header", "where what follows begins cannot be known")
+NO_DATA_START = Stops("tensors", "where the data section begins is not defined")
+DATA_MISSING = Stops("tensors", "the bytes that it speaks of are not in the file")
 
 #: What most rules apply to.
 EVERY_FILE = "every file"
@@ -47,6 +73,7 @@ ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 FAMILIES = {
     "G": "the form of the container",
     "I": "I2_S payload and tail",
+    "B": "payloads with a scale for each group",
     "M": "metadata and architecture",
     "T": "tokenizer",
     "S": "security and bounds",
@@ -58,24 +85,29 @@ FAMILIES = {
 class Rule(NamedTuple):
     """One way to be wrong, as the linter knows it.
 
-    `sources` are the ids of the failure in the catalogues this project started from; `provenance` names upstream issues,
-    pull requests, tests and CVEs; `cwe` is the weakness that a careless reader has here. `when` says in a few words to
-    which files the rule applies, `payload` whether it looks at the weights, which a header-only run does not read. A
-    rule is `late` where it asks what is in the weights if they are read: that comes last, as they are read meanwhile.
+    `provenance` names upstream issues, pull requests, tests and CVEs; `cwe` is the weakness that a careless reader has
+    here. `when` says in a few words to which files the rule applies, `payload` whether it looks at the weights, which a
+    header-only run does not read. A rule is `late` where it asks what is in the weights if they are read: that comes
+    last, as they are read meanwhile. A file that breaks an `ambiguous` rule can be understood in more than one way, and
+    is not sanitised. `stops` says that a reader cannot read on. A rule `reads_table` where it compares another part of
+    the file with the tensor infos.
     """
 
     fault: Fault
     severity: Severity
     clause: str
     text: str
-    sources: tuple[str, ...]
-    provenance: tuple[str, ...]
-    cwe: int | None
-    fix: Fix
-    check: Check | None
+    provenance: tuple[str, ...] = ()
+    cwe: int | None = None
+    fix: Fix = Fix.NONE
+    check: Check | None = None
     when: str = EVERY_FILE
     payload: bool = False
     late: bool = False
+    needs: Needs = Needs.NOTHING
+    ambiguous: bool = False
+    stops: Stops | None = None
+    reads_table: bool = False
 
     @property
     def code(self) -> str:
@@ -96,7 +128,7 @@ class Rule(NamedTuple):
 
     @property
     def sections(self) -> dict[str, str]:
-        """The paragraphs behind the title, by their first word: Why, Example, Fix."""
+        """The paragraphs after the title, by their first word: Why, Example, Fix."""
         found = re.findall(r"^(Why|Example|Fix): (.*?)(?=\n\n|\Z)", self.text, re.DOTALL | re.MULTILINE)
         return {name: " ".join(words.split()) for name, words in found}
 
@@ -150,65 +182,37 @@ def rule(
     *,
     severity: Severity = ERROR,
     clause: str,
-    sources: str = "",
-    provenance: tuple[str, ...] = (),
-    cwe: int | None = None,
-    fix: Fix = Fix.NONE,
-    when: str = EVERY_FILE,
     payload: bool = False,
     late: bool = False,
+    **facts: Any,
 ) -> Callable[[Check], Rule]:
     """Declare the decorated function as a rule; its docstring is the rule's documentation.
 
     :param code: the rule's code, with `slug` and `message`; or a fault of the reader, which brings all three
+    :param facts: other fields of `Rule`
     """
     fault = code if isinstance(code, Fault) else Fault(code, slug, message)
 
     def register(check: Check) -> Rule:
-        return _register(
-            fault, severity, clause, check.__doc__ or "", sources, provenance, cwe, fix, check, when, payload, late
-        )
+        text = check.__doc__ or ""
+        return _register(fault, severity, clause, text, check=check, payload=payload, late=payload or late, **facts)
 
     return register
 
 
-def raised(
-    fault: Fault,
-    text: str,
-    *,
-    clause: str,
-    sources: str = "",
-    provenance: tuple[str, ...] = (),
-    cwe: int | None = None,
-    fix: Fix = Fix.NONE,
-    when: str = EVERY_FILE,
-) -> Rule:
-    """Declare a rule that the reader itself applies: it stops there, and the engine makes the finding."""
-    return _register(fault, ERROR, clause, text, sources, provenance, cwe, fix, None, when)
+def raised(fault: Fault, text: str, *, clause: str, **facts: Any) -> Rule:
+    """Declare a rule that the reader itself applies: it stops there, and the engine makes the finding.
+
+    :param facts: other fields of `Rule`
+    """
+    return _register(fault, ERROR, clause, text, **facts)
 
 
-def _register(
-    fault: Fault,
-    severity: Severity,
-    clause: str,
-    text: str,
-    sources: str,
-    provenance: tuple[str, ...],
-    cwe: int | None,
-    fix: Fix,
-    check: Check | None,
-    when: str = EVERY_FILE,
-    payload: bool = False,
-    late: bool = False,
-) -> Rule:
+def _register(fault: Fault, severity: Severity, clause: str, text: str, **facts: Any) -> Rule:
     if fault.code in REGISTRY:
         raise ValueError(f"rule code {fault.code} is used twice")
     lines = [line.strip() for line in text.strip().splitlines()]
-    made = Rule(
-        fault, severity, clause, "\n".join(lines), tuple(sources.split()), provenance, cwe, fix, check, when, payload,
-        payload or late,
-    )  # fmt: skip
-    REGISTRY[fault.code] = made
+    made = REGISTRY[fault.code] = Rule(fault, severity, clause, "\n".join(lines), **facts)
     return made
 
 

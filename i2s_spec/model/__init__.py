@@ -1,23 +1,21 @@
 """The forward pass: what a correct runtime computes from a file of ternary weights, value by value (chapter 9).
 
-A *graph* is data: named operations with named inputs. *Operations* compute them as a numeric *profile* says, and every value
-goes past one place where it can be looked at. So a graph runs whole, from a layer's input, or one operation at a time, and
-with one thing changed.
+A *graph* is data: named operations with named inputs. *Operations* compute them as a *numeric profile* says, and every value
+is shown to a tap. So a graph runs whole, from a layer's input, or one operation at a time, and with one thing changed.
 
-    load        load_model: a file to a Model; refuses what the linter calls broken
-    forward     Model: forward, forward_batch, layer, evaluate; taps, caches
-    running     what Model runs graphs with
-    graph, graphs, activation
-                what a graph is; the graph of each architecture; which activation, and who says so
-    profile     every choice on which runtimes differ, as data: the normative one, and emulations
-    execution, operations, projections
-                how a graph is walked; what each operation computes
-    bitlinear, integers, matmul, quantiser, emulation
-                BitLinear: the definition, exact sums by whatever is fastest, the rules of other runtimes, their mistakes
-    numerics, definition, elementary, ggml
-                sums by index and their slow twins; exp, cosine, sine; arithmetic of ggml's kernels
-    attention, rope, cache, embedding, weights, taps
-                what their names say; tensors are read as they are needed
+    load             load_model: a file to a Model; refuses what the linter calls broken
+    forward          Model: forward, forward_batch, layer, evaluate; taps, caches
+    graph_runner     runs a graph for sequences: whole, in part, or one operation
+    inputs, outputs  tokens checked; the Result
+    numeric_profile  every choice on which runtimes differ, as data: the normative profile, and emulations of runtimes
+    weights, cache   tensors as they are needed; keys and values of earlier tokens
+    graph/           what a graph is; the graph of each architecture; which activation, and why; names of taps
+    reference/       the operations: the definition of BitLinear, its compiled twin (matmul), rules of other runtimes
+                     (activation_quant), their bugs (kernel_bugs), reductions with their slow twins, exp and cosine
+    fast/            the numeric profile `fast`: graphs compiled to programs of compiled kernels
+    tokenizer/       text to token ids and back
+    text/            chat templates, generation, sampling, perplexity
+    likelihood/      what is wrong with a file, by the loss of its model on a text
 
-`_reduce` and `_matmul` are compiled from `pyx/`. Sampling, text and templates stand on `Model` and know nothing of the rest.
+graph/ is below reference/, and that below fast/. `_reduce`, `_matmul` and `_fast` are compiled from `pyx/`.
 """

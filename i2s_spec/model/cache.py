@@ -1,4 +1,4 @@
-"""This module keeps keys and values: what attention needs of the tokens that came before.
+"""This module stores keys and values: what attention needs of the tokens that came before.
 
 A `Cache` belongs to one sequence. It grows as tokens come, up to its length; `cut` takes tokens back. What a forward pass
 writes counts only once the pass is complete, so that an error half-way leaves the cache as it was.
@@ -6,19 +6,25 @@ writes counts only once the pass is complete, so that an error half-way leaves t
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+
+from i2s_spec.errors import SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-#: Tokens that room is made for at first.
-FIRST_ROOM: Final = 64
+    from i2s_spec.model.numeric_profile import NumericProfile
+    from i2s_spec.schema.architectures.sizes import Hyperparameters
 
-#: What is kept of each layer.
+#: Tokens that memory is allocated for at first.
+FIRST_CAPACITY: Final = 64
+
+#: What is stored of each layer.
 PARTS: Final = ("keys", "values")
 
 
@@ -38,10 +44,10 @@ class Cache:
         self.dtype = np.dtype(dtype)
         self.tokens: list[int] = []
         self._shapes = {"keys": tuple(keys), "values": tuple(values)}
-        self._kept: dict[tuple[str, int], NDArray[Any]] = {}
+        self._arrays: dict[tuple[str, int], NDArray[Any]] = {}
         #: Numbers of a token's keys in each layer, and of its values.
         self.widths = tuple(tuple(heads * dim for heads, dim in self._shapes[part]) for part in PARTS)
-        self._room = 0
+        self._capacity = 0
         self._addresses: NDArray[np.uintp] = np.zeros(0, dtype=np.uintp)
 
     @property
@@ -56,30 +62,30 @@ class Cache:
     @property
     def nbytes(self) -> int:
         """Bytes that are allocated for keys and values."""
-        return sum(each.nbytes for each in self._kept.values())
+        return sum(each.nbytes for each in self._arrays.values())
 
     def write(self, part: str, layer: int, rows: NDArray[Any]) -> NDArray[Any]:
-        """Put rows [T, heads, dim] behind the tokens that count, and give those and these: [used + T, heads, dim]."""
+        """Append rows [T, heads, dim] to those of the counted tokens; returns all of them: [used + T, heads, dim]."""
         stop = self.used + len(rows)
-        kept = self._roomy(part, layer, stop)
-        with np.errstate(over="ignore"):  # what F16 has no number for becomes infinity there too
-            kept[self.used : stop] = rows
-        return kept[:stop]
+        array = self._with_capacity(part, layer, stop)
+        with np.errstate(over="ignore"):  # values beyond F16 become infinity, as in the runtimes
+            array[self.used : stop] = rows
+        return array[:stop]
 
-    def _roomy(self, part: str, layer: int, stop: int) -> NDArray[Any]:
-        """What is kept of a part, with room for `stop` tokens."""
-        kept = self._kept.get((part, layer))
-        if kept is None or len(kept) < stop:
-            room = min(max(FIRST_ROOM, stop, 2 * (0 if kept is None else len(kept))), max(self.length, stop))
-            grown = np.zeros((room, *self._shapes[part][layer]), dtype=self.dtype)
-            if kept is not None:
-                grown[: self.used] = kept[: self.used]
-            self._kept[part, layer] = kept = grown
-            self._room = 0
-        return kept
+    def _with_capacity(self, part: str, layer: int, stop: int) -> NDArray[Any]:
+        """The array of a part of a layer, with memory for `stop` tokens at least."""
+        array = self._arrays.get((part, layer))
+        if array is None or len(array) < stop:
+            capacity = min(max(FIRST_CAPACITY, stop, 2 * (0 if array is None else len(array))), max(self.length, stop))
+            grown = np.zeros((capacity, *self._shapes[part][layer]), dtype=self.dtype)
+            if array is not None:
+                grown[: self.used] = array[: self.used]
+            self._arrays[part, layer] = array = grown
+            self._capacity = 0
+        return array
 
     def reserve(self, count: int, widths: tuple[tuple[int, ...], ...]) -> NDArray[np.uintp]:
-        """Make room for so many more tokens in every layer: where keys and values of each layer lie, uintp [2 * layers].
+        """Allocate memory for more tokens in every layer; returns the addresses of keys and values, uintp [2 * layers].
 
         :param widths: of a token's keys in each layer, and of its values
         :raises ValueError: for other widths than the cache was made for
@@ -87,9 +93,9 @@ class Cache:
         if widths != self.widths:
             raise ValueError("the cache was made for other keys and values")
         stop = self.used + count
-        if stop > self._room:
-            every = [self._roomy(part, layer, stop) for layer in range(self.layers) for part in PARTS]
-            self._room = min((len(each) for each in every), default=stop)
+        if stop > self._capacity:
+            every = [self._with_capacity(part, layer, stop) for layer in range(self.layers) for part in PARTS]
+            self._capacity = min((len(each) for each in every), default=stop)
             places = [each.__array_interface__["data"][0] for each in every]
             self._addresses = np.array(places, dtype=np.uintp)
         return self._addresses
@@ -113,3 +119,17 @@ class Cache:
 
     def __repr__(self) -> str:
         return f"<Cache {self.used:,} of {self.length:,} tokens, {self.layers} layers, {self.dtype.name}>"
+
+
+def cache_for(sizes: Hyperparameters, profile: NumericProfile, length: int | None = None) -> Cache:
+    """An empty cache for a model.
+
+    :param length: most tokens; the model's context unless it is given
+    :raises SettingError: for more than the model's context, or fewer than 1
+    """
+    length = sizes.context if length is None else operator.index(length)
+    if not 1 <= length <= sizes.context:
+        raise SettingError(f"a cache of {length:,} tokens; the model's context is 1 to {sizes.context:,}")
+    layers = [sizes.at(i) for i in range(sizes.layers)]
+    dtype = np.float16 if profile.cache == "f16" else np.float32
+    return Cache(length, [(h.heads_kv, h.head_dim) for h in layers], [(h.heads_kv, h.value_dim) for h in layers], dtype)

@@ -8,57 +8,46 @@ r.taps["Qcur-0"]    # float32 [3, heads * d]; r.taps["Qcur-0#1"] is what rotatio
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
+from warnings import warn
 
 import numpy as np
 
 from i2s_spec.errors import SettingError
-from i2s_spec.model import execution
-from i2s_spec.model.cache import Cache
-from i2s_spec.model.execution import alone
-from i2s_spec.model.graph import Graph, Node
-from i2s_spec.model.operations import LISTED
-from i2s_spec.model.profile import Profile, profile_of
-from i2s_spec.model.running import Runner
-from i2s_spec.model.taps import wanted
+from i2s_spec.model.cache import Cache, cache_for
+from i2s_spec.model.graph.graph import Graph, Node
+from i2s_spec.model.graph.taps import taps_of, values_by_sequence, wanted
+from i2s_spec.model.graph_runner import GraphRunner
+from i2s_spec.model.inputs import token_ids
+from i2s_spec.model.numeric_profile import NumericProfile, numeric_profile
+from i2s_spec.model.outputs import Result, joined
+from i2s_spec.model.reference.operations import operations_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.gguf.reader import File
-    from i2s_spec.model.activation import ActivationRule
-    from i2s_spec.model.graphs import Settings
-    from i2s_spec.model.weights import Weights
-    from i2s_spec.schema.architecture import Architecture
-    from i2s_spec.schema.hyperparameters import Hyperparameters
+    from i2s_spec.model.graph.activation import ActivationRule
+    from i2s_spec.model.graph.architectures import GraphSettings
+    from i2s_spec.model.reference.operations import Operations
+    from i2s_spec.model.weights import ModelWeights
+    from i2s_spec.schema.architectures.architecture import Architecture
+    from i2s_spec.schema.architectures.sizes import Hyperparameters
 
-#: Tokens of a prompt that go through the layers together; more take more memory, and give the same.
+#: Tokens of a prompt that go through the layers together; more need more memory, and give the same result.
 TOGETHER: Final = 256
 
 
 @dataclass(frozen=True)
-class Result:
-    """What a forward pass gives.
-
-    :param logits: float32 [T, vocab], or [1, vocab] where only the last row was asked for; None of embedding models
-    :param embedding: float32 [D], of length 1; of embedding models only
-    :param taps: the values that were asked for, by name
-    :param cache: keys and values of all tokens so far
-    """
-
-    logits: NDArray[np.float32] | None
-    embedding: NDArray[np.float32] | None
-    taps: Mapping[str, Any]
-    cache: Cache
-
-
-@dataclass(frozen=True)
-class Model(Runner):
+class Model:
     """A model that can be run; `load_model` makes it.
 
-    :param graph: what is computed, as data; `but` exchanges it
+    :param numerics: the numeric profile
+    :param graph: what is computed, as data
     :param activation_rule: which activation, and which rule decided
     :param pooling_rule: how an embedding model pools, and why; empty for others
     :param threads: how many threads may work
@@ -68,43 +57,90 @@ class Model(Runner):
     file: File
     architecture: Architecture
     hyperparameters: Hyperparameters
-    profile: Profile
+    numerics: NumericProfile
     graph: Graph
-    weights: Weights
-    settings: Settings
+    weights: ModelWeights
+    settings: GraphSettings
     activation_rule: ActivationRule
     pooling_rule: str = ""
     threads: int = 1
-    substitutes: Mapping[str, Profile] = field(default_factory=dict)
-    _tables: dict[str, Any] = field(default_factory=dict, repr=False)
-    _made: dict[str, Any] = field(default_factory=dict, repr=False)
+    substitutes: Mapping[str, NumericProfile] = field(default_factory=dict)
 
-    def but(
+    @property
+    def profile(self) -> NumericProfile:
+        """The old name of `numerics`, for one release."""
+        warn("Model.profile is called numerics now", DeprecationWarning, stacklevel=2)
+        return self.numerics
+
+    @property
+    def context_length(self) -> int:
+        """Most tokens of a sequence: the context that the file declares."""
+        return self.hyperparameters.context
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the embedding table."""
+        return self.weights.tensor("token_embd.weight").shape[0]
+
+    @cached_property
+    def operations(self) -> Operations:
+        """The operations of the numeric profile."""
+        return operations_of(self.numerics, self.threads)
+
+    @cached_property
+    def _runner(self) -> GraphRunner:
+        substitutes = {
+            self.graph[name].name: operations_of(each, self.threads) for name, each in self.substitutes.items()
+        }
+        return GraphRunner(self.graph, self.weights, self.operations, substitutes)
+
+    @cached_property
+    def _shortest_cache(self) -> Cache:
+        return self.new_cache(1)
+
+    def replace(
         self,
         *,
         graph: Graph | None = None,
-        profile: str | Profile | None = None,
-        weights: Weights | None = None,
-        substitutes: Mapping[str, str | Profile] | None = None,
+        numerics: str | NumericProfile | None = None,
+        weights: ModelWeights | None = None,
+        substitutes: Mapping[str, str | NumericProfile] | None = None,
     ) -> Model:
-        """The same model with another graph, numeric profile or reading of the weights: a deviation to compare with.
+        """The same model with another graph, numeric profile or reading of the weights.
 
         `substitutes` are other profiles for some values, by name. The graph stays as it is unless it is given: a
         profile's own activation and rotation come in by `load_model`.
         """
-        from dataclasses import replace
+        changes: dict[str, Any] = {"graph": graph, "weights": weights}
+        if numerics is not None:
+            changes["numerics"] = numeric_profile(numerics)
+        if substitutes is not None:
+            changes["substitutes"] = {name: numeric_profile(each) for name, each in substitutes.items()}
+        return dataclasses.replace(self, **{name: each for name, each in changes.items() if each is not None})
 
-        return replace(
-            self,
-            graph=self.graph if graph is None else graph,
-            profile=self.profile if profile is None else profile_of(profile),
-            weights=self.weights if weights is None else weights,
-            substitutes=self.substitutes
-            if substitutes is None
-            else {name: profile_of(each) for name, each in substitutes.items()},
-            _tables={},
-            _made={},
-        )
+    def new_cache(self, length: int | None = None) -> Cache:
+        """An empty cache.
+
+        :param length: most tokens; the model's context unless it is given
+        :raises SettingError: for more than the model's context, or fewer than 1
+        """
+        return cache_for(self.hyperparameters, self.numerics, length)
+
+    def check_tokens(self, tokens: Sequence[int] | NDArray[Any], cache: Cache | None = None) -> NDArray[np.int64]:
+        """The ids of a sequence as an array, all of them in the vocabulary.
+
+        :param cache: what comes before, which must have room for them; a fresh one unless it is given
+        :raises SettingError: as `forward`
+        """
+        cache = self.new_cache() if cache is None else cache
+        ids = token_ids(tokens, cache, self.vocab_size, self.context_length)
+        if not cache.matches(self._shortest_cache):
+            raise SettingError("the cache was made for another model, or another profile")
+        return ids
+
+    def tap_names(self, graph: Graph | None = None) -> list[str]:
+        """The names of all values that can be tapped, in the order of computation."""
+        return taps_of(self.graph if graph is None else graph, self.numerics, self.weights)
 
     def forward(
         self,
@@ -114,7 +150,7 @@ class Model(Runner):
         *,
         logits: Literal["all", "last"] = "all",
         together: int = TOGETHER,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Callable[[int, int], object] | None = None,
     ) -> Result:
         """Run tokens through the model.
 
@@ -131,31 +167,32 @@ class Model(Runner):
         :raises FormatError: where the file does not hold a tensor
         """
         cache = self.new_cache() if cache is None else cache
-        ids = self._checked(tokens, cache)
+        ids = self.check_tokens(tokens, cache)
         chosen = self._wanted(taps)
-        if (chosen and chosen & self._whole) or not self.settings.causal:
+        if (
+            chosen and chosen & values_by_sequence(self.graph, self.numerics, self.weights)
+        ) or not self.settings.causal:
             together = len(ids)
         if together < 1:
             raise SettingError(f"{together} tokens together; at least 1 is needed")
-        used, parts, kept = cache.used, [], []
+        used, parts, tapped = cache.used, [], []
         try:
             for start in range(0, len(ids), together):
                 part = ids[start : start + together]
                 last = start + len(part) == len(ids)
                 rows = None if logits == "all" else np.array([len(part) - 1] if last else [], dtype=np.int64)
-                found: dict[str, Any] = {}
-                (result,) = self._execute([part], [cache], chosen, found, rows)
+                (result,), found = self._runner.whole([part], [cache], chosen, rows)
                 parts.append(result)
-                kept.append(found)
+                tapped.append(found)
                 if progress is not None:
                     progress(start + len(part), len(ids))
         except BaseException:
-            cache.cut(used)  # nothing half-done counts
+            cache.cut(used)  # tokens of an incomplete pass do not count
             raise
-        joined = {name: _joined([found[name] for found in kept]) for name in kept[0]}
+        values = {name: joined([found[name] for found in tapped]) for name in tapped[0]}
         if self.architecture.embedding_model:
-            return Result(None, parts[-1], joined, cache)
-        return Result(_joined(parts), None, joined, cache)
+            return Result(None, parts[-1], values, cache)
+        return Result(joined(parts), None, values, cache)
 
     def forward_batch(
         self,
@@ -176,9 +213,8 @@ class Model(Runner):
             raise SettingError(f"{len(prompts)} prompts need as many caches, all different; there are {len(caches)}")
         if not prompts:
             return []
-        ids = [self._checked(tokens, cache) for tokens, cache in zip(prompts, caches, strict=True)]
-        found: dict[str, Any] = {}
-        results = self._execute(ids, caches, self._wanted(taps), found, None)
+        ids = [self.check_tokens(tokens, cache) for tokens, cache in zip(prompts, caches, strict=True)]
+        results, found = self._runner.whole(ids, caches, self._wanted(taps))
         stops = np.cumsum([len(part) for part in ids])
         answers = []
         for number, (result, cache) in enumerate(zip(results, caches, strict=True)):
@@ -191,47 +227,54 @@ class Model(Runner):
     def layer(
         self, number: int, x: NDArray[np.float32], taps: Iterable[str] = (), *, past: int = 0
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Run one layer on a given input (layer-forced): what leaves it, and the taps.
+        """Run one layer on a given input (layer-forced): its output, and the taps.
 
-        :param x: float32 [T, D], what enters the layer
+        :param x: float32 [T, D], the input of the layer
         :param past: position of the first row; there is nothing in the cache before it
-        :raises SettingError: for a layer that there is not, and for taps that it has not
+        :raises SettingError: for a layer or a tap that does not exist
         """
         if not 0 <= number < self.graph.layers:
             raise SettingError(f"there is no layer {number}; there are 0 to {self.graph.layers - 1}")
         part = self.graph.layer(number)
         (given,), (result,) = part.given, part.results
-        found: dict[str, Any] = {}
-        run = self._run([len(x)], [self.new_cache()], wanted(taps, self.tap_names(part)), found, past=past)
-        return execution.execute(part, {given: x}, run, self.operations(), self._others())[result], found
+        values, found = self.run_part(part, {given: x}, taps, past=past)
+        return values[result], found
+
+    def run_part(
+        self, part: Graph, given: Mapping[str, Any], taps: Iterable[str] = (), *, past: int = 0
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Run a part of the graph on given values, with an empty cache: its results, and the taps.
+
+        :param given: all values that the part takes from outside, by name
+        :param past: position of the first row
+        :raises SettingError: for a tap that does not exist
+        """
+        return self._runner.part(part, given, self.new_cache(), wanted(taps, self.tap_names(part)), past)
 
     def evaluate(
         self,
         node: str | Node,
         inputs: Mapping[str, Any] | Sequence[Any],
         *,
-        profile: str | Profile | None = None,
-        weights: Weights | None = None,
+        numerics: str | NumericProfile | None = None,
+        weights: ModelWeights | None = None,
         past: int = 0,
     ) -> dict[str, Any]:
-        """Compute one operation from given inputs (op-replay): its value, and with it what BitLinear has inside, by name.
+        """Compute one operation from given inputs (op-replay): its value, and the integers inside BitLinear, by name.
 
-        :param node: the name of a value, or a node of one's own: `graph[name].but(...)` is a deviation
-        :param inputs: its inputs by name or in order, each as taps have it
-        :param profile: other numerics for this operation
+        :param node: the name of a value, or a node; `graph[name].replace(...)` makes one that deviates
+        :param inputs: its inputs by name or in order, each in the shape of its tap
+        :param numerics: another numeric profile for this operation
         :param weights: another reading of the weights
         :param past: position of the first row
         """
         node = self.graph[node] if isinstance(node, str) else node
         values = [inputs[name] for name in node.inputs] if isinstance(inputs, Mapping) else list(inputs)
-        listed = [name in self.graph.by_name and self.graph[name].op in LISTED for name in node.inputs]
-        values = [[value] if many else value for value, many in zip(values, listed, strict=True)]
-        tokens = values[0][0].shape[1] if node.op in ("soft_max", "mix") else len(values[0])
-        found: dict[str, Any] = {}
-        model = self if profile is None and weights is None else self.but(profile=profile, weights=weights)
-        run = model._run([tokens], [model.new_cache()], None, found, past=past)
-        value = execution.evaluate(node, values, run, model.operations())
-        return {node.name: alone(value, node.op), **found}
+        model = self if numerics is None and weights is None else self.replace(numerics=numerics, weights=weights)
+        return model._runner.node(node, values, model.new_cache(), past)
+
+    def _wanted(self, taps: Iterable[str]) -> frozenset[str]:
+        return frozenset() if taps == () else wanted(taps, self.tap_names())
 
     def close(self) -> None:
         """Close the file; what has been read stays usable."""
@@ -241,8 +284,4 @@ class Model(Runner):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.close()
-
-
-def _joined(parts: list[Any]) -> Any:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        self.file.__exit__(*exc)

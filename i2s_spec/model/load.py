@@ -11,26 +11,33 @@ from collections.abc import Callable, Mapping
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from i2s_spec.deprecation import renamed_keyword
 from i2s_spec.errors import FormatError, SettingError, quote
 from i2s_spec.schema import dialect as dialects
+from i2s_spec.schema.checks import order_prefix
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File, Tensor
     from i2s_spec.gguf.source import Origin
     from i2s_spec.model.forward import Model
-    from i2s_spec.model.graph import Graph
-    from i2s_spec.model.profile import Profile
-    from i2s_spec.schema.architecture import Architecture
+    from i2s_spec.model.graph.graph import Graph
+    from i2s_spec.model.numeric_profile import NumericProfile
+    from i2s_spec.schema.architectures.architecture import Architecture
+    from i2s_spec.schema.architectures.rotation import Rotation
+    from i2s_spec.schema.architectures.sizes import Hyperparameters
     from i2s_spec.schema.dialect import Dialect
-    from i2s_spec.schema.hyperparameters import Hyperparameters
+
+#: Errors of files that other programs stop at, and that can be read here as they are meant.
+READ_HERE: Final = frozenset({"G321"})
 
 #: What `pooling_type` means.
 POOLINGS: Final = {1: "mean", 2: "first", 3: "last"}
 
 
+@renamed_keyword("profile", "numerics")
 def load_model(
     origin: Origin,
-    profile: str | Profile = "bitnet-golden-1",
+    numerics: str | NumericProfile = "bitnet-golden-1",
     threads: int | None = None,
     *,
     dialect: str | Dialect = "canonical",
@@ -43,7 +50,7 @@ def load_model(
     """Load a model from a GGUF file.
 
     :param origin: what `open` takes: a path, a buffer, a stream; or a `File` that is open already
-    :param profile: the name of a numeric profile, or a `Profile`
+    :param numerics: the name of a numeric profile, or a `NumericProfile`
     :param threads: how many threads may work; as many as there are processors unless given. Results do not depend on it
     :param dialect: that I2_S tensors are read in; a file does not say it, and another one than its writer's gives garbage
     :param activation: `relu2`, `silu` or `gelu`, whatever file and profile say (clause 9.6)
@@ -58,9 +65,9 @@ def load_model(
     """
     from i2s_spec.gguf.reader import File
     from i2s_spec.gguf.reader import open as open_file
-    from i2s_spec.model.profile import profile_of
+    from i2s_spec.model.numeric_profile import numeric_profile
 
-    chosen = profile_of(profile)
+    chosen = numeric_profile(numerics)
     read_as = dialects.parse(dialect)
     threads = _processors() if threads is None else threads
     if threads < 1:
@@ -70,7 +77,7 @@ def load_model(
         if not force:
             refuse_broken(file)
         model = _model(file, chosen, threads, read_as, activation, pooling, force)
-        model.operations().prepare(model.graph, model.weights, progress)
+        model.operations.prepare(model.graph, model.weights, progress)
         return model
     except BaseException:
         if file is not origin:
@@ -94,25 +101,25 @@ def refuse_broken(file: File, *, select: tuple[str, ...] = (), payload: Literal[
     from i2s_spec.linter.rule import Severity
 
     for finding in lint(file.source, select=select, payload=payload).findings:
-        if finding.severity is Severity.ERROR:
+        if finding.severity is Severity.ERROR and finding.code not in READ_HERE:
             raise FormatError(finding.rule.fault, finding.span, finding.got, finding.want, **finding.details)
 
 
 def _model(
     file: File,
-    profile: Profile,
+    profile: NumericProfile,
     threads: int,
     dialect: Dialect,
     activation: str | None,
     pooling: str | None,
     force: bool,
 ) -> Model:
-    from i2s_spec.model.activation import resolve_activation
     from i2s_spec.model.forward import Model
-    from i2s_spec.model.graphs import Settings, graph_of
-    from i2s_spec.model.quantiser import require_groups
-    from i2s_spec.model.weights import Weights
-    from i2s_spec.schema.hyperparameters import architecture_of, hyperparameters
+    from i2s_spec.model.graph.activation import resolve_activation
+    from i2s_spec.model.graph.architectures import GraphSettings, graph_of
+    from i2s_spec.model.reference.activation_quant import require_groups
+    from i2s_spec.model.weights import ModelWeights
+    from i2s_spec.schema.architectures.hyperparameters import architecture_of, hyperparameters
 
     architecture = architecture_of(file.metadata)
     embedding = file.tensors.get("token_embd.weight")
@@ -125,7 +132,7 @@ def _model(
         )
     rule = resolve_activation(architecture, file.metadata, profile, activation, h.vocab)
     kind, why = _pooling(architecture, file.metadata, pooling)
-    settings = Settings(
+    settings = GraphSettings(
         activation=rule.activation,
         rope=architecture.rope if profile.rope == "architecture" else profile.rope,
         rope_scale=_rope_scale(architecture, file.metadata),
@@ -133,14 +140,52 @@ def _model(
         causal=bool(file.metadata.get(f"{architecture.name}.attention.causal", True)),
         head=architecture.head,
         sub_norm_eps=profile.sub_norm_eps,
+        rotation=_rotation(file),
     )
     graph = graph_of(architecture.name, h, settings, file.tensors)
+    if settings.rotation is not None:
+        _require_rotated(settings.rotation, graph)
     _require(file, architecture, h, graph, scales=not force)
     for node in graph:
         if node.op == "linear":
-            require_groups(file.tensors[node.weight].ne[0], profile.quantiser)
-    weights = Weights(file, dialect)
+            tensor = file.tensors[node.weight]
+            require_groups(tensor.ne[0], profile.quantizer_of(tensor.type.name if tensor.type is not None else ""))
+    weights = ModelWeights(file, dialect)
     return Model(file, architecture, h, profile, graph, weights, settings, rule, why, threads)
+
+
+def _rotation(file: File) -> Rotation | None:
+    """The rotation that the keys declare, if it fits the tensors."""
+    from i2s_spec.schema.architectures.rotation import RotationError, declared
+
+    try:
+        rotation = declared(file.metadata)
+        for name in () if rotation is None else (*rotation.weights, *rotation.tables):
+            if (tensor := file.tensors.get(name)) is not None and rotation is not None:
+                rotation.require_width(tensor.ne[0])
+                rotation.signs_of(tensor.ne[0])
+    except RotationError as error:
+        raise SettingError(str(error)) from None
+    return rotation
+
+
+def _require_rotated(rotation: Rotation, graph: Graph) -> None:
+    """Make sure that what is said to be rotated is used so everywhere: a model that is rotated in part computes noise."""
+    products = {node.weight for node in graph if node.op in ("linear", "head")}
+    lookups = {node.weight for node in graph if node.op == "embed"}
+    for key, names, used in (
+        ("weight_names", rotation.weights, products),
+        ("inverse_weight_names", rotation.tables, lookups),
+    ):
+        for name in names:
+            if name not in used:
+                raise SettingError(
+                    f"prism.hadamard.{key} lists {quote(name)}, which the graph does not use in that way"
+                )
+    if both := (set(rotation.tables) & products) | (set(rotation.weights) & lookups):
+        raise SettingError(
+            f"{quote(min(both))} is rotated, and both embedding and head: version 1 of the keys does not say what that means"
+        )
 
 
 def _pooling(architecture: Architecture, metadata: Mapping[str, Any], override: str | None) -> tuple[str, str]:
@@ -178,7 +223,7 @@ def _require(file: File, architecture: Architecture, h: Hyperparameters, graph: 
     :param scales: whether a scale that is NaN or infinite is refused
     """
     from i2s_spec.model.weights import TYPES
-    from i2s_spec.schema.architecture import placed
+    from i2s_spec.schema.architectures.architecture import placed
 
     for node in graph:
         for name in node.weights:
@@ -194,7 +239,7 @@ def _require(file: File, architecture: Architecture, h: Hyperparameters, graph: 
                 shapes = f"{list(tensor.shape)}; the sizes in the header give {list(want[::-1])}"
                 raise SettingError(f"tensor {quote(name)} has the shape {shapes}")
             kind = tensor.type.name if tensor.type is not None else f"type {tensor.number}"
-            if kind not in (known := TYPES[node.op if node.op in TYPES else "gain"]):
+            if kind not in (known := TYPES[node.op if node.op in TYPES else "norm_weight"]):
                 raise SettingError(f"tensor {quote(name)} is {kind}; there it can be {', '.join(known)} to be run here")
             tensor.require(tensor.span)
             if scales and kind == "I2_S" and not isfinite(_scale(file, tensor)):
@@ -206,5 +251,5 @@ def _require(file: File, architecture: Architecture, h: Hyperparameters, graph: 
 
 def _scale(file: File, tensor: Tensor) -> float:
     """The scale in the tail of an I2_S tensor, as it stands there."""
-    mark = "<" if file.byte_order == "little" else ">"
-    return float(struct.unpack_from(mark + "f", tensor.tail)[0])
+    prefix = order_prefix(file.byte_order)
+    return float(struct.unpack_from(prefix + "f", tensor.tail)[0])

@@ -1,18 +1,21 @@
 """This module reads the weights of a model from its file when they are first needed, and keeps them as they are there.
 
 What is kept takes no more room than the file: payloads packed (in the canonical layout, to which other dialects are
-transcoded), halves as halves, quantised tables as blocks.
+transcoded), halves as halves, quantized tables as blocks.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from i2s_spec.errors import SettingError, quote
+from i2s_spec.model.grouped import Grouped, grouped
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.dialect import CANONICAL, Dialect
 
 if TYPE_CHECKING:
@@ -20,15 +23,17 @@ if TYPE_CHECKING:
 
     from i2s_spec.gguf.reader import File, Tensor
 
-#: Types whose tensors become `Ternary`; all others that can be multiplied are `Dense`.
-TERNARY_BLOCKS: Final = ("TQ1_0", "TQ2_0")
+T = TypeVar("T")
+
+#: Types with a scale for each group: `Ternary` where one scale serves for all of a tensor, else `Grouped`.
+TERNARY_BLOCKS: Final = tuple(BLOCK_LAYOUTS)
 DENSE: Final = {"F32": "f4", "F16": "f2", "BF16": "u2"}
 #: Types that each operation with tensors can read.
 TYPES: Final = {
-    "embed": (*DENSE, "Q8_0", "Q6_K", "I2_S"),
-    "head": (*DENSE, "Q8_0", "Q6_K", "I2_S"),
+    "embed": (*DENSE, "Q8_0", "Q6_K", "I2_S", *TERNARY_BLOCKS),
+    "head": (*DENSE, "Q8_0", "Q6_K", "I2_S", *TERNARY_BLOCKS),
     "linear": ("I2_S", *TERNARY_BLOCKS, *DENSE),
-    "gain": tuple(DENSE),
+    "norm_weight": tuple(DENSE),
 }
 
 
@@ -45,7 +50,7 @@ class Ternary(NamedTuple):
     scale: np.float32
 
 
-class Weights:
+class ModelWeights:
     """The tensors of a file as the operations need them.
 
     :param dialect: that I2_S tensors are read in; the file does not say it (clause 5.5)
@@ -58,9 +63,9 @@ class Weights:
         self.file = file
         self.dialect = dialect
         self.change = change
-        #: Bytes of tensors that are in memory already, by name (`residence`).
-        self.settled: dict[str, NDArray[np.uint8]] = {}
-        self._kept: dict[str, Any] = {}
+        #: Bytes of tensors that are in memory already, by name (`preload`).
+        self.preloaded: dict[str, NDArray[np.uint8]] = {}
+        self._loaded: dict[str, Any] = {}
         self._lock = threading.Lock()
 
     def __contains__(self, name: str) -> bool:
@@ -82,21 +87,22 @@ class Weights:
 
     def vector(self, name: str) -> NDArray[np.float32]:
         """Gains, biases, factors: float32 [n], exactly as stored."""
-        return self._once(name, self._vector)  # type: ignore[no-any-return]
+        return self._once(name, self._vector)
 
-    def matrix(self, name: str) -> Ternary | NDArray[Any]:
-        """A projection: `Ternary`, or an array [rows, columns] of float32, float16, or uint16 that are bfloat16."""
-        return self._once(name, self._matrix)  # type: ignore[no-any-return]
+    def matrix(self, name: str) -> Ternary | Grouped | NDArray[Any]:
+        """A projection: `Ternary`, `Grouped`, or an array [rows, columns] of float32, float16, or uint16: bfloat16."""
+        return self._once(name, self._matrix)
 
     def blocks(self, name: str) -> NDArray[np.uint8]:
-        """The bytes of a quantised table by row, uint8 [rows, bytes of a row]."""
-        return self._once(name, self._blocks)  # type: ignore[no-any-return]
+        """The bytes of a quantized table by row, uint8 [rows, bytes of a row]."""
+        return self._once(name, self._blocks)
 
-    def _once(self, name: str, read: Any) -> Any:
+    def _once(self, name: str, read: Callable[[Tensor], T]) -> T:
         with self._lock:
-            if name not in self._kept:
-                self._kept[name] = read(self.tensor(name))
-            return self._kept[name]
+            if name not in self._loaded:
+                self._loaded[name] = read(self.tensor(name))
+            found: T = self._loaded[name]
+            return found
 
     def _vector(self, tensor: Tensor) -> NDArray[np.float32]:
         kind = _type_name(tensor)
@@ -105,15 +111,16 @@ class Weights:
         array = tensor.array().reshape(-1)
         return array.astype(np.float32)
 
-    def _matrix(self, tensor: Tensor) -> Ternary | NDArray[Any]:
+    def _matrix(self, tensor: Tensor) -> Ternary | Grouped | NDArray[Any]:
         kind = _type_name(tensor)
         if len(tensor.shape) != 2:
             raise SettingError(f"tensor {quote(tensor.name)} has the shape {list(tensor.shape)}; a matrix is needed")
         rows, columns = tensor.shape
         if kind == "I2_S" or kind in TERNARY_BLOCKS:
-            read = self._ternary if kind == "I2_S" else self._repacked
-            matrix = read(tensor, rows, columns)
-            return matrix if self.change is None else self.change(tensor.name, matrix)
+            matrix = self._ternary(tensor, rows, columns) if kind == "I2_S" else self._repacked(tensor, rows, columns)
+            if self.change is None or isinstance(matrix, Grouped):
+                return matrix
+            return self.change(tensor.name, matrix)
         if kind in DENSE:
             return self._dense(tensor)
         others = ", ".join(TYPES["linear"])
@@ -135,17 +142,28 @@ class Weights:
             payload = np.frombuffer(done, dtype=np.uint8)[:payload_bytes]
         return Ternary(payload, rows, columns, np.float32(scale))
 
-    def _repacked(self, tensor: Tensor, rows: int, columns: int) -> Ternary:
+    def _repacked(self, tensor: Tensor, rows: int, columns: int) -> Ternary | Grouped:
+        """A matrix of a block type: `Ternary` where all groups that hold a weight share a scale, else `Grouped`."""
         from i2s_spec.codec import native
-        from i2s_spec.gguf.ternary import ternary
+        from i2s_spec.codec.blocks import block_native
 
-        trits, scale = ternary(self.file, tensor).whole()
-        packed = np.frombuffer(native.pack(trits, scale), dtype=np.uint8)
-        return Ternary(packed[: rows * columns // 4], rows, columns, np.float32(scale))
+        kind = _type_name(tensor)
+        try:
+            values, scales = block_native.unpack(
+                self._bytes(tensor), (rows, columns), kind, byte_order=self.file.byte_order
+            )
+        except ValueError as error:
+            raise SettingError(f"tensor {quote(tensor.name)}: {error}") from None
+        used = values.reshape(len(scales), -1).any(axis=1)
+        found = scales[used] if used.any() else np.zeros(1, dtype=np.float32)
+        if np.isfinite(scales).all() and (found == found[0]).all() and values.max() <= 1:
+            packed = np.frombuffer(native.pack(values, found[0]), dtype=np.uint8)
+            return Ternary(packed[: rows * columns // 4], rows, columns, np.float32(found[0]))
+        return grouped(values, scales.reshape(rows, -1))
 
     def _dense(self, tensor: Tensor) -> NDArray[Any]:
         kind = DENSE[_type_name(tensor)]
-        order = "<" if self.file.byte_order == "little" else ">"
+        order = order_prefix(self.file.byte_order)
         array = self._bytes(tensor).view(np.dtype(f"{order}{kind}")).reshape(tensor.shape)
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
@@ -154,8 +172,8 @@ class Weights:
 
     def _bytes(self, tensor: Tensor) -> NDArray[np.uint8]:
         """All bytes of a tensor: a view where the source is in memory, else read once."""
-        if tensor.name in self.settled:
-            return self.settled[tensor.name]
+        if tensor.name in self.preloaded:
+            return self.preloaded[tensor.name]
         span = tensor.span
         tensor.require(span)
         view = self.file.source.view

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from i2s_spec.errors import FormatError, Span, Words
+from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.types import ValueType, padded
 
 ByteOrder = Literal["little", "big"]
+
+
+def order_prefix(order: str) -> Literal["<", ">"]:
+    """What stands for a byte order at the start of a format of `struct` and of a dtype of NumPy."""
+    return "<" if order == "little" else ">"
+
 
 HEADER_BYTES = 24
 
@@ -45,14 +51,14 @@ def byte_order(version: int) -> tuple[ByteOrder, int]:
             little = int.from_bytes(version.to_bytes(4, "big"), "little")
             raise FormatError(
                 faults.BYTE_ORDER_UNCLEAR, VERSION_SPAN, got=little, want=limits.VERSIONS,
-                got_hex=Words(f"{little:08x}"), swapped=version,
+                got_hex=TrustedText(f"{little:08x}"), swapped=version,
             )  # fmt: skip
         raise FormatError(faults.VERSION_UNKNOWN, VERSION_SPAN, got=version, want=limits.VERSIONS)
     return order, version
 
 
 def counts(tensors: int, keys: int, size: int) -> None:
-    """Counts that the bytes behind the header cannot hold, or that pass the ceilings, are refused (clauses 2.2, 12.2)."""
+    """Counts that the bytes after the header cannot hold, or that pass the ceilings, are refused (clauses 2.2, 12.2)."""
     room = size - HEADER_BYTES
     if keys > (most := room // limits.SMALLEST_KEY_VALUE):
         raise FormatError(faults.KEY_COUNT, KEY_COUNT_SPAN, got=keys, want=most, room=room)
@@ -72,7 +78,7 @@ def alignment(value_type: int, value: object, type_span: Span) -> int:
     value_span = Span(type_span.stop, type_span.stop + 4, type_span.path.removesuffix(".type") + ".value")
     if value_type != ValueType.UINT32 or not isinstance(value, int):
         got = ValueType(value_type).label
-        raise FormatError(faults.ALIGNMENT_TYPE, type_span, got=Words(got), want=Words("u32"))
+        raise FormatError(faults.ALIGNMENT_TYPE, type_span, got=TrustedText(got), want=TrustedText("u32"))
     if value == 0:
         raise FormatError(faults.ALIGNMENT_ZERO, value_span, got=0, want=limits.DEFAULT_ALIGNMENT)
     if value & (value - 1):

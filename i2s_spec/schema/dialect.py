@@ -2,8 +2,8 @@
 
 A *layout* says in which byte and at which bit the code of an element lies, a *code map* which trit a code stands for,
 a *tail* what follows the payload. The three together are a `Dialect`. Each is declared once; the codecs, the tables of
-the specification and the exports are derived from these objects. A file does not say which layout it has: choose by who
-wrote it, never by the machine that reads it (clause 5.5).
+the specification and the exports are derived from these objects. A file does not mark its layout; trained weights tell it
+(clause 7.7), random ones do not: then choose by who wrote it, never by the machine that reads it (clause 5.5).
 
     >>> str(parse("interleave-64"))
     'interleave-64'
@@ -112,7 +112,7 @@ class CodeMap:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What the 32 bytes behind the payload hold: the float32 scale, `copies` times, then nothing (clause 6.1)."""
+    """What the 32 bytes after the payload hold: the float32 scale, `copies` times, then nothing (clause 6.1)."""
 
     name: str
     copies: int
@@ -143,7 +143,7 @@ LAYOUTS: Final = _by_name(
         byte_of=Formula("k // 64 * 16 + k % 16"),
         shift_of=Formula("6 - k % 64 // 16 * 2"),
         block=64,
-        known_as="files quantised by an ARM build since November 2025",
+        known_as="files quantized by an ARM build since November 2025",
     ),
     Layout(
         "rows-1x4",
@@ -151,7 +151,7 @@ LAYOUTS: Final = _by_name(
         shift_of=Formula("6 - k // cols % 4 * 2"),
         block=4,
         row_block=4,
-        known_as="files quantised by an x86 build without ACT_PARALLEL, which reads them wrong itself",
+        known_as="files quantized by an x86 build without ACT_PARALLEL, which reads them wrong itself",
     ),
     Layout(
         "sequential-msb",
@@ -180,7 +180,7 @@ LAYOUTS: Final = _by_name(
 
 #: Every code map; the first is the canonical one.
 CODE_MAPS: Final = _by_name(
-    CodeMap("offset-1", (-1, 0, 1, None), "every released quantiser and converter"),
+    CodeMap("offset-1", (-1, 0, 1, None), "every released quantizer and converter"),
     CodeMap("zero-first", (0, 1, -1, None), "an error in documentation that readers implement"),
     CodeMap("twos-complement", (0, 1, None, -1), "pre-release files of June to August 2024"),
     CodeMap("offset-2", (None, -1, 0, 1), "T-MAC tensors"),

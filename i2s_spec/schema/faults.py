@@ -99,7 +99,9 @@ TENSOR_PAST_END: Final = Fault(
 OFFSET_PAST_END: Final = Fault(
     "G402", "offset-past-end", "tensor {name} starts at byte {got}; the file ends at byte {want}"
 )
-TYPE_UNKNOWN: Final = Fault("G313", "type-unknown", "tensor {name} has type {got}, which no known ggml defines")
+TYPE_UNKNOWN: Final = Fault(
+    "G313", "type-unknown", "tensor {name} has type {got}, which no known ggml defines{others}{meaning}"
+)
 BLOCK_SPLIT: Final = Fault(
     "G315", "row-not-whole-blocks", "tensor {name} has rows of {got} elements; its type packs blocks of {want}"
 )

@@ -21,6 +21,7 @@ from construct import Construct, FormatField, Struct, Subconstruct
 
 from i2s_spec.errors import Fault, FormatError, Span
 from i2s_spec.schema import faults
+from i2s_spec.schema.checks import order_prefix
 
 
 class Node(NamedTuple):
@@ -111,7 +112,7 @@ class Word(FormatField):  # type: ignore[misc]
     """
 
     def __init__(self, order: str, code: str) -> None:
-        super().__init__("<" if order == "little" else ">", {"I": "L", "i": "l"}.get(code, code))
+        super().__init__(order_prefix(order), {"I": "L", "i": "l"}.get(code, code))
         self.code = code
 
     def _parse(self, stream: Any, context: Any, path: str) -> Any:

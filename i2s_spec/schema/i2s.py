@@ -27,7 +27,7 @@ SCALE_BYTES: Final = 4
 
 @cache
 def tail(order: str) -> Record:
-    """The 32 bytes behind the payload."""
+    """The 32 bytes after the payload."""
     return Record(
         "Tail",
         "6.1",

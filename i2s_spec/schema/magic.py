@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from i2s_spec.errors import FormatError, Span, Words
+from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.schema import faults
 
 MAGIC: Final = b"GGUF"
@@ -69,21 +69,21 @@ def not_gguf(head: bytes, size: int) -> FormatError | None:
         return FormatError(faults.SWAPPED_MAGIC, span, got=start, want=MAGIC)
     if text.startswith(b"version https://git-lfs"):
         declared = re.search(rb"\nsize (\d{1,20})", head)
-        size_said = int(declared[1]) if declared else Words("unknown")
-        return FormatError(faults.LFS_POINTER, Span(0, min(size, len(head)), "header.magic"), size=size_said)
+        size_stated = int(declared[1]) if declared else TrustedText("unknown")
+        return FormatError(faults.LFS_POINTER, Span(0, min(size, len(head)), "header.magic"), size=size_stated)
     if text.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml")):
         return FormatError(faults.HTML_PAGE, span, got=start)
     for magics in (_LEGACY, _LEGACY_FORWARD):
         if start in magics:
-            return FormatError(faults.LEGACY_GGML, span, got=start, kind=Words(magics[start]))
+            return FormatError(faults.LEGACY_GGML, span, got=start, kind=TrustedText(magics[start]))
     if head[257:262] == b"ustar":
-        return FormatError(faults.ARCHIVE, span, got=start, kind=Words("a tar archive"))
+        return FormatError(faults.ARCHIVE, span, got=start, kind=TrustedText("a tar archive"))
     for magic, kind in _ARCHIVES:
         if head.startswith(magic):
-            return FormatError(faults.ARCHIVE, span, got=start, kind=Words(kind))
+            return FormatError(faults.ARCHIVE, span, got=start, kind=TrustedText(kind))
     if len(head) > 9 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") <= size - 8:
-        return FormatError(faults.OTHER_FORMAT, span, got=start, kind=Words("a safetensors file"))
+        return FormatError(faults.OTHER_FORMAT, span, got=start, kind=TrustedText("a safetensors file"))
     for magic, kind in _OTHERS:
         if head.startswith(magic):
-            return FormatError(faults.OTHER_FORMAT, span, got=start, kind=Words(kind))
+            return FormatError(faults.OTHER_FORMAT, span, got=start, kind=TrustedText(kind))
     return FormatError(faults.NOT_GGUF, span, got=start, want=MAGIC)

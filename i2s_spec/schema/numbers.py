@@ -2,7 +2,7 @@
 
 Two lineages number things: llama.cpp, and the forks for BitNet that branched from it in 2024 and went on counting. From
 36 (tensor types) and 38 (`general.file_type`) on, a number alone does not say what is meant; the bytes and the rest of
-the file have to. `FILE_TYPES` here and `types.READINGS` hold every meaning, with whose it is.
+the file have to. `schema.registry` holds every meaning, with whose it is and when; this is what messages say of them.
 
     >>> print(file_type_words(40))
     I2_S to BitNet's forks, Q1_0 to llama.cpp
@@ -10,14 +10,16 @@ the file have to. `FILE_TYPES` here and `types.READINGS` hold every meaning, wit
     I2_S to BitNet's forks, the retired IQ4_NL_4_4 to llama.cpp
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from i2s_spec.schema import types
-from i2s_spec.schema.keys import FILE_TYPES as COMMON
+from i2s_spec.schema.architectures.keys import FILE_TYPES as COMMON
+from i2s_spec.schema.registry import meaning as registry_meaning
+from i2s_spec.schema.registry import meanings as registry
+from i2s_spec.schema.registry.meaning import BITNET, UPSTREAM
 
-#: Whose numbers they are.
-BITNET: Final = "BitNet's forks"
-UPSTREAM: Final = "llama.cpp"
+__all__ = ["BITNET", "FILE_TYPES", "UPSTREAM", "Meaning", "file_types", "tensor_types"]
 
 
 class Meaning(NamedTuple):
@@ -28,30 +30,21 @@ class Meaning(NamedTuple):
     tensors: tuple[str, ...] = ()
 
 
-#: `general.file_type` where the lineages disagree; BitNet's meaning first.
+def _in_files(meanings: Iterable[registry_meaning.Meaning]) -> tuple[Meaning, ...]:
+    """The meanings that a file of today may have: what programs still write, and BitNet's own before their release."""
+    found = (each for each in meanings if each.files and (each.is_current or each.program.startswith(BITNET + " ")))
+    return tuple(Meaning(each.name, each.program, each.tensors) for each in found)
+
+
+#: `general.file_type` where lineages disagree, or one alone gave the number; BitNet's meaning first.
 FILE_TYPES: Final[dict[int, tuple[Meaning, ...]]] = {
-    36: (Meaning("TQ1_0", UPSTREAM, ("TQ1_0",)),),
-    37: (Meaning("TQ2_0", UPSTREAM, ("TQ2_0",)),),
-    38: (
-        Meaning("TL1", BITNET, ("TL1",)),
-        Meaning("I2_S", "BitNet's forks before their release", ("I2_S",)),
-        Meaning("MXFP4_MOE", UPSTREAM, ("MXFP4",)),
-    ),
-    39: (
-        Meaning("TL2", BITNET, ("TL2",)),
-        Meaning("I2_S", "BitNet's forks before their release", ("I2_S",)),
-        Meaning("NVFP4", UPSTREAM, ("NVFP4",)),
-    ),
-    40: (Meaning("I2_S", BITNET, ("I2_S",)), Meaning("Q1_0", UPSTREAM, ("Q1_0",))),
-    41: (
-        Meaning("I2_SR", "a fork with row scales", ("I2_SR",)),
-        Meaning("I2_S", "a proposal to BitNet (microsoft/BitNet#620)", ("I2_S",)),
-        Meaning("Q2_0", UPSTREAM, ("Q2_0",)),
-    ),
+    number: _in_files(registry.file_meanings(number))
+    for number in sorted({each.number for each in registry.all_file_meanings() if each.number > 35 and each.tensors})
+    if any(each.is_current for each in registry.file_meanings(number))
 }
 
-#: Meanings that a finding needs no words for: 40 is in every official I2_S file.
-USUAL: Final = (40, "I2_S")
+#: Meanings that a finding needs no words for: every official I2_S file says 40, every Q2_0 file of llama.cpp's 41.
+USUAL: Final = frozenset({(40, "I2_S"), (41, "Q2_0"), (141, "PQ2_0"), (143, "PTQ1_0")})
 
 #: What llama.cpp calls a tensor type that it took back; BitNet's forks took the numbers over.
 RETIRED: Final = {36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8"}
@@ -83,14 +76,16 @@ def file_type_words(number: int) -> str:
 
 
 def tensor_types(number: int) -> tuple[Meaning, ...]:
-    """Every meaning of a tensor type's number, BitNet's first."""
+    """Every meaning of a tensor type's number that a file may have, BitNet's first."""
     found = [
         Meaning(kind.name, _FAMILIES.get(kind.family, kind.family), (kind.name,))
         for kind in types.READINGS.get(number, ())
     ]
+    known = {meaning.name for meaning in found}
+    found += [meaning for meaning in _in_files(registry.tensor_meanings(number)) if meaning.name not in known]
     if number in RETIRED:
         found.append(Meaning(f"the retired {RETIRED[number]}", UPSTREAM))
-    return tuple(sorted(found, key=lambda meaning: meaning.whose == UPSTREAM))
+    return tuple(sorted(found, key=lambda meaning: (meaning.whose != BITNET, meaning.whose == UPSTREAM)))
 
 
 def tensor_type_words(number: int) -> str:

@@ -4,10 +4,11 @@ Sizes are declared once, as blocks of elements and bytes or as a rule of their o
 else (extent checks, the writer, the tables of the specification) asks `TensorType.nbytes`. The same number can mean
 different types in different forks; `READINGS` lists them all and `reading` chooses by the room a tensor has.
 
-Sources: ggml `ggml.h` and `gguf.h`; microsoft/BitNet's llama.cpp fork `ggml.c` (`ggml_nbytes`); ik_llama.cpp `ggml.c`.
+Sources: ggml `ggml.h` and `gguf.h`; microsoft/BitNet's llama.cpp fork `ggml.c` (`ggml_nbytes`); ik_llama.cpp `ggml.c`;
+PrismML-Eng/llama.cpp `ggml-common.h` as ggml-org/llama.cpp#29058 quotes it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from math import prod
 from typing import Final, NamedTuple
@@ -83,7 +84,7 @@ class TensorType(NamedTuple):
         return self.name
 
 
-#: Bytes behind the payload of I2_S, TL1, TL2 and I2_SR tensors; the float32 scale is the first four (clause 6.1).
+#: Bytes after the payload of I2_S, TL1, TL2 and I2_SR tensors; the float32 scale is the first four (clause 6.1).
 TAIL_BYTES: Final = 32
 
 
@@ -100,10 +101,12 @@ def two_bits_row_scales(ne: Sequence[int]) -> int:
 def tl2_size(ne: Sequence[int]) -> int:
     """TL2: five bits for three weights, the last 256 columns as four bits for two, padded to 32 bytes, then the tail.
 
-    The divisions are the fork's own, one after another (`ggml_nbytes`); only ne0 and ne1 enter.
+    The divisions are the fork's own, one after another and towards zero (`ggml_nbytes`); only ne0 and ne1 enter. Below
+    256 columns the first term is negative, and taken off: the fork has no other formula for such a matrix.
     """
     columns, rows = (ne[0] if ne else 1), (ne[1] if len(ne) > 1 else 1)
-    size = max(columns - 256, 0) * rows // 3 * 5 // 8 + 256 * rows // 2 * 4 // 8
+    threes = abs(columns - 256) * rows // 3 * 5 // 8
+    size = (threes if columns >= 256 else -threes) + 256 * rows // 2 * 4 // 8
     return -(-size // 32) * 32 + TAIL_BYTES
 
 
@@ -156,9 +159,14 @@ TENSOR_TYPES: Final[tuple[TensorType, ...]] = (
     TensorType(40, "I2_SR", 1, 1, None, size=two_bits_row_scales, family="one fork", note="row scales"),
     TensorType(41, "Q1_0", 128, 18, _D, note="ik_llama.cpp: Q1_0_G128, of the same size"),
     TensorType(42, "Q2_0", 64, 18, _D),
+    TensorType(
+        42, "Q2_0_G128", 128, 34, _D, family="PrismML", note="Q2_0 of PrismML before August 2026: groups of 128"
+    ),
     TensorType(42, "TL2", 1, 1, None, size=tl2_size, family="BitNet", note="BitNet forks since May 2026"),
     TensorType(134, "IQ1_BN", 64, 13, None, 2, family="ik_llama.cpp"),
     TensorType(135, "IQ2_BN", 64, 16, None, 4, family="ik_llama.cpp"),
+    TensorType(142, "PQ2_0", 128, 34, _D, family="PrismML", note="the bytes of Q2_0_G128 under a number of their own"),
+    TensorType(143, "PTQ1_0", 128, 28, ((26, 2),), family="PrismML"),
 )
 
 #: Numbers that ggml gave out once and took back; files that carry them were written by software of that time.
@@ -177,21 +185,52 @@ NUMPY_TYPES: Final = {
 }  # fmt: skip
 
 
-def reading(number: int, ne: Sequence[int], room: int | None = None, alignment: int = 32) -> TensorType | None:
+def reading(
+    number: int,
+    ne: Sequence[int],
+    room: int | None = None,
+    alignment: int = 32,
+    common: TensorType | None = None,
+) -> TensorType | None:
     """The type that a number means for a tensor of `ne` elements that has `room` bytes until the next one begins.
 
     Where forks gave one number to several types, the one whose padded size is exactly the room is meant; without that
-    evidence, the first that is declared. None for a number that nobody defines.
+    evidence, the first that is declared. A small tensor may fit several: then what most tensors of the file mean by the
+    number, `common`, goes first. None for a number that nobody defines.
     """
     candidates = READINGS.get(number)
     if candidates is None:
         return None
+    first = candidates[0] if common is None else common
     if len(candidates) > 1 and room is not None:
-        for candidate in candidates:
-            size = candidate.nbytes(ne)
-            if size == room or padded(size, alignment) == room:
+        for candidate in (first, *candidates):
+            if fits(candidate, ne, room, alignment):
                 return candidate
-    return candidates[0]
+    return first
+
+
+def common_reading(
+    number: int, tensors: Iterable[tuple[Sequence[int], int | None]], alignment: int = 32
+) -> TensorType | None:
+    """The one type that a number means in a file: small tensors fit several, but all of a file are of one type.
+
+    :param tensors: shape and room of each tensor of the number; None for a room that is not known
+    :returns: the type that most tensors fit, the first of equals; None for a number that nobody defines
+    """
+    candidates = READINGS.get(number, ())
+    if len(candidates) < 2:
+        return candidates[0] if candidates else None
+    counts = [0] * len(candidates)
+    for ne, room in tensors:
+        if room is not None:
+            for i, kind in enumerate(candidates):
+                counts[i] += fits(kind, ne, room, alignment)
+    return candidates[counts.index(max(counts))]
+
+
+def fits(kind: TensorType, ne: Sequence[int], room: int, alignment: int = 32) -> bool:
+    """Whether a tensor of a type takes exactly the room that it has, with padding or without."""
+    return not (ne[0] if ne else 1) % kind.block and room in (size := kind.nbytes(ne), padded(size, alignment))
 
 
 def padded(size: int, alignment: int) -> int:

@@ -15,9 +15,9 @@ from io import BytesIO
 from sys import maxsize
 from typing import Final, NamedTuple
 
-from i2s_spec.errors import FormatError, Span, Words
+from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.schema import faults, gguf, limits
-from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.checks import ByteOrder, order_prefix
 from i2s_spec.schema.field import Field, Node, Reading, Record, Word
 from i2s_spec.schema.types import SMALLEST_VALUE, VALUE_FORMATS, ValueType
 
@@ -32,9 +32,9 @@ LONGEST_HEAD: Final = 8 + max(limits.MAX_KEY_LENGTH, limits.MAX_NAME_LENGTH) + 4
 
 
 class Opened(NamedTuple):
-    """The value of a node whose parts follow: what it is (text of a file, or `Words`), how many parts, a remark."""
+    """The value of a node whose parts follow: what it is (text of a file, or `TrustedText`), how many parts, a remark."""
 
-    title: bytes | Words
+    title: bytes | TrustedText
     parts: int | None = None
     note: str = ""
 
@@ -101,7 +101,7 @@ def record_nodes(record: Record, data: bytes, start: int, path: str) -> list[Nod
         elif nodes[parts[-1]].path == f"{node.path}.text":  # a string is its length and its text, nothing more
             nodes[parts[-1]] = nodes[parts[-1]]._replace(field=node.field)
         else:
-            nodes.insert(parts[0], node._replace(value=Opened(Words(""), len(parts))))
+            nodes.insert(parts[0], node._replace(value=Opened(TrustedText(""), len(parts))))
     return nodes
 
 
@@ -181,7 +181,7 @@ def _items(
     for i in range(count):
         beyond = at >= min(stop, scope.stop) or (scope.limit is not None and i - skipped >= scope.limit)
         if kind == ValueType.STRING and not beyond:
-            end = at + 8 + struct.unpack(_mark(order) + "Q", read(at, 8))[0]
+            end = at + 8 + struct.unpack(order_prefix(order) + "Q", read(at, 8))[0]
             if end > stop:
                 raise _changed(at)
             if end <= scope.start and i == skipped:
@@ -210,13 +210,13 @@ def _items(
 def _text(read: Read, order: ByteOrder, start: int, stop: int, path: str, field: Field | None) -> Iterator[Node]:
     """A string from `start` to `stop`: its length and its text."""
     length = stop - start - 8
-    yield Node(f"{path}.length", start, start + 8, struct.unpack(_mark(order) + "Q", read(start, 8))[0], None)
+    yield Node(f"{path}.length", start, start + 8, struct.unpack(order_prefix(order) + "Q", read(start, 8))[0], None)
     data = read(start + 8, min(length, HEAD_BYTES))
     yield Node(f"{path}.text", start + 8, stop, data if len(data) == length else Head(data, length), field)
 
 
 def _array_head(read: Read, order: ByteOrder, start: int) -> tuple[int, int]:
-    kind, count = struct.unpack(_mark(order) + "IQ", read(start, 12))
+    kind, count = struct.unpack(order_prefix(order) + "IQ", read(start, 12))
     if kind >= len(SMALLEST_VALUE):
         raise _changed(start)
     return kind, count
@@ -227,13 +227,11 @@ def _array_head_nodes(kind: int, count: int, start: int, path: str) -> Iterator[
     yield Node(f"{path}.count", start + 4, start + 12, count, None)
 
 
-def _array_label(kind: int) -> Words:
-    return Words(f"arr[{ValueType(kind).label}]")
-
-
-def _mark(order: ByteOrder) -> str:
-    return "<" if order == "little" else ">"
+def _array_label(kind: int) -> TrustedText:
+    return TrustedText(f"arr[{ValueType(kind).label}]")
 
 
 def _changed(at: int) -> FormatError:
-    return FormatError(faults.CHANGED, Span(at, at), reason=Words("an array no longer has the elements that it had"))
+    return FormatError(
+        faults.CHANGED, Span(at, at), reason=TrustedText("an array no longer has the elements that it had")
+    )

@@ -84,7 +84,7 @@ def _foreign_scales(model: bytes) -> bytes:
 
 
 def _chunked(model: bytes) -> bytes:
-    """Leave a second tail behind an I2_S tensor, as a quantiser with two threads does."""
+    """Leave a second tail after an I2_S tensor, as a quantizer with two threads does."""
     file = _index(model)
     tensor = _i2s(file)[0]
     cut = tensor.span.stop
@@ -98,7 +98,7 @@ def _chunked(model: bytes) -> bytes:
 
 def _terminal_escape(model: bytes) -> bytes:
     """Overwrite the end of a tensor's name with the bytes that clear a terminal."""
-    tensor = _index(model).tensors.row(0)
+    tensor = _index(model).tensors.by_index(0)
     at = tensor.info_span.start + 8 + len(tensor.raw_name) - 4
     return model[:at] + b"\x1b[2J" + model[at + 4 :]
 
@@ -117,7 +117,7 @@ _MISHAPS = (
     Mishap(
         "no-tail", "A converter took n/4 for the size of an I2_S tensor and left out a tail.", "I105", _without_tail
     ),
-    Mishap("two-threads", "The quantiser ran with two threads: each wrote a tail of its own.", "I108", _chunked),
+    Mishap("two-threads", "The quantizer ran with two threads: each wrote a tail of its own.", "I108", _chunked),
     Mishap("old-number", "A file from before the release numbers its I2_S tensors 31.", "I111", _renumbered),
     Mishap("scales-swapped", "A tool for byte order swapped the scales and not the file.", "I301", _foreign_scales),
     Mishap("overlap", "Two tensors were sent to the same bytes.", "G404", _overlapping),

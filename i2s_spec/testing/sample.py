@@ -6,7 +6,6 @@ overwriting the bytes of one field, found by its path in the schema (`Draft.patc
 nothing is corrected. `Model` is a complete model of an architecture, in about 100 kilobytes, to be broken by its keys
 and tensors, which are laid out again.
 
-    >>> from i2s_spec.schema import gguf
     >>> draft = Draft()
     >>> data = draft.patch("header.version", (4).to_bytes(4, "little"))
     >>> data[4]
@@ -23,10 +22,16 @@ from copy import deepcopy
 from functools import cache
 from typing import Any, Literal
 
+import numpy as np
 from construct import Container
 
-from i2s_spec.convert.new import new
+from i2s_spec.codec.blocks import block_reference
+from i2s_spec.codec.blocks.block_shape import blocks_of
+from i2s_spec.convert.synthetic.new import new
 from i2s_spec.schema import checks, gguf
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import BY_NAME, ValueType, padded
 
 ByteOrder = Literal["little", "big"]
@@ -53,7 +58,7 @@ def i2s_bytes(weights: int, scale: float = 0.75, order: ByteOrder = "little") ->
     payload = bytes(
         (0x15, 0x4A, 0x56, 0x29, 0x58, 0xA4, 0x62, 0x90, 0x88, 0x40, 0x21)[i % 11] for i in range(weights // 4)
     )
-    return payload + struct.pack("<f" if order == "little" else ">f", scale) + bytes(28)
+    return payload + struct.pack(order_prefix(order) + "f", scale) + bytes(28)
 
 
 class Draft:
@@ -82,7 +87,7 @@ class Draft:
 
     def records(self) -> Container:
         """The sound file as records, fresh at every call."""
-        floats = struct.pack(("<" if self.order == "little" else ">") + "8f", *(1 + i / 8 for i in range(8)))
+        floats = struct.pack(order_prefix(self.order) + "8f", *(1 + i / 8 for i in range(8)))
         parts = [
             (b"embedding.weight", (8, 1), "F32", floats),
             (b"first.weight", (128, 4), "I2_S", i2s_bytes(512, 0.75, self.order)),
@@ -146,7 +151,7 @@ class Draft:
 def _made(architecture: str, order: ByteOrder, layers: int) -> Container:
     """The records of a small model that `new` makes."""
     target = io.BytesIO()
-    new(target, architecture, layers=layers, vocab=272 if architecture != "gemma3" else 320, byte_order=order)
+    new(target, architecture, layers=layers, vocab=ARCHITECTURES[architecture].small_vocab, byte_order=order)
     return gguf.parse(target.getvalue())
 
 
@@ -238,9 +243,10 @@ class Model:
         return self
 
     def like(self, name: str, ne: tuple[int, ...], kind: str) -> Model:
-        """The model with a tensor of another shape or type in place of one, or behind all others."""
+        """The model with a tensor of another shape or type in place of one, or after all others."""
         number = BY_NAME[kind]
-        made = Tensor(name.encode(), ne, number.number, _content(name.encode(), number.nbytes(ne), kind))
+        content = block_bytes if kind in BLOCK_LAYOUTS else _content
+        made = Tensor(name.encode(), ne, number.number, content(name.encode(), ne, kind))
         if any(tensor.name == made.name for tensor in self.tensors):
             self.tensors[self.row(name)] = made
         else:
@@ -271,13 +277,25 @@ class Model:
         return gguf.build(bare)
 
 
-def _content(name: bytes, size: int, kind: str) -> bytes:
-    """Bytes for a tensor: codes 0 to 2 and a scale where it has them, of each name others; else floats of 1."""
+def block_bytes(name: bytes, ne: tuple[int, ...], kind: str) -> bytes:
+    """A sound tensor of a type with a scale for each group: weights and scales drawn anew for each name.
+
+    :param ne: its shape, ggml's order
+    """
+    drawn = np.random.default_rng(list(name))
+    tensor = blocks_of(ne[::-1], kind)
+    scales = drawn.uniform(0.01, 0.04, tensor.groups).astype(np.float32)
+    return block_reference.pack(drawn.integers(-1, 2, ne[::-1], dtype=np.int8), scales, kind)
+
+
+def _content(name: bytes, ne: tuple[int, ...], kind: str) -> bytes:
+    """Bytes for a tensor: codes 0 to 2 and a scale where it has them, of each name others; else floats of about 1."""
+    size = BY_NAME[kind].nbytes(ne)
     if kind in ("I2_S", "TL1"):
         codes = [byte for byte in range(256) if all(byte >> shift & 3 != 3 for shift in (0, 2, 4, 6))]
         chance = random.Random(name)
         return bytes(chance.choices(codes, k=size - 32)) + i2s_bytes(0, 0.5 + chance.random())
-    one = b"\0\0\x80\x3f" if kind == "F32" else b"\0\x3c"
+    one = struct.pack("<2f", 1.0, 0.875) if kind == "F32" else b"\0\x3c"
     return (one * (size // len(one) + 1))[:size]
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import MissingExtra
 from i2s_spec.schema import limits
-from i2s_spec.schema.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, LAYOUTS, TAILS, Dialect, parse
 from i2s_spec.schema.types import BY_NAME, TENSOR_TYPES, VALUE_FORMATS, VALUE_LABELS, TensorType, ValueType
@@ -172,7 +172,7 @@ def gguf_files(
 
     from i2s_spec.schema import gguf
     from i2s_spec.schema.gguf import ALIGNMENT_KEY
-    from i2s_spec.testing.mutator_data import begun, laid_out
+    from i2s_spec.testing.mutator.data import begun, laid_out
     from i2s_spec.testing.sample import key_value, tensor_info
 
     orders = _orders(byte_order)
@@ -216,14 +216,14 @@ def models(architecture: str | None = None, *, byte_order: ByteOrder | None = "l
     """
     import io
 
-    from i2s_spec.convert.new import new
+    from i2s_spec.convert.synthetic.new import new
 
     _need_hypothesis()
     from hypothesis import strategies as st
 
     def made(name: str, order: ByteOrder, seed: int, layers: int, alignment: int) -> bytes:
         target = io.BytesIO()
-        vocab = 320 if name == "gemma3" else 272
+        vocab = ARCHITECTURES[name].small_vocab
         new(target, name, layers=layers, vocab=vocab, seed=seed, byte_order=order, alignment=alignment)
         return target.getvalue()
 
@@ -240,7 +240,7 @@ def models(architecture: str | None = None, *, byte_order: ByteOrder | None = "l
 def mutated(
     files: SearchStrategy[bytes] | None = None, *, most: int = 4, max_size: int = 1 << 17
 ) -> SearchStrategy[bytes]:
-    """Files that were changed field by field; see `i2s_spec.testing.mutator`.
+    """Files that were changed field by field; see `i2s_spec.testing.mutator.mutate`.
 
     :param files: what is changed; None for sound files, or nothing at all
     :param most: how often
@@ -249,7 +249,7 @@ def mutated(
     _need_hypothesis()
     from hypothesis import strategies as st
 
-    from i2s_spec.testing.mutator import mutate
+    from i2s_spec.testing.mutator.mutate import mutate
 
     def changed(data: bytes, seeds: list[int]) -> bytes:
         for seed in seeds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from i2s_spec.errors import FormatError, Span, Words
+from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.schema import faults
 
@@ -18,7 +18,7 @@ class Vanishing(BufferSource):
     def __init__(self, data: bytes, reads: int) -> None:
         super().__init__(data)
         self.reads = reads
-        self.told = False
+        self.reported = False
 
     @property
     def view(self) -> None:
@@ -35,10 +35,10 @@ class Vanishing(BufferSource):
 
     def changed(self) -> str | None:
         """What the linter asks at its end."""
-        self.told = self.reads < 0
-        return "it has gone" if self.told else None
+        self.reported = self.reads < 0
+        return "it has gone" if self.reported else None
 
     def _count(self) -> None:
         self.reads -= 1
         if self.reads < 0:
-            raise FormatError(faults.CHANGED, Span(0, self.size), reason=Words("it has gone"))
+            raise FormatError(faults.CHANGED, Span(0, self.size), reason=TrustedText("it has gone"))

@@ -27,6 +27,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.thorough
 def test_quick_run(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     run = bench("container", "--quick", "--peers", str(tmp_path / "none"), "--json", str(out))

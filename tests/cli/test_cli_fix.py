@@ -11,15 +11,15 @@ import time
 from pathlib import Path
 
 import pytest
+from malformed_cases import SMALL, broken
 from transcripts_runner import run
 
-from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft, Model
 
 
 def test_exit_codes(tmp_path: Path) -> None:
     for name in ("bool_2", "overlap", "html"):
-        (tmp_path / name).write_bytes(next(case.data for case in malformed() if case.name == name))
+        (tmp_path / name).write_bytes(broken(name))
     assert "[exit" not in run("i2s fix bool_2 -o a", tmp_path)
     assert run("i2s fix overlap -o b", tmp_path).endswith("[exit 1]\n")
     assert run("i2s fix html -o c", tmp_path).endswith("[exit 3]\n")
@@ -55,7 +55,7 @@ def test_many_repairs_are_counted(tmp_path: Path) -> None:
 
 
 def test_nothing_acts_on_a_terminal(tmp_path: Path) -> None:
-    for case in malformed():
+    for case in SMALL.values():
         if len(case.data) < 1 << 16:
             (tmp_path / "a.gguf").write_bytes(case.data)
             for options in ("--unsafe --dry-run", "--unsafe --dry-run --json"):
@@ -70,6 +70,7 @@ def _bytes_read(process: int) -> int:
     return int(told.partition("rchar: ")[2].split()[0])
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="no count of what a process reads")
 @pytest.mark.parametrize("verb", ["fix", "sanitize --keep-unknown"])
 def test_an_interruption_leaves_nothing_behind(tmp_path: Path, verb: str) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from transcripts_runner import real_files, run, workshop
+from wrong_files import Copy
 
 from i2s_spec.cli import cli
+from i2s_spec.convert.trained.card import unseen_text
 
 SCHEMA = Path(__file__).resolve().parents[2] / "i2s_spec" / "inspect" / "identify" / "identify.schema.json"
 
@@ -45,10 +48,12 @@ def test_help_has_an_example() -> None:
 @pytest.mark.parametrize(
     "options",
     ["--reference x.npy", "--tensor x", "--reference-tensor x", "--header-only --full", "--format yaml",
-     "--reference x.npy --tensor nothing"],
+     "--reference x.npy --tensor nothing",
+     "--header-only --likelihood", "--likelihood own.gguf", "--likelihood x.npy"],
 )  # fmt: skip
 def test_options_that_do_not_fit(folder: Path, options: str) -> None:
     np.save(folder / "x.npy", np.ones((4, 128), dtype=np.int8))
+    (folder / "own.gguf").write_bytes(b"GGUF")
     assert run(f"i2s identify sample.gguf {options}", folder).endswith("[exit 2]\n")
 
 
@@ -79,3 +84,31 @@ def test_header_only_leaves_payloads_alone(folder: Path) -> None:
     document = json.loads(run("i2s identify sample.gguf --header-only --json", folder))
     assert document["payloads"] == "none"
     assert document["codes"] == [0, 0, 0, 0]
+
+
+def told(command: str, folder: Path) -> dict[str, Any]:
+    output = run(command, folder)
+    document: dict[str, Any] = json.loads(output.partition("stderr:")[0])
+    jsonschema.validate(document, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    likelihood: dict[str, Any] = document["likelihood"]
+    return likelihood
+
+
+def test_likelihood(folder: Path) -> None:
+    """What is wrong is named, as text and as JSON; without a tokenizer there is a sentence."""
+    (folder / "turned.gguf").write_bytes(Copy("llama").each(lambda trits: -trits).written())
+    (folder / "text.txt").write_text(unseen_text()[:1000], encoding="utf-8")
+    found = told("i2s identify turned.gguf --likelihood text.txt --json", folder)
+    assert (found["verdict"], found["why_not"]) == ("wrong", None)
+    assert found["hypotheses"][0]["name"] == "signs turned"
+    text = run("i2s identify turned.gguf --likelihood", folder)
+    assert "signs turned: the signs of all weights, or of ffn_gate alone, are turned" in text
+    everything = run("i2s identify turned.gguf --likelihood -v", folder)
+    assert len(everything.splitlines()) > len(text.splitlines()) + 10
+    bare = Copy("llama")
+    for key in [key for key in bare.keys if key.startswith("tokenizer.")]:
+        del bare.keys[key]
+    (folder / "bare.gguf").write_bytes(bare.written())
+    found = told("i2s identify bare.gguf --likelihood --json", folder)
+    assert found["why_not"] == "the file has no tokenizer, which a text needs to become tokens"
+    assert f"cannot tell: {found['why_not']}" in run("i2s identify bare.gguf --likelihood", folder)

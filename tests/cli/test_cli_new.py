@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import i2s_spec as i2s
-from i2s_spec.convert.new import new
-from i2s_spec.convert.recipes import SHAPES
-from i2s_spec.schema.architecture import ARCHITECTURES
+from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.synthetic.recipes import SHAPES
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 
 I2S = [sys.executable, "-m", "i2s_spec"]
 
@@ -99,7 +99,7 @@ def test_a_file_is_replaced_by_force_only(tmp_path: Path) -> None:
     path.write_bytes(b"precious")
     result = run(tmp_path, "model.gguf")
     assert result.returncode == 2
-    assert "model.gguf is there already; --force replaces it" in result.stderr
+    assert "model.gguf already exists; use --force to overwrite it" in result.stderr
     assert path.read_bytes() == b"precious"
     assert run(tmp_path, "model.gguf", "--force").returncode == 0
     assert i2s.open(path).version == 3

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from malformed_cases import SMALL, broken
 from transcripts_runner import run
 
-from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Model
 
 
 def test_exit_codes(tmp_path: Path) -> None:
     for name in ("bool_2", "overlap", "html", "trunc_infos"):
-        (tmp_path / name).write_bytes(next(case.data for case in malformed() if case.name == name))
+        (tmp_path / name).write_bytes(broken(name))
     assert "[exit" not in run("i2s sanitize bool_2 -o a --keep-unknown", tmp_path)
     assert run("i2s sanitize overlap -o b", tmp_path).endswith("[exit 1]\n")
     assert run("i2s sanitize trunc_infos -o b", tmp_path).endswith("[exit 1]\n")
@@ -32,7 +32,7 @@ def test_json(tmp_path: Path) -> None:
 
 
 def test_nothing_acts_on_a_terminal(tmp_path: Path) -> None:
-    for case in malformed():
+    for case in SMALL.values():
         if len(case.data) < 1 << 16:
             (tmp_path / "a.gguf").write_bytes(case.data)
             for options in ("--keep-unknown", "--json"):

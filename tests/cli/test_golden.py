@@ -59,7 +59,7 @@ def test_record_of_a_text(folder: Path) -> None:
 
 def test_everything_that_can_be_recorded(folder: Path) -> None:
     words = "record tiny.gguf --tokens 1,2,3,4 -o all --npz --light --callback-text shown --kl-divergence-base"
-    done = run(folder, "golden", *words.split(), "--profile", "hf-f32", "--activation", "silu")
+    done = run(folder, "golden", *words.split(), "--numerics", "hf-f32", "--activation", "silu")
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in (folder / "all").iterdir()) == [
         "eval-callback.txt", "golden.json", "logits.kld", "taps.npz"
@@ -72,6 +72,14 @@ def test_everything_that_can_be_recorded(folder: Path) -> None:
     assert (f"llama-perplexity puts token {first} in place of the first one" in done.stderr) == (first != 1)
 
 
+def test_the_old_spelling_of_numerics_goes_on_with_a_notice(folder: Path) -> None:
+    done = run(folder, "golden", "record", "tiny.gguf", "--tokens", "1", "-o", "old-spelling", "--profile", "hf-f32")
+    assert done.returncode == 0, done.stderr
+    assert "--profile is called --numerics here" in done.stderr
+    assert json.loads((folder / "old-spelling" / "golden.json").read_text())["profile"] == "hf-f32"
+    assert "--profile" not in run(folder, "golden", "record", "--help").stdout
+
+
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
@@ -79,14 +87,14 @@ def test_everything_that_can_be_recorded(folder: Path) -> None:
         (["record", "tiny.gguf", "--tokens", "1", "--text", "a", "-o", "x"], 2, "one of --tokens"),
         (["record", "tiny.gguf", "--tokens", "1,99999", "-o", "x"], 2, "the ids of this model are 0 to"),
         (["record", "tiny.gguf", "--tokens", "a", "-o", "x"], 2, "no token id"),
-        (["record", "tiny.gguf", "--tokens", "1", "-o", "x", "--profile", "none"], 2, "no profile"),
+        (["record", "tiny.gguf", "--tokens", "1", "-o", "x", "--numerics", "none"], 2, "no numeric profile"),
         (["record", "tiny.gguf", "--tokens", "1", "-o", "x", "--dialect", "none"], 2, "none"),
         (["record", "tiny.gguf", "--tokens", "1", "-o", "golden"], 2, "--force replaces it"),
         (["record", "tiny.gguf", "--tokens", "1", "-o", "none/x"], 3, "no such folder"),
         (["record", "tiny.gguf", "--tokens", "1", "-o", "tiny.gguf"], 2, "is no folder"),
         (["record", "nothing.gguf", "--tokens", "1", "-o", "x"], 3, "nothing.gguf"),
         (["compare", "golden", "nothing.npz"], 3, "nothing.npz"),
-        (["compare", "nothing", "golden"], 2, "no record"),
+        (["compare", "nothing", "golden"], 2, "is not a record"),
         (["compare", "golden", "tiny.gguf"], 2, "neither"),
         (["compare", "golden", "golden", "--mode", "all"], 2, "all"),
         (["compare", "golden", "golden", "--model", "golden"], 3, "golden"),
@@ -150,7 +158,7 @@ def test_a_model_that_is_broken(folder: Path) -> None:
 def test_a_record_that_is_told_to_end_leaves_nothing(folder: Path, tmp_path: Path) -> None:
     """SIGTERM, by which time limits end a program: not even the unfinished folder stays."""
     code = (
-        "import os, signal; from i2s_spec.golden import store; from i2s_spec.cli import main\n"
+        "import os, signal; from i2s_spec.golden.records import store; from i2s_spec.cli import main\n"
         "store.NewRecord.add = lambda *_, **__: (print(os.listdir()), os.kill(os.getpid(), signal.SIGTERM))\n"
         f"main(['golden', 'record', {str(folder / 'tiny.gguf')!r}, '--tokens', '1,2', '-o', 'x'])"
     )

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from malformed_cases import broken
 
 from i2s_spec.cli import cli
-from i2s_spec.cli.lint import command as lint
-from i2s_spec.linter.profile import PROFILES
-from i2s_spec.testing.malformed import malformed
+from i2s_spec.cli.files.lint import command as lint
+from i2s_spec.linter.selection.profile import PROFILES
 from i2s_spec.testing.sample import Draft
 
 yaml = pytest.importorskip("yaml")
@@ -38,7 +38,7 @@ def test_hook(hook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert re.search(hook["files"], "models/a.gguf")
     assert not re.search(hook["files"], "a.gguf.txt")
     monkeypatch.chdir(tmp_path)
-    cases = {case.name: case.data for case in malformed() if case.name in ("lfs_pointer", "dup_key")}
+    cases = {name: broken(name) for name in ("lfs_pointer", "dup_key")}
     Path("good.gguf").write_bytes(Draft().data)
     Path("pointer.gguf").write_bytes(cases["lfs_pointer"])
     Path("bad.gguf").write_bytes(cases["dup_key"])
@@ -74,7 +74,7 @@ def test_action_runs(tmp_path: Path) -> None:
     work = tmp_path / "a repository"
     work.mkdir()
     (work / "good $(touch pwned).gguf").write_bytes(Draft().data)
-    (work / "bad.gguf").write_bytes(next(case.data for case in malformed() if case.name == "dup_key"))
+    (work / "bad.gguf").write_bytes(broken("dup_key"))
     defaults = {name: given["default"] for name, given in action["inputs"].items()}
 
     def run(**given: str) -> tuple[int, str, str, str]:

@@ -12,13 +12,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from malformed_cases import broken
 
 from i2s_spec.cli import cli
-from i2s_spec.linter.profile import PROFILES
-from i2s_spec.testing.malformed import malformed
+from i2s_spec.linter.selection.profile import PROFILES
 from i2s_spec.testing.sample import Draft
-
-CASES = {case.name: case.data for case in malformed() if len(case.data) < 100_000}
 
 
 @pytest.fixture
@@ -29,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "good.gguf").write_bytes(Draft().data)
     (tmp_path / "sub").mkdir()
     for name in ("gap", "dup_key", "html", "lfs_pointer"):
-        (tmp_path / "sub" / f"{name}.gguf").write_bytes(CASES[name])
+        (tmp_path / "sub" / f"{name}.gguf").write_bytes(broken(name))
     return tmp_path
 
 
@@ -182,8 +180,8 @@ def test_excuses(folder: Path) -> None:
     )
     outcome = lint("sub/gap.gguf", "--fail-on", "note")
     assert outcome.code == 0
-    assert "1 finding of P101 excused: written by the old tool" in outcome.out
-    assert outcome.err == "i2s: note: the excuse for G2 in other/* covered nothing\n"
+    assert "1 finding of P101 suppressed: written by the old tool" in outcome.out
+    assert outcome.err == "i2s: note: the suppression of G2 in other/* covered nothing\n"
     assert lint("sub/gap.gguf", "-q").err == ""
     document = json.loads(lint("sub/gap.gguf", "--json").out)
     assert document["summary"]["excused"] == 1
@@ -273,7 +271,7 @@ def on_terminal(*args: str, env: dict[str, str] | None = None) -> tuple[str, byt
     """stdout, and what a terminal that is stderr shows."""
     leader, follower = pty.openpty()
     program = (
-        "import sys, i2s_spec.cli.patience as patience; patience.PATIENCE = -1\n"
+        "import sys, i2s_spec.cli.progress as patience; patience.PATIENCE = -1\n"
         "from i2s_spec.cli import main; main(sys.argv[1:])"
     )
     child = subprocess.Popen(
@@ -296,7 +294,7 @@ def on_terminal(*args: str, env: dict[str, str] | None = None) -> tuple[str, byt
 
 
 def test_a_bar_on_a_terminal_only(folder: Path) -> None:
-    from i2s_spec.convert.new import new
+    from i2s_spec.convert.synthetic.new import new
 
     new(folder / "model.gguf")
     out, shown = on_terminal("model.gguf")
@@ -309,7 +307,7 @@ def test_a_bar_on_a_terminal_only(folder: Path) -> None:
 
 @pytest.mark.parametrize("form", ["text", "markdown", "github", "junit", "sarif"])
 def test_streams_that_know_little(folder: Path, form: str) -> None:
-    (folder / "é☃.gguf").write_bytes(CASES["dup_key"])
+    (folder / "é☃.gguf").write_bytes(broken("dup_key"))
     run = subprocess.run(
         [sys.executable, "-m", "i2s_spec", "lint", "--format", form, "é☃.gguf"],
         capture_output=True, check=False, env={**os.environ, "PYTHONIOENCODING": "ascii"},
@@ -352,3 +350,53 @@ def test_profiles_are_listed() -> None:
 def test_rules_say_what_they_apply_to() -> None:
     assert any("reads the weights" in line for line in rules("I").splitlines())
     assert "(models of a declared architecture)" in rules("M")
+
+
+# --- what a configuration hides is said ---------------------------------------------------------------------------
+
+HIDING = {
+    "ignore": 'ignore = ["S", "M", "G", "I", "P", "T"]',
+    "select": 'select = ["G001"]',
+    "fail-on": 'fail-on = "never"',
+    "severity": 'severity = { G = "note" }',
+    "suppression": 'ignore = [{ files = "*", codes = ["G"], reason = "because" }]',
+}
+
+
+@pytest.mark.parametrize("how", HIDING)
+@pytest.mark.parametrize("form", ["text", "json", "jsonl", "sarif", "html", "markdown", "github"])
+def test_what_a_configuration_changes_is_said(folder: Path, how: str, form: str) -> None:
+    (folder / "i2s.toml").write_text(HIDING[how])
+    hidden = lint("sub/dup_key.gguf", "--format", form)
+    key = "ignore" if how == "suppression" else how
+    assert hidden.code == 0
+    assert f"i2s.toml sets {key}" in hidden.out or f'"sets":["{key}"]' in hidden.out.replace(" ", "").replace("\n", "")
+    assert form == "text" or f"configuration: i2s.toml sets {key}" in hidden.err
+    assert "i2s.toml" not in lint("sub/dup_key.gguf", "--format", form, "--no-config").out
+
+
+@pytest.mark.parametrize("how", HIDING)
+def test_security_is_not_weakened_by_what_is_found(folder: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "i2s.toml").write_text(HIDING[how])
+    strict = lint("sub/dup_key.gguf", "--profile", "security")
+    assert strict.code == 1
+    assert "do not count under --profile security" in strict.err
+    assert lint("sub/dup_key.gguf", "--profile", "security", "--config", "i2s.toml").code == 0
+    monkeypatch.setenv("I2S_PROFILE", "security")
+    assert lint("sub/dup_key.gguf").code == 1
+
+
+def test_what_is_no_judgement_needs_no_word(folder: Path) -> None:
+    (folder / "i2s.toml").write_text('jobs = 2\nformat = "json"')
+    assert "configuration" not in lint("good.gguf").out
+
+
+@pytest.mark.parametrize("text", ["a" + ".a" * 50_000 + " = 1", "[" + "a." * 50_000 + "a]", "a = " + "9" * 100_000])
+def test_a_configuration_is_refused_in_no_time(folder: Path, text: str) -> None:
+    (folder / "i2s.toml").write_text(text)
+    assert "i2s.toml: " in refused("good.gguf")
+
+
+def test_many_dots_in_texts_are_no_names(folder: Path) -> None:
+    (folder / "i2s.toml").write_text("ignore = [" + ", ".join(['"G406"', "'G407'"] * 50) + "] # " + '"a.b.c"' * 40)
+    assert lint("good.gguf").code == 0

@@ -15,7 +15,7 @@ from transcripts_runner import real_files, run
 from i2s_spec.cli import EXIT_BROKEN_PIPE, cli
 from i2s_spec.draw import terminal
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.inspect import page, show
+from i2s_spec.inspect import show, show_text
 from i2s_spec.testing.sample import Draft
 
 
@@ -89,7 +89,7 @@ def test_a_terminal_gets_colour_and_lines_that_fit(monkeypatch: pytest.MonkeyPat
     import re
 
     with open_file(Draft().data) as file:
-        text = on_terminal(monkeypatch, columns, lambda: page.page(show.describe(file), columns))
+        text = on_terminal(monkeypatch, columns, lambda: show_text.page(show.describe(file), columns))
     assert "\x1b[1m" in text
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert "\x1b" not in plain
@@ -101,7 +101,7 @@ def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     stream = Terminal()
     with open_file(Draft().data) as file:
-        terminal.write(page.page(show.describe(file), 80), stream)
+        terminal.write(show_text.page(show.describe(file), 80), stream)
     assert "\x1b[3" not in stream.getvalue()  # bold is no colour
 
 

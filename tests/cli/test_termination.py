@@ -9,25 +9,35 @@ from pathlib import Path
 
 import pytest
 
-from i2s_spec.cli.termination import EXIT_TERMINATED, cleaned_up
-from i2s_spec.gguf.output import OutputFile
+from i2s_spec.cli.termination import cleaned_up
+from i2s_spec.gguf.atomic_file import OutputFile
 
 
-def test_an_unfinished_file_goes_with_the_program(tmp_path: Path) -> None:
-    before = signal.getsignal(signal.SIGTERM)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_an_unfinished_file_goes_with_the_program(tmp_path: Path, number: signal.Signals) -> None:
+    before = signal.getsignal(number)
     target = tmp_path / "out.gguf"
 
     def write() -> None:
         with cleaned_up(), OutputFile(target) as output:
             output.write(b"GGUF")
             assert os.listdir(tmp_path)
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
 
     with pytest.raises(SystemExit) as ended:
         write()
-    assert ended.value.code == EXIT_TERMINATED == 143
+    assert ended.value.code == 128 + number
     assert os.listdir(tmp_path) == []
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.getsignal(number) == before
+
+
+def test_what_the_caller_switched_off_stays_off() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with cleaned_up():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_other_threads_change_no_signal() -> None:

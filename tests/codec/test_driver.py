@@ -23,6 +23,8 @@ from i2s_spec.codec.kernels import BLOCK, CODES, KINDS, MAP_IDS, remap_of, schem
 from i2s_spec.codec.payload import pack_codes
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Layout
 
+pytestmark = pytest.mark.thorough
+
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "driver" / "driver.c"
 HEADERS = HERE.parent.parent / "pyx"
@@ -41,7 +43,7 @@ SHAPES: Final = [(4, 128), (4, 4), (8, 1), (4, 33), (4, 63), (8, 47), (4, 48), (
 SCALES: Final = [0.75, -0.5, 1e-40, -0.0, float("inf"), float("nan")]
 REMAPS: Final = [[0, 1, 2, 3], [1, 2, 0, 3], [3, 0, 1, 2], [2, 2, 0, 1]]
 
-#: Where the three builds of the reference quantiser left their bytes, and the layout that those have.
+#: Where the three builds of the reference quantizer left their bytes, and the layout that those have.
 BUILDS: Final = {"blk128": "interleave-128", "blk64": "interleave-64", "row4": "rows-1x4"}
 
 

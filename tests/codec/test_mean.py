@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec import shape as shapes
-from i2s_spec.codec.mean import numpy_mean, torch_mean
+from i2s_spec.codec.quantization.mean import numpy_mean, torch_mean
 
 sizes = st.one_of(st.integers(1, 300), st.integers(1, 40_000))
 
@@ -41,7 +42,7 @@ def cascade(values: Any) -> np.float32:
     return np.float32(total / np.float32(values.size))
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(seed=st.integers(0, 2**32), n=sizes, window=st.integers(1, 5000))
 def test_windows_change_no_sum(seed: int, n: int, window: int) -> None:
     values = magnitudes(seed, n)

@@ -6,14 +6,18 @@ import itertools
 import mmap
 import warnings
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec import isa, kernels, native, reference
+from i2s_spec.codec.isa import KernelSet, chosen
+from i2s_spec.errors import SettingError
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS, Dialect
 
 SETS = [each.name for each in isa.kernel_sets() if each.available]
@@ -66,16 +70,15 @@ shapes = st.one_of(
     scale=st.floats(width=32),
     order=st.sampled_from(["little", "big"]),
     strict=st.booleans(),
-    slices=st.sampled_from([None, "each", "one"]),
     seed=st.integers(0, 2**32 - 1),
     dtype=st.sampled_from(["i1", "i2", "i8"]),
     threads=st.sampled_from([1, 3]),
 )
-@settings(max_examples=120, deadline=None)
-def test_pack(module_set: str, shape: Any, dialect: Dialect, scale: float, order: Any, strict: bool, slices: Any,
+@examples(120)
+def test_pack(module_set: str, shape: Any, dialect: Dialect, scale: float, order: Any, strict: bool,
               seed: int, dtype: str, threads: int) -> None:  # fmt: skip
     trits = np.random.default_rng(seed).integers(-1, 2, shape).astype(dtype)
-    options = {"byte_order": order, "strict": strict, "slices": slices}
+    options = {"byte_order": order, "strict": strict}
     expected = outcome(reference.pack, trits, scale, dialect, **options)
     assert outcome(native.pack, trits, scale, dialect, **options, threads=threads) == expected
 
@@ -85,32 +88,29 @@ def test_pack(module_set: str, shape: Any, dialect: Dialect, scale: float, order
     dialect=st.sampled_from(DIALECTS),
     order=st.sampled_from(["little", "big"]),
     strict=st.booleans(),
-    slices=st.sampled_from([None, "each", "one"]),
-    code3=st.sampled_from(["reject", "zero", "plus-two"]),
+    unused_code=st.sampled_from(["reject", "zero", "plus-two"]),
     sound=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
     offset=st.integers(0, 33),
     short=st.sampled_from([0, 0, 0, 1, -1]),
 )
-@settings(max_examples=200, deadline=None)
-def test_unpack_and_kin(module_set: str, shape: Any, dialect: Dialect, order: Any, strict: bool, slices: Any, code3: Any,
-                        sound: bool, seed: int, offset: int, short: int) -> None:  # fmt: skip
+@examples(200)
+def test_unpack_and_kin(module_set: str, shape: Any, dialect: Dialect, order: Any, strict: bool,
+                        unused_code: Any, sound: bool, seed: int, offset: int, short: int) -> None:  # fmt: skip
     random = np.random.default_rng(seed)
     n = int(np.prod(shape))
     size = n // 4 + 32 + short
-    if slices == "each" and len(shape) == 3:
-        size = shape[0] * (shape[1] * shape[2] // 4 + 32)
     data = random.integers(0, 256, max(size, 0), dtype=np.uint8)
     if sound:  # no code that stands for nothing
         used = [code for code in range(4) if code != dialect.code_map.unused]
         fields = random.choice(used, (data.size, 4)).astype(np.uint8)
         data = fields[:, 0] << 6 | fields[:, 1] << 4 | fields[:, 2] << 2 | fields[:, 3]
     memory = memoryview(bytes(offset) + data.tobytes())[offset:]  # at any address
-    options = {"byte_order": order, "strict": strict, "slices": slices, "code3": code3}
+    options = {"byte_order": order, "strict": strict, "unused_code": unused_code}
     for name in ("unpack", "dequantize"):
         expected = outcome(getattr(reference, name), memory, shape, dialect, **options)
         assert outcome(getattr(native, name), memory, shape, dialect, **options, threads=2) == expected
-    options = {"strict": strict, "slices": slices}
+    options = {"strict": strict}
     expected = outcome(reference.scan, memory, shape, dialect, **options)
     assert outcome(native.scan, memory, shape, dialect, **options, threads=2) == expected
     expected = outcome(reference.histogram, memory, shape, **options)
@@ -136,20 +136,20 @@ def test_transcode_between_layouts(kernel_set: str, source: str, target: str) ->
     target=st.sampled_from(DIALECTS),
     order=st.sampled_from(["little", "big"]),
     strict=st.booleans(),
-    slices=st.sampled_from([None, "each", "one"]),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=150, deadline=None)
-def test_transcode(module_set: str, shape: Any, source: Dialect, target: Dialect, order: Any, strict: bool, slices: Any,
+@examples(150)
+def test_transcode(module_set: str, shape: Any, source: Dialect, target: Dialect, order: Any, strict: bool,
                    seed: int) -> None:  # fmt: skip
     n = int(np.prod(shape))
     data = np.random.default_rng(seed).integers(0, 256, n // 4 + 28, dtype=np.uint8).tobytes() + bytes(4)
     data = data[: n // 4] + data[n // 4 : n // 4 + 4] * 8
-    options = {"byte_order": order, "strict": strict, "slices": slices}
+    options = {"byte_order": order, "strict": strict}
     expected = outcome(reference.transcode, data, shape, source, target, **options)
     assert outcome(native.transcode, data, shape, source, target, **options) == expected
 
 
+@pytest.mark.requirement("R5.4-2")
 def test_all_bytes_at_all_places(kernel_set: str) -> None:
     """Every byte value at every place of a vector, in every layout and map."""
     values = np.arange(256, dtype=np.uint8)
@@ -274,3 +274,136 @@ def test_odd_scales_multiply_as_floats_do(kernel_set: str, bits: int) -> None:
     for layout in LAYOUTS:
         data = reference.transcode(packed, shape, target=layout)
         assert native.dequantize(data, shape, layout).tobytes() == reference.dequantize(data, shape, layout).tobytes()
+
+
+# --- seams: between threads, between windows, between kernel sets, the end of one long run ---
+
+
+IN_FILES = [name for name, layout in LAYOUTS.items() if layout.in_gguf]
+
+
+def trits(rows: int, cols: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-1, 2, (rows, cols)).astype(np.int8)
+
+
+@pytest.mark.parametrize("layout", list(LAYOUTS))
+@pytest.mark.parametrize("shape", [(4, 128), (12, 896), (4, 8320), (20, 128)])
+def test_threads_share_the_work_without_a_rest(
+    monkeypatch: pytest.MonkeyPatch, layout: str, shape: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(kernels, "THREAD_BYTES", 1)
+    weights = trits(*shape)
+    data = reference.pack(weights, 0.5, layout)
+    for threads in (1, 2, 3, 5, 7):
+        assert native.pack(weights, 0.5, layout, threads=threads) == data
+        assert np.array_equal(native.unpack(data, shape, layout, threads=threads)[0], weights)
+        assert np.array_equal(native.dequantize(data, shape, layout, threads=threads), weights * np.float32(0.5))
+        assert native.histogram(data, shape, threads=threads) == reference.histogram(data, shape)
+        for other in LAYOUTS:
+            wanted = reference.pack(weights, 0.5, other)
+            assert native.transcode(data, shape, layout, other, threads=threads) == wanted
+
+
+@pytest.mark.parametrize("at", [0, 1, 511, 512, 700, 1023])
+def test_one_thread_s_find_is_everybody_s(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    monkeypatch.setattr(kernels, "THREAD_BYTES", 1)
+    weights = trits(8, 128)
+    weights.reshape(-1)[at] = 2
+    with pytest.raises(ValueError, match=rf"first is 2 at element {at:,} "):
+        native.pack(weights, 0.5, threads=3)
+    codes = np.zeros(256, dtype=np.uint8)
+    codes[at // 4] = 0x30
+    for threads in (1, 2, 3, 7):
+        assert kernels.occurs(codes, 3, threads)
+        assert not kernels.occurs(codes, 2, threads)
+
+
+@pytest.mark.parametrize("layout", IN_FILES)
+@pytest.mark.parametrize("at", [0, (1 << 20) - 1, 1 << 20, (1 << 20) + 4711])
+def test_an_unused_code_is_found_behind_the_first_megabyte(layout: str, at: int) -> None:
+    shape = (4, (1 << 18) + 2048)
+    data = bytearray(reference.pack(np.zeros(shape, dtype=np.int8), 1.0, layout))
+    k = np.array(at)
+    byte, shift = int(LAYOUTS[layout].byte_of(k, *shape)), int(LAYOUTS[layout].shift_of(k, *shape))
+    data[byte] |= 3 << shift
+    assert native.scan(bytes(data), shape, layout) == reference.scan(bytes(data), shape, layout)
+    assert native.scan(bytes(data), shape, layout).first == at
+
+
+def test_the_fastest_set_that_the_processor_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = (KernelSet(0, "portable", True), KernelSet(1, "avx2", True), KernelSet(2, "avx512", False))
+    monkeypatch.delenv(isa.VARIABLE, raising=False)
+    assert chosen(sets).name == "avx2"
+    assert chosen(sets[:1]).name == "portable"
+
+
+def test_a_table_takes_the_next_set_below_the_one_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a processor with AVX-512, but neither AVX-VNNI nor what one of the tables wants."""
+    every = (("portable", True), ("avx2", True), ("avxvnni", False), ("avx512vl", True), ("avx512", True))
+    monkeypatch.setattr(isa, "names", lambda: every)
+    codec = (KernelSet(0, "portable", True), KernelSet(1, "avx2", True), KernelSet(2, "avx512", False))
+    products = (*codec[:2], KernelSet(2, "avx512vl", True), KernelSet(3, "avx512", True))
+    for name, of_codec, of_products in [
+        ("portable", "portable", "portable"), ("avx2", "avx2", "avx2"), ("avx512vl", "avx2", "avx512vl"),
+        ("avx512", "avx2", "avx512"), ("", "avx2", "avx512"),
+    ]:  # fmt: skip
+        monkeypatch.setenv(isa.VARIABLE, name)
+        assert (chosen(codec).name, chosen(products).name) == (of_codec, of_products)
+        isa.check()
+    for name, message in [("avxvnni", "I2S_ISA is avxvnni, which this processor cannot run"),
+                          ("mmx", "I2S_ISA is 'mmx'; there are portable, avx2, avxvnni, avx512vl, avx512")]:  # fmt: skip
+        monkeypatch.setenv(isa.VARIABLE, name)
+        for call in (isa.check, lambda: chosen(codec), lambda: chosen(products)):
+            with pytest.raises(SettingError, match=f"^{message}$"):
+                call()
+
+
+def test_kernels_are_numbered_from_the_portable_ones() -> None:
+    first, *others = isa.kernel_sets()
+    assert first == KernelSet(0, "portable", True)
+    assert [each.row for each in others] == list(range(1, len(others) + 1))
+
+
+@pytest.mark.parametrize("value", [-257, -256, -255, -2, 2, 255, 257, 1 << 20, -(1 << 20)])
+@pytest.mark.parametrize("dtype", [np.int16, np.int32, np.int64])
+def test_values_that_eight_bits_would_make_trits_of(value: int, dtype: type[np.signedinteger]) -> None:
+    weights = np.zeros((4, 128), dtype=np.int64)
+    weights[2, 5] = value
+    if np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+        with pytest.raises(ValueError, match=rf"first is {value} at element 261 "):
+            native.pack(weights.astype(dtype), 1.0)
+
+
+@pytest.mark.parametrize("policy", ["reject", "zero", "plus-two"])
+@pytest.mark.parametrize("code_map", list(CODE_MAPS))
+def test_every_policy_for_the_unused_code(policy: Any, code_map: str) -> None:
+    dialect, shape = f"interleave-128/{code_map}", (2, 256)
+    data = bytes(range(128)) + reference.pack(np.zeros((1, 128), dtype=np.int8), 0.5)[32:]
+    for name in ("unpack", "dequantize"):
+        results = []
+        for codec in (reference, native):
+            try:
+                results.append(getattr(codec, name)(data, shape, dialect, unused_code=policy))
+            except ValueError as error:
+                results.append(str(error))
+        wanted, got = ([np.asarray(part).tobytes() for part in each] for each in results)
+        assert got == wanted
+    assert isinstance(results[0], str) == (policy == "reject" or (policy == "plus-two" and code_map != "offset-1"))
+
+
+ODD_SHAPES = [(4, 32), (4, 33), (4, 36), (8, 36), (4, 48), (12, 100), (4, 128), (8, 1040)]
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape"),
+    [(name, shape) for name, layout in LAYOUTS.items() for shape in ODD_SHAPES if prod(shape) % layout.block == 0],
+)
+def test_code_maps_change_in_every_byte(layout: str, shape: tuple[int, int]) -> None:
+    """Also in what is left behind the last 32 bytes of payload, whatever the length of a run."""
+    weights = trits(*shape)
+    data = reference.pack(weights, 0.5, layout, strict=False)
+    out = bytearray(b"\xa5" * len(data))
+    for code_map in CODE_MAPS:
+        target = f"{layout}/{code_map}"
+        native.transcode(data, shape, layout, target, strict=False, out=out)
+        assert out == reference.pack(weights, 0.5, target, strict=False)

@@ -12,10 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from i2s_spec.codec import reference, shape
 from i2s_spec.codec import shape as shapes
+from i2s_spec.codec.quantization.mean import torch_mean
 from i2s_spec.codec.reference import (
     UnusedCodeError,
     dequantize,
@@ -26,7 +30,7 @@ from i2s_spec.codec.reference import (
     unpack_codes,
     write_tail,
 )
-from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS, Dialect, parse
+from i2s_spec.schema.dialect import CANONICAL, CODE_MAPS, LAYOUTS, TAILS, Dialect, parse
 
 K = np.arange(512)
 GOLDEN = ((K * K + 3 * K + K // 5) % 3 - 1).reshape(4, 128)
@@ -76,7 +80,7 @@ dialects = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     dialect=dialects,
     rows=st.integers(1, 3),
@@ -110,7 +114,7 @@ def test_unpack_undoes_pack(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=str)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(seed=st.integers(0, 2**32))
 def test_any_payload_is_its_codes(layout: Any, seed: int) -> None:
     payload = np.random.default_rng(seed).bytes(4 * 96 // 4 * 2)
@@ -128,11 +132,11 @@ def test_any_payload_is_its_codes(layout: Any, seed: int) -> None:
     "case",
     ["tern_1x128", "tern_4x128", "tern_7x128", "tern_8x256", "tern_12x384", "tern_16x512", "c64_2x192", "zeros_4x128"],
 )
-def test_what_the_reference_quantiser_wrote(shared: Path, folder: str, dialect: str, case: str) -> None:
+def test_what_the_reference_quantizer_wrote(shared: Path, folder: str, dialect: str, case: str) -> None:
     weights = np.load(shared / "vectors/quant/in" / f"{case}.npy")
     data = (shared / "vectors/quant" / folder / f"{case}.bin").read_bytes()
     layout = parse(dialect).layout
-    if weights.shape[0] % layout.row_block:  # the quantiser drops the rows that are left over; nothing here does
+    if weights.shape[0] % layout.row_block:  # the quantizer drops the rows that are left over; nothing here does
         with pytest.raises(ValueError, match="whole groups"):
             unpack(data, weights.shape, dialect)
         return
@@ -285,25 +289,25 @@ def test_policies_for_the_code_that_means_nothing(codec: Any, code_map: Any) -> 
     dialect = f"interleave-128/{code_map}"
     data = pack_codes(codes, LAYOUTS["interleave-128"]) + write_tail(-0.5, TAILS["first-float"])
     zero = np.array([0 if trit is None else trit for trit in code_map.trits], np.int8)
-    assert (codec.unpack(data, codes.shape, dialect, code3="zero")[0] == zero[codes]).all()
+    assert (codec.unpack(data, codes.shape, dialect, unused_code="zero")[0] == zero[codes]).all()
     if code_map.name == "offset-1":
-        assert (codec.unpack(data, codes.shape, dialect, code3="plus-two")[0] == codes.astype(np.int8) - 1).all()
-        weights = codec.dequantize(data, codes.shape, dialect, code3="plus-two")
+        assert (codec.unpack(data, codes.shape, dialect, unused_code="plus-two")[0] == codes.astype(np.int8) - 1).all()
+        weights = codec.dequantize(data, codes.shape, dialect, unused_code="plus-two")
         assert weights[0, :4].tolist() == [0.5, 0, -0.5, -1.0]
     else:
         with pytest.raises(ValueError, match=rf"code {code_map.unused} is \+2 to readers of offset-1 only, not of"):
-            codec.unpack(data, codes.shape, dialect, code3="plus-two")
-    with pytest.raises(ValueError, match="code3 is one of reject, zero, plus-two, not 'one'"):
-        codec.unpack(data, codes.shape, dialect, code3="one")
+            codec.unpack(data, codes.shape, dialect, unused_code="plus-two")
+    with pytest.raises(ValueError, match="unused_code is one of reject, zero, plus-two, not 'one'"):
+        codec.unpack(data, codes.shape, dialect, unused_code="one")
 
 
 def test_a_policy_changes_nothing_where_the_code_does_not_occur(codec: Any) -> None:
     data = codec.pack(GOLDEN, 0.75)
     for policy in ("reject", "zero", "plus-two"):
-        assert (codec.dequantize(data, GOLDEN.shape, code3=policy) == np.float32(0.75) * GOLDEN).all()
+        assert (codec.dequantize(data, GOLDEN.shape, unused_code=policy) == np.float32(0.75) * GOLDEN).all()
 
 
-def test_dequantising_is_one_multiplication(codec: Any) -> None:
+def test_dequantizing_is_one_multiplication(codec: Any) -> None:
     """0 times a negative scale is -0.0, and NaN and infinities do as IEEE 754 says."""
     trits = np.array([-1, 0, 1] * 128, np.int8)
     negative, nan, infinite, tiny = (
@@ -352,57 +356,21 @@ def test_what_is_no_buffer_of_bytes_in_a_row(codec: Any) -> None:
             read(list(data), GOLDEN.shape)
 
 
-@settings(max_examples=20, deadline=None)
-@given(dialect=dialects, count=st.integers(2, 4), seed=st.integers(0, 2**32), outer=st.booleans())
-def test_slices(codec: Any, dialect: Dialect, count: int, seed: int, outer: bool) -> None:
-    """`each` is so many tensors in a row; `one` is a tensor of so many times the rows."""
-    shape = (2, count, 4, 128) if outer else (count, 4, 128)
-    trits = np.random.default_rng(seed).integers(-1, 2, shape)
-    matrices = trits.reshape(-1, 4, 128)
-    scales = np.arange(1, len(matrices) + 1, dtype=np.float32) / 8
-    each = codec.pack(trits, scales, dialect, strict=False, slices="each")
-    assert each == b"".join(codec.pack(m, s, dialect) for m, s in zip(matrices, scales, strict=True))
-    got, read = codec.unpack(each, shape, dialect, strict=False, slices="each")
-    assert (got == trits).all()
-    assert read.dtype == np.float32
-    assert (read == scales).all()
-    weights = codec.dequantize(each, shape, dialect, strict=False, slices="each")
-    assert (weights.reshape(matrices.shape) == matrices * scales[:, None, None]).all()
-
-    one = codec.pack(trits, 0.5, dialect, strict=False, slices="one")
-    assert one == codec.pack(matrices.reshape(-1, 128), 0.5, dialect)
-    got, scale = codec.unpack(one, shape, dialect, strict=False, slices="one")
-    assert (got == trits).all()
-    assert type(scale) is np.float32
-    assert codec.pack(trits, 0.5, dialect, strict=False, slices="each") == codec.pack(
-        trits, [0.5] * len(matrices), dialect, strict=False, slices="each"
-    )
-
-
-def test_slices_are_refused_unless_asked_for(codec: Any) -> None:
+def test_slices_are_refused(codec: Any) -> None:
     trits = np.zeros((2, 4, 128), np.int8)
-    asked: list[dict[str, Any]] = [{}, {"strict": False}, {"slices": "each"}, {"slices": "one"}]
-    for wishes in asked:
-        with pytest.raises(ValueError, match="say strict=False and slices='each' or 'one'"):
+    for wishes in ({}, {"strict": False}):
+        with pytest.raises(ValueError, match="is 2 slices, and programs disagree"):
             codec.pack(trits, 1.0, **wishes)
-        with pytest.raises(ValueError, match="say strict=False and slices='each' or 'one'"):
-            codec.unpack(bytes(320), trits.shape, **wishes)
-    with pytest.raises(ValueError, match="slices is 'each' or 'one', not 'both'"):
-        codec.unpack(bytes(320), trits.shape, strict=False, slices="both")
-    with pytest.raises(
-        ValueError, match="2 slices of 4 x 128 elements take 128 bytes of payload and 32 of tail each; "
-    ):
-        codec.unpack(bytes(288), trits.shape, strict=False, slices="each")
-    with pytest.raises(ValueError, match=r"2 payloads have one scale, or one each, not an array of shape \(3,\)"):
-        codec.pack(trits, [1, 2, 3], strict=False, slices="each")
+        for read in (codec.unpack, codec.dequantize, codec.transcode, codec.histogram, codec.scan):
+            with pytest.raises(ValueError, match="is 2 slices, and programs disagree"):
+                read(bytes(320), trits.shape, **wishes)
 
 
-def test_the_first_unused_code_of_many_slices(codec: Any) -> None:
-    data = bytearray(codec.pack(np.zeros((3, 4, 128), np.int8), 1.0, strict=False, slices="each"))
-    data[160] |= 0xC0
-    data[320] |= 0xC0
-    with pytest.raises(ValueError, match=r"it occurs 2 times, first at element 512 \(row 4, column 0\)"):
-        codec.unpack(data, (3, 4, 128), strict=False, slices="each")
+def test_a_tensor_has_one_scale(codec: Any) -> None:
+    trits = np.zeros((4, 128), np.int8)
+    assert codec.pack(trits, [0.5]) == codec.pack(trits, np.float32(0.5)) == codec.pack(trits, 0.5)
+    with pytest.raises(ValueError, match=r"a tensor has one scale, not an array of shape \(3,\)"):
+        codec.pack(trits, [1, 2, 3])
 
 
 def test_memory_is_bounded_by_the_tensor() -> None:
@@ -419,3 +387,68 @@ def test_memory_is_bounded_by_the_tensor() -> None:
         assert peak < 6 * trits.nbytes + 24e6
     finally:
         tracemalloc.stop()
+
+
+# --- single cases: tails that repeat the scale, the first of several windows, sums in order ---
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_eight_copies_of_the_scale(order: str) -> None:
+    word = struct.pack("<f" if order == "little" else ">f", 0.75)
+    tail = TAILS["replicated-8"]
+    assert write_tail(0.75, tail, order) == word * 8  # type: ignore[arg-type]
+    for number in range(1, 8):
+        odd = bytearray(word * 8)
+        odd[4 * number] ^= 1
+        with pytest.raises(ValueError, match=f"copy {number} is"):
+            read_tail(odd, tail)
+
+
+def test_the_first_unused_code_is_that_of_the_first_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shape, "WINDOW", 64)
+    data = bytearray(reference.pack(np.zeros((4, 128), dtype=np.int8), 0.5))
+    for at in (5, 200, 201, 300):
+        byte, shift = CANONICAL.layout.byte_of(at, 4, 128), CANONICAL.layout.shift_of(at, 4, 128)
+        data[byte] |= 3 << shift
+    assert reference.scan(data, (4, 128)) == reference.Scan(4, 5)
+    with pytest.raises(reference.UnusedCodeError, match=r"4 times, first at element 5 \(row 0, column 5\)"):
+        reference.unpack(data, (4, 128))
+
+
+def cascade(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Columns added up as PyTorch does (aten, SumKernel.cpp, `multi_row_sum`): four accumulators, each emptied into the
+    next one whenever as many rows have been added as its level counts."""
+    size, levels = len(rows), 4
+    power = max(4, (size - 1).bit_length() // levels)
+    step = 1 << power
+    sums = np.zeros((levels, rows.shape[1]), np.float32)
+    i = 0
+    while i + step <= size:
+        for _ in range(step):
+            sums[0] += rows[i]
+            i += 1
+        for level in range(1, levels):
+            sums[level] += sums[level - 1]
+            sums[level - 1] = 0
+            if i & ((step - 1) << level * power):
+                break
+    for row in rows[i:]:
+        sums[0] += row
+    for level in range(1, levels):
+        sums[0] += sums[level]
+    return sums[0]
+
+
+@pytest.mark.parametrize("rows", [1, 15, 16, 17, 255, 257, 300, 4095, 4096, 4500, 9000])
+@pytest.mark.parametrize("over", [0, 8, 21])
+def test_a_mean_is_a_cascade_of_sums(rows: int, over: int) -> None:
+    values = np.abs(np.random.default_rng(rows).normal(size=32 * rows + over)).astype(np.float32) ** 3
+    vectors = cascade(values[: 32 * rows].reshape(rows, 32)).reshape(4, 8).copy()
+    even = len(values) // 8 * 8
+    for vector in values[32 * rows : even].reshape(-1, 8):
+        vectors[0] += vector
+    total = np.float32(0)
+    for value in (*values[even:], *(((vectors[0] + vectors[1]) + vectors[2]) + vectors[3])):
+        total += value
+    wanted = total / np.float32(len(values))
+    assert torch_mean(lambda start, stop: values[start:stop], len(values)).tobytes() == wanted.tobytes()

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec import reference
-from i2s_spec.codec.quantise import quantize
-from i2s_spec.codec.reference import pack_codes, unpack_codes
-from i2s_spec.codec.remainder import (
+from i2s_spec.codec.quantization.quantize import quantize
+from i2s_spec.codec.quantization.remainder import (
     PRODUCERS,
     READERS,
     Elements,
@@ -23,7 +23,8 @@ from i2s_spec.codec.remainder import (
     read_as,
     split_row,
 )
-from i2s_spec.codec.shape import Payloads, payloads
+from i2s_spec.codec.reference import pack_codes, unpack_codes
+from i2s_spec.codec.shape import PayloadShape, payload_shape
 from i2s_spec.schema.dialect import LAYOUTS
 
 IN_GGUF = [layout for layout in LAYOUTS.values() if layout.in_gguf]
@@ -69,7 +70,7 @@ def test_elements_in_words(elements: tuple[int, int, int], said: str) -> None:
     assert str(Elements(*elements)) == said
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(layout=st.sampled_from(IN_GGUF), rows=st.integers(1, 9), cols=st.integers(1, 150), seed=st.integers(0, 2**32))
 def test_what_blocks_hold_and_what_they_do_not(codec: Any, layout: Any, rows: int, cols: int, seed: int) -> None:
     """Refused by default, with the range; otherwise everything before it comes back, and the rest is 0 with a warning."""
@@ -88,7 +89,7 @@ def test_what_blocks_hold_and_what_they_do_not(codec: Any, layout: Any, rows: in
         return
 
     for call in (codec.pack, quantize):
-        with pytest.raises(ValueError, match="strict=False writes what released quantisers do") as refused:
+        with pytest.raises(ValueError, match="strict=False writes what released quantizers do") as refused:
             call(trits, *(["given", 0.5] if call is quantize else [0.5]), layout.name)
         assert str(gone) in str(refused.value)
     with pytest.warns(UndefinedElementsWarning, match="they are lost") as caught:
@@ -136,21 +137,6 @@ def test_warnings_name_the_line_of_the_caller() -> None:
     assert [warning.filename for warning in caught] == [__file__] * 7
 
 
-def test_slices_lose_their_ends_each(codec: Any) -> None:
-    trits = np.ones((2, 4, 33), np.int8)
-    with pytest.warns(
-        UndefinedElementsWarning, match=r"elements 128 to 131 \(row 3, columns 29 to 32\) of every slice"
-    ):
-        data = codec.pack(trits, 1.0, strict=False, slices="each")
-    with pytest.warns(UndefinedElementsWarning):
-        got, _ = codec.unpack(data, trits.shape, strict=False, slices="each")
-    assert (got.reshape(2, -1) == [1] * 128 + [0] * 4).all()
-    with pytest.warns(
-        UndefinedElementsWarning, match=r"elements 256 to 263 \(row 7, columns 25 to 32\): they are lost"
-    ):
-        codec.pack(trits, 1.0, strict=False, slices="one")
-
-
 def test_checkpoints_have_no_remainder_to_leave_out(codec: Any) -> None:
     for strict in (True, False):
         with pytest.raises(ValueError, match=r"^row-blocks-4 packs rows in groups of 4; 5 rows are not whole groups$"):
@@ -161,12 +147,12 @@ def test_checkpoints_have_no_remainder_to_leave_out(codec: Any) -> None:
 
 def test_whole_tensors_are_read_where_rows_begin_inside_blocks() -> None:
     layout = LAYOUTS["interleave-128"]
-    check_readable(layout, payloads((4, 8640)))
+    check_readable(layout, payload_shape((4, 8640)))
     with pytest.raises(ValueError, match="rows of 8,640 elements are no whole blocks of 128"):
-        check_writable(layout, payloads((4, 8640)))
-    check_writable(layout, payloads((4, 8640)), strict=False)
-    check_writable(layout, payloads((1, 8704)))
-    check_writable(layout, Payloads(3, 1, 128))
+        check_writable(layout, payload_shape((4, 8640)))
+    check_writable(layout, payload_shape((4, 8640)), strict=False)
+    check_writable(layout, payload_shape((1, 8704)))
+    check_writable(layout, PayloadShape(1, 128))
     assert split_row(layout, 4, 8640) == 1
     assert split_row(layout, 1, 8640) is None
     assert split_row(LAYOUTS["rows-1x4"], 4, 33) is None
@@ -189,8 +175,8 @@ def test_rows_of_67_and_a_half_blocks() -> None:
         assert (read_as(reader, data, codes.shape)[0] == codes).all()
 
 
-def test_the_released_dequantiser_reads_on_into_the_scale() -> None:
-    """132 weights of +0.5, as the released quantiser wrote them: the last four come back as -0.5."""
+def test_the_released_dequantizer_reads_on_into_the_scale() -> None:
+    """132 weights of +0.5, as the released quantizer wrote them: the last four come back as -0.5."""
     with pytest.warns(UndefinedElementsWarning):
         data = quantize(np.full((1, 132), 0.5), strict=False)
     codes, taken = read_as("dequantize", data, (1, 132))
@@ -204,7 +190,7 @@ def test_the_released_dequantiser_reads_on_into_the_scale() -> None:
 
 @pytest.mark.parametrize("shape", [(1, 33), (2, 16), (127,), (40, 31), (3, 1), (1, 1), (5, 200)])
 def test_reading_on_ends_inside_the_tail(shape: tuple[int, ...]) -> None:
-    """Nobody who reads on needs more than the 32 bytes behind the payload, whatever the shape."""
+    """Nobody who reads on needs more than the 32 bytes after the payload, whatever the shape."""
     n = int(np.prod(shape))
     for reader in ("get-rows", "dequantize"):
         codes, taken = read_as(reader, b"\xff" * (n // 4 + 32), shape)

@@ -1,59 +1,55 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from i2s_spec.codec.shape import Payloads, matrix, octets, payloads, place, windows
+from i2s_spec.codec.shape import PayloadShape, matrix, octets, payload_shape, place, windows
 
 
 @pytest.mark.parametrize(
-    ("shape", "slices", "expected"),
-    [
-        ((4, 128), None, (1, 4, 128)),
-        ((512,), None, (1, 1, 512)),
-        ((1, 4, 128), None, (1, 4, 128)),
-        ((1, 1, 1, 128), None, (1, 1, 128)),
-        ((4, 128), "each", (1, 4, 128)),
-        ((3, 4, 128), "each", (3, 4, 128)),
-        ((3, 4, 128), "one", (1, 12, 128)),
-        ((2, 3, 4, 128), "each", (6, 4, 128)),
-    ],
+    ("shape", "expected"),
+    [((4, 128), (4, 128)), ((512,), (1, 512)), ((1, 4, 128), (4, 128)), ((1, 1, 1, 128), (1, 128))],
 )
-def test_payloads(shape: tuple[int, ...], slices: Any, expected: tuple[int, int, int]) -> None:
-    tensor = payloads(shape, strict=False, slices=slices)
-    assert tensor == Payloads(*expected)
-    assert tensor.nbytes == expected[0] * (expected[1] * expected[2] // 4 + 32)
+def test_shape_of_the_payload(shape: tuple[int, ...], expected: tuple[int, int]) -> None:
+    tensor = payload_shape(shape)
+    assert tensor == PayloadShape(*expected)
+    assert tensor.nbytes == expected[0] * expected[1] // 4 + 32
 
 
+@pytest.mark.parametrize(("shape", "count"), [((3, 4, 128), 3), ((2, 3, 4, 128), 6), ((2, 1, 128), 2)])
+def test_several_matrices_are_refused(shape: tuple[int, ...], count: int) -> None:
+    with pytest.raises(ValueError, match=f"is {count} slices, and programs disagree .* store every slice as a matrix"):
+        payload_shape(shape)
+
+
+@pytest.mark.requirement("R12.2-5")
 def test_sizes_beyond_64_bits_are_exact() -> None:
-    assert payloads((2**40, 2**40)).nbytes == 2**78 + 32
+    assert payload_shape((2**40, 2**40)).nbytes == 2**78 + 32
     with pytest.raises(ValueError, match="302,231,454,903,657,293,676,544 bytes of payload"):
-        payloads((2**40, 2**40)).split(bytes(64))
+        payload_shape((2**40, 2**40)).split(bytes(64))
 
 
 @pytest.mark.parametrize("shape", [(0,), (4, 0), (-4, -128), (0, 4, 128), (-1, -1, 4, 128)])
 def test_no_elements(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="holds no elements"):
-        payloads(shape, strict=False, slices="one")
+        payload_shape(shape)
 
 
 def test_no_dimensions() -> None:
     with pytest.raises(ValueError, match="1 or 2 dimensions, not 0"):
-        payloads(())
+        payload_shape(())
     with pytest.raises(ValueError, match="1 or 2 dimensions, not 3"):
         matrix((1, 2, 3))
     with pytest.raises(TypeError):
-        payloads((4.0, 128))  # type: ignore[arg-type]
+        payload_shape((4.0, 128))  # type: ignore[arg-type]
 
 
 def test_split_gives_views() -> None:
-    data = np.arange(160, dtype=np.uint8)
-    parts = payloads((2, 2, 96), strict=False, slices="each").split(data)
-    assert [(len(payload), len(tail)) for payload, tail in parts] == [(48, 32), (48, 32)]
-    assert all(np.shares_memory(part, data) for pair in parts for part in pair)
-    assert [int(pair[1][0]) for pair in parts] == [48, 128]
+    data = np.arange(80, dtype=np.uint8)
+    payload, tail = payload_shape((2, 96)).split(data)
+    assert (len(payload), len(tail)) == (48, 32)
+    assert all(np.shares_memory(part, data) for part in (payload, tail))
+    assert int(tail[0]) == 48
 
 
 def test_octets() -> None:

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec import trits as module
-from i2s_spec.codec.form import TERNARY_TYPES, Form, NotTernaryError
-from i2s_spec.codec.in_order import in_order
+from i2s_spec.codec.form import TERNARY_TYPES, Form
+from i2s_spec.codec.quantization.in_order import in_order
 from i2s_spec.codec.reference import UnusedCodeError, pack
-from i2s_spec.codec.ternary_types import pack_blocks
+from i2s_spec.codec.ternary_types import NotTernaryError, pack_blocks
 from i2s_spec.codec.trits import Trits
 from i2s_spec.schema.dialect import LAYOUTS, parse
 
@@ -50,7 +51,7 @@ def test_windows_of_every_layout_are_the_tensor(dialect: str, threads: int) -> N
 
 
 @pytest.mark.usefixtures("small_windows")
-@settings(max_examples=30)
+@examples(30)
 @given(st.data())
 def test_floats_that_are_ternary(data: st.DataObject) -> None:
     type_ = data.draw(st.sampled_from(["F32", "F16", "BF16"]))

@@ -3,7 +3,7 @@
 Every test runs on the committed part of the vectors, and on the whole set where it is at hand. Two groups of `pyconv/`
 are documented here and not imitated. `ms_codes` and `ms_scale_tile8` are `transform_to_i2` of convert-ms: the first
 weight that is not 0, with its sign, as the scale, codes x/scale + 2 for T-MAC kernels, the scale eight times over; not
-I2_S, and its own writer crashes on it. `pre_quant_weight_fp16` is the fake quantisation of preprocess-huggingface, the
+I2_S, and its own writer crashes on it. `pre_quant_weight_fp16` is the fake quantization of preprocess-huggingface, the
 same idea as `weight_quant` in other arithmetic; what it makes goes through `quantize_i2_s` like any other weights.
 """
 
@@ -19,19 +19,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from i2s_spec.codec.quantise import quantize, ternarise, weight_quant
-from i2s_spec.codec.remainder import UndefinedElementsWarning, lost, read_as
+from i2s_spec.codec.quantization.quantize import NotTernaryWarning, quantize, ternarise, weight_quant
+from i2s_spec.codec.quantization.remainder import UndefinedElementsWarning, lost, read_as
 from i2s_spec.schema.dialect import LAYOUTS
 
 ORACLE = Path(__file__).resolve().parent.parent / "oracle"
 
-#: Where the three builds of the quantiser left their bytes, and the layout that those have.
+#: Where the three builds of the quantizer left their bytes, and the layout that those have.
 BUILDS = [("blk128", "interleave-128"), ("blk64", "interleave-64"), ("row4", "rows-1x4")]
 
 #: Warnings are expected here where the inputs are odd; that they come, and when, other tests say.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantise.NotTernaryWarning"),
-    pytest.mark.filterwarnings("ignore::i2s_spec.codec.remainder.UndefinedElementsWarning"),
+    pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantization.quantize.NotTernaryWarning"),
+    pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantization.remainder.UndefinedElementsWarning"),
 ]
 
 
@@ -169,7 +169,7 @@ def test_get_rows_where_rows_begin_inside_blocks(vectors: Path, codec: Any) -> N
 def test_blocks_of_64_read_as_blocks_of_128(vectors: Path, codec: Any) -> None:
     for case, file in cases(vectors / "dequant", "*.arm64layout_WRONG.npy", 2):
         data, shape = weights_of(vectors, case, "blk64")
-        assert codec.dequantize(data, shape, code3="zero").tobytes() == np.load(file).tobytes(), case
+        assert codec.dequantize(data, shape, unused_code="zero").tobytes() == np.load(file).tobytes(), case
         right, _ = weights_of(vectors, case)
         written = len(right) - 28
         assert codec.transcode(data, shape, "interleave-64")[:written] == right[:written], case
@@ -183,8 +183,8 @@ def test_code_3(vectors: Path, codec: Any) -> None:
         ValueError, match=f"it occurs {by_hand.count(3)} times, first at element 4 \\(row 0, column 4\\)"
     ):
         codec.dequantize(data, shape)
-    assert codec.unpack(data, shape, code3="zero")[1] == 0.375
-    zero, two = (codec.dequantize(data, shape, code3=policy).reshape(-1) for policy in ("zero", "plus-two"))
+    assert codec.unpack(data, shape, unused_code="zero")[1] == 0.375
+    zero, two = (codec.dequantize(data, shape, unused_code=policy).reshape(-1) for policy in ("zero", "plus-two"))
     for n in (1, 33, 100, 130, 1024):
         assert zero[:n].tobytes() == np.load(vectors / f"code3/official_dequant_n{n}.npy").tobytes()
     assert two.tobytes() == np.load(vectors / "code3/ik_dequant_n1024.npy").tobytes()
@@ -193,6 +193,7 @@ def test_code_3(vectors: Path, codec: Any) -> None:
     assert (found.count, found.first) == (by_hand.count(3), int(np.flatnonzero(two == 0.75)[0]))
 
 
+@pytest.mark.filterwarnings("ignore::i2s_spec.codec.quantization.quantize.AlreadyTernaryWarning")
 @pytest.mark.parametrize(
     ("name", "rule", "scale"),
     [
@@ -235,8 +236,34 @@ def test_weight_quant(vectors: Path) -> None:
         assert ours[~np.isnan(ours)].tobytes() == theirs[~np.isnan(theirs)].tobytes(), case
 
 
+def test_transform_to_i2(shared: Path) -> None:
+    """Of weights with codes 1 to 3: the codes of `offset-2`, and the scale eight times. Others give bytes of no trit."""
+    vectors = shared / "vectors"
+    seen = 0
+    for case, file in cases(vectors / "pyconv", "*.ms_codes.npy", 34):
+        weights, codes = np.load(vectors / f"quant/in/{case}.npy"), np.load(file)
+        tile = np.load(vectors / f"pyconv/{case}.ms_scale_tile8.npy")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotTernaryWarning)
+            trits, scale = ternarise(weights, "convert-ms")
+        assert tile.astype(np.float32).tobytes() == scale.tobytes() * 8, case
+        known = (codes >= 1) & (codes <= 3)
+        assert (trits[known] + 2 == codes[known]).all(), case
+        seen += int(known.all())
+    assert seen >= 20
+
+
+def test_preprocessing_of_checkpoints(shared: Path) -> None:
+    """`quant_weight_fp16` gives the bits that `weight_quant` gives."""
+    vectors = shared / "vectors"
+    for case, file in cases(vectors / "pyconv", "*.pre_quant_weight_fp16.npy", 34):
+        ours, theirs = weight_quant(np.load(vectors / f"quant/in/{case}.npy")), np.load(file)
+        assert np.array_equal(np.isnan(ours), np.isnan(theirs)), case
+        assert ours[~np.isnan(ours)].tobytes() == theirs[~np.isnan(theirs)].tobytes(), case
+
+
 def test_packing_of_0xbitnet(vectors: Path, codec: Any) -> None:
-    """Whole blocks are the same; a last block that is not whole is filled up with zeros, where the quantiser stops."""
+    """Whole blocks are the same; a last block that is not whole is filled up with zeros, where the quantizer stops."""
     for case, file in cases(vectors / "ref_0xbitnet", "*.packI2S_flat.npy", 9):
         trits = np.sign(np.load(vectors / f"quant/in/{case}.npy")).astype(np.int8).reshape(-1)
         whole = np.zeros(-(-trits.size // 128) * 128, np.int8)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builders import model_bytes
 
 from i2s_spec.codec import trits as trits_module
-from i2s_spec.codec.quantise import NotTernaryWarning
+from i2s_spec.codec.quantization.quantize import NotTernaryWarning
 from i2s_spec.codec.reference import UnusedCodeError, dequantize, pack, unpack
-from i2s_spec.convert.arrays import decode_tensor, encode_array, replace_tensor
-from i2s_spec.convert.new import new
-from i2s_spec.convert.npy import read_npy, write_npy
+from i2s_spec.convert.tensors.npy import read_npy, write_npy
+from i2s_spec.convert.tensors.tensor_io import decode_tensor, encode_array, replace_tensor
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
@@ -22,16 +22,14 @@ from i2s_spec.gguf.reader import open as open_file
 ATTN, EMBD, NORM = "blk.0.attn_q.weight", "token_embd.weight", "blk.0.attn_norm.weight"
 
 
-def model(**options: Any) -> File:
-    out = io.BytesIO()
-    new(out, **{"layers": 1, **options})
-    return open_file(out.getvalue())
+def opened(**options: Any) -> File:
+    return open_file(model_bytes(**{"layers": 1, **options}))
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_trits_weights_and_codes(order: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trits_module, "WINDOW", 1000)
-    file = model(byte_order=order)
+    file = opened(byte_order=order)
     tensor = file.tensors[ATTN]
     trits, scale = unpack(tensor.read(), tensor.shape, byte_order=order)
     done = decode_tensor(file, ATTN, tmp_path / "t.npy", threads=2)
@@ -52,11 +50,11 @@ def test_trits_weights_and_codes(order: Any, tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_a_tensor_is_not_is_refused(tmp_path: Path) -> None:
-    file, path = model(), tmp_path / "x.npy"
+    file, path = opened(), tmp_path / "x.npy"
     for name, form, reason in (
         (EMBD, "trits", "not ternary"),
         (EMBD, "codes", "is F16; only I2_S has codes"),
-        (ATTN, "nothing", "none of trits, float32, codes"),
+        (ATTN, "nothing", "not one of trits, float32, codes"),
     ):
         with pytest.raises(ValueError, match=reason):
             decode_tensor(file, name, path, form=form)
@@ -70,13 +68,13 @@ def test_what_a_tensor_is_not_is_refused(tmp_path: Path) -> None:
 
 
 def test_codes_that_stand_for_nothing(tmp_path: Path) -> None:
-    data = bytearray(model().source.read(0, model().size))
-    data[model().tensors[ATTN].span.start] |= 3 << 6
+    data = bytearray(opened().source.read(0, opened().size))
+    data[opened().tensors[ATTN].span.start] |= 3 << 6
     file = open_file(bytes(data))
     with pytest.raises(UnusedCodeError):
         decode_tensor(file, ATTN, tmp_path / "x.npy")
     assert list(tmp_path.iterdir()) == []
-    decode_tensor(file, ATTN, tmp_path / "x.npy", code3="zero")
+    decode_tensor(file, ATTN, tmp_path / "x.npy", unused_code="zero")
     assert np.load(tmp_path / "x.npy")[0, 0] == 0
     decode_tensor(file, ATTN, tmp_path / "y.npy", form="codes")
     assert np.load(tmp_path / "y.npy")[0, 0] == 3
@@ -107,7 +105,7 @@ def test_arrays_become_i2_s() -> None:
 
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_a_tensor_takes_another_ones_place(order: Any) -> None:
-    file = model(byte_order=order)
+    file = opened(byte_order=order)
     shape = file.tensors[EMBD].shape
     trits = np.ones(shape, dtype=np.int8)
     out = io.BytesIO()
@@ -149,12 +147,12 @@ def saved(array: Any) -> bytes:
         (b"", "header is wrong"),
         (b"nothing of the kind", "header is wrong"),
         (saved(np.ones(4))[:-1], "takes 32 bytes, and 31 are there"),
-        (saved(np.array([{}, []], dtype=object)), "no numbers"),
-        (saved(np.zeros(2, dtype="i4,f4")), "no numbers"),
+        (saved(np.array([{}, []], dtype=object)), "are not numbers"),
+        (saved(np.zeros(2, dtype="i4,f4")), "are not numbers"),
         (saved(np.ones(4)).replace(b"(4,)", b"(-4,"), "header is wrong"),
         (saved(np.ones(4)).replace(b"(4,), ", b"(1<<9,"), "header is wrong"),
         (saved(np.ones(4)).replace(b"(4,), }   ", b"(4000000,)}"), "takes 32,000,000 bytes"),
-        (saved(np.ones(4)).replace(b"(4,), ", b"(-4,),"), "its shape is none"),
+        (saved(np.ones(4)).replace(b"(4,), ", b"(-4,),"), "its shape is invalid"),
         (saved(np.ones(4)).replace(b"\x93NUMPY\x01", b"\x93NUMPY\x09"), "header is wrong"),
     ],
 )

@@ -6,16 +6,18 @@ import gzip
 import io
 import os
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
 import pytest
+from builders import model_bytes
 
 from i2s_spec.codec.reference import unpack
-from i2s_spec.convert.conversion import Conversion, convert_file, wanted_form
-from i2s_spec.convert.new import new
+from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.tensors.convert_file import Conversion, convert_file, wanted_form
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
@@ -34,11 +36,8 @@ TARGETS = [
 ]
 
 
-def model(architecture: str = "bitnet-b1.58", **options: Any) -> bytes:
-    out = io.BytesIO()
-    sizes = {"layers": 1, "embd": 256, "ff": 512, **options}
-    new(out, architecture, **sizes)
-    return out.getvalue()
+#: A file of one small layer.
+model_file = partial(model_bytes, layers=1, embd=256, ff=512)
 
 
 def converted(data: bytes | File, **options: Any) -> tuple[File, Conversion]:
@@ -67,7 +66,7 @@ def dialect_of(target: str) -> str:
 @pytest.mark.parametrize("to", TARGETS)
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_there_and_back(to: str, order: Any) -> None:
-    source = open_file(model(byte_order=order))
+    source = open_file(model_file(byte_order=order))
     there, result = converted(source, to=to, threads=2)
     assert (len(result.proofs), result.copied) == (7, len(source.tensors) - 7)
     assert there.byte_order == order
@@ -85,18 +84,18 @@ def test_there_and_back(to: str, order: Any) -> None:
 
 
 def test_numbers_say_what_most_tensors_are() -> None:
-    numbers = {to: converted(model(), to=to)[1].file_type for to in TARGETS[:6]}
+    numbers = {to: converted(model_file(), to=to)[1].file_type for to in TARGETS[:6]}
     assert numbers == {
         "F32": (40, 0), "F16": (40, 1), "BF16": (40, 32), "TQ1_0": (40, 36), "TQ2_0": (40, 37), "interleave-64": (40, 40)
     }  # fmt: skip
-    file, _ = converted(model(), to="TQ1_0")
+    file, _ = converted(model_file(), to="TQ1_0")
     assert file.metadata["general.file_type"] == 36
     assert file.metadata.entry("general.file_type").type == ValueType.UINT32
 
 
 @pytest.mark.parametrize("to", ["TQ1_0", "TQ2_0"])
 def test_the_gguf_package_reads_the_result(to: str, tmp_path: Path) -> None:
-    path, source = tmp_path / "out.gguf", open_file(model())
+    path, source = tmp_path / "out.gguf", open_file(model_file())
     result = convert_file(source, path, to=to)
     theirs = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
     for proof in result.proofs:
@@ -127,27 +126,27 @@ def test_layouts_of_real_files(shared: Path) -> None:
 
 
 def test_a_wrong_layout_is_not_noticed_and_is_said_so() -> None:
-    _, result = converted(model(), to="interleave-64")
+    _, result = converted(model_file(), to="interleave-64")
     assert any("Nothing in the file says that the layout is interleave-64" in sentence for sentence in result.advice)
 
 
 def test_another_name_for_the_architecture() -> None:
-    file, result = converted(model(), to="TQ2_0", arch="bitnet", hidden_activation="relu2")
-    source = open_file(model())
+    file, result = converted(model_file(), to="TQ2_0", arch="bitnet", hidden_activation="relu2")
+    source = open_file(model_file())
     assert file.metadata["general.architecture"] == "bitnet"
     assert file.metadata["bitnet.hidden_activation"] == "relu2"
     renamed = [key.replace("bitnet-b1.58.", "bitnet.") for key in source.metadata]
     assert list(file.metadata) == [*renamed, "bitnet.hidden_activation"]
     assert file.metadata["bitnet.context_length"] == source.metadata["bitnet-b1.58.context_length"]
-    assert "reads bitnet.hidden_activation" in result.advice[0]
-    _, result = converted(model(), to="TQ2_0", arch="bitnet")
+    assert "whatever bitnet.hidden_activation says" in result.advice[0]
+    _, result = converted(model_file(), to="TQ2_0", arch="bitnet")
     assert "means SiLU" in result.advice[0]
-    _, result = converted(model(), to="TQ2_0")
+    _, result = converted(model_file(), to="TQ2_0")
     assert "does not know architecture bitnet-b1.58" in result.advice[0]
 
 
 def test_names_alone_and_byte_order_alone() -> None:
-    source = open_file(model())
+    source = open_file(model_file())
     file, result = converted(source, arch="bitnet-25")
     assert result.proofs == ()
     assert {name: t.read() for name, t in file.tensors.items()} == {n: t.read() for n, t in source.tensors.items()}
@@ -157,13 +156,14 @@ def test_names_alone_and_byte_order_alone() -> None:
 
 
 def test_byte_order_changes_on_the_way() -> None:
-    source = open_file(model())
+    source = open_file(model_file())
     big, _ = converted(source, to="TQ2_0", byte_order="big")
     little, _ = converted(source, to="TQ2_0")
     turned, _ = converted(big, byte_order="little")
     assert turned.source.read(0, turned.size) == little.source.read(0, little.size)
 
 
+@pytest.mark.requirement("R8.1-1")
 def test_what_is_not_ternary_is_refused_by_name_and_nothing_is_written(tmp_path: Path) -> None:
     floats = io.BytesIO()
     with Writer(floats) as writer:
@@ -176,7 +176,7 @@ def test_what_is_not_ternary_is_refused_by_name_and_nothing_is_written(tmp_path:
 
 
 def test_tensors_by_name_and_pattern() -> None:
-    file, result = converted(model(), to="F16", tensors=["blk.*.ffn_*", "blk.0.attn_q.weight"])
+    file, result = converted(model_file(), to="F16", tensors=["blk.*.ffn_*", "blk.0.attn_q.weight"])
     assert [proof.name for proof in result.proofs] == [
         "blk.0.ffn_down.weight", "blk.0.ffn_gate.weight", "blk.0.ffn_up.weight", "blk.0.attn_q.weight"
     ]  # fmt: skip
@@ -184,15 +184,15 @@ def test_tensors_by_name_and_pattern() -> None:
     assert types["blk.0.attn_k.weight"] == "I2_S"
     assert types["blk.0.ffn_up.weight"] == "F16"
     with pytest.raises(ValueError, match=r"no tensor that could be converted is called 'blk\.9\.\*'"):
-        converted(model(), to="F16", tensors=["blk.9.*"])
+        converted(model_file(), to="F16", tensors=["blk.9.*"])
     with pytest.raises(ValueError, match=r"token_embd.weight.*not ternary"):
-        converted(model(), to="I2_S", tensors=["token_embd.weight"])
+        converted(model_file(), to="I2_S", tensors=["token_embd.weight"])
     with pytest.raises(TypeError, match="as a list"):
-        converted(model(), to="F16", tensors="blk.0.attn_q.weight")
+        converted(model_file(), to="F16", tensors="blk.0.attn_q.weight")
 
 
 def test_rows_without_a_place_need_a_fallback() -> None:
-    data = model(ff=384)  # ffn_down has rows of 384, which are no whole blocks of 256
+    data = model_file(ff=384)  # ffn_down has rows of 384, which are no whole blocks of 256
     with pytest.raises(ValueError, match=r"blk.0.ffn_down.weight.*rows of 384.*fallback"):
         converted(data, to="TQ2_0")
     file, result = converted(data, to="TQ2_0", fallback="F16")
@@ -203,7 +203,7 @@ def test_rows_without_a_place_need_a_fallback() -> None:
 
 
 def test_codes_that_stand_for_nothing() -> None:
-    data = bytearray(model())
+    data = bytearray(model_file())
     at = open_file(bytes(data)).tensors["blk.0.attn_q.weight"].span.start
     data[at] |= 3
     with pytest.raises(ValueError, match=r"tensor 'blk.0.attn_q.weight': code 3 .* at element 96"):
@@ -211,7 +211,7 @@ def test_codes_that_stand_for_nothing() -> None:
     file, result = converted(bytes(data), to="interleave-64")
     assert sum(proof.unused for proof in result.proofs) == 1
     assert "1 codes that stand for nothing kept" in " ".join(map(str, result.proofs))
-    file, result = converted(bytes(data), to="canonical", code3="zero")
+    file, result = converted(bytes(data), to="canonical", unused_code="zero")
     assert not sum(proof.unused for proof in result.proofs)
     unpack(file.tensors["blk.0.attn_q.weight"].read(), (256, 256))
 
@@ -219,7 +219,7 @@ def test_codes_that_stand_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"to": "Q4_0"}, "'Q4_0' is none of I2_S.*and no dialect"),
+        ({"to": "Q4_0"}, "'Q4_0' is not one of I2_S.*and not a dialect"),
         ({"to": "row-blocks-4"}, "layout of checkpoints"),
         ({"to": "TQ2_0", "dialect": "interleave-64"}, "TQ2_0 has no dialects"),
         ({"to": "interleave-64", "dialect": "rows-1x4"}, "both interleave-64 and rows-1x4"),
@@ -233,7 +233,7 @@ def test_codes_that_stand_for_nothing() -> None:
 )
 def test_what_cannot_be_done_is_refused_before_anything_is_written(options: Any, reason: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=reason):
-        convert_file(open_file(model()), tmp_path / "out.gguf", **options)
+        convert_file(open_file(model_file()), tmp_path / "out.gguf", **options)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -250,16 +250,16 @@ def test_another_architecture_needs_its_tensors() -> None:
 
 def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
-    path.write_bytes(model())
+    path.write_bytes(model_file())
     with pytest.raises(FileExistsError):
         convert_file(open_file(path), path, to="TQ2_0")
-    assert path.read_bytes() == model()
+    assert path.read_bytes() == model_file()
     convert_file(open_file(path), path, to="TQ2_0", force=True)
     assert str(open_file(path).tensors["blk.0.attn_q.weight"].type) == "TQ2_0"
 
 
 def test_a_file_of_version_2_becomes_big_endian() -> None:
-    data = bytearray(model())
+    data = bytearray(model_file())
     data[4:8] = (2).to_bytes(4, "little")
     file, _ = converted(bytes(data), to="TQ2_0")
     assert file.version == 2
@@ -268,7 +268,7 @@ def test_a_file_of_version_2_becomes_big_endian() -> None:
 
 
 def test_tensors_that_share_bytes_are_refused(tmp_path: Path) -> None:
-    data = bytearray(model())
+    data = bytearray(model_file())
     file = open_file(bytes(data))
     one, other = file.tensors["blk.0.attn_k.weight"], file.tensors["blk.0.attn_v.weight"]
     data[other.info_span.stop - 8 : other.info_span.stop] = one.offset.to_bytes(8, "little")
@@ -279,14 +279,14 @@ def test_tensors_that_share_bytes_are_refused(tmp_path: Path) -> None:
 
 def test_a_source_that_changes_meanwhile_gives_no_file(tmp_path: Path) -> None:
     path, out = tmp_path / "model.gguf", tmp_path / "out.gguf"
-    path.write_bytes(model())
+    path.write_bytes(model_file())
 
     def touch(done: int, size: int) -> None:
         os.utime(path, (1, 1))
 
-    with open_file(path) as file, pytest.raises(FormatError, match="S903"):
+    with pytest.raises(FormatError, match="S903"), open_file(path) as file:
         convert_file(file, out, to="F32", progress=touch)
-    cut = open_file(model()[:-3000])
+    cut = open_file(model_file()[:-3000])
     with pytest.raises(FormatError, match="G401"):
         convert_file(cut, out, to="F32")
     assert list(tmp_path.iterdir()) == [path]

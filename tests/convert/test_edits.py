@@ -7,10 +7,11 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.convert.edits import Edit, EditedSource, write_edited, zeros
+from i2s_spec.convert.container.edits import Edit, EditedSource, write_edited, zeros
 from i2s_spec.errors import FormatError, Span
 from i2s_spec.gguf.source import BufferSource, FileSource
 
@@ -33,7 +34,7 @@ def applied(data: bytes, changes: list[Edit]) -> bytes:
 
 
 @given(st.binary(max_size=40), st.integers(1, 3), st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_edits_are_what_slices_are(original: bytes, passes: int, data: st.DataObject) -> None:
     source, expected = EditedSource(BufferSource(original)), original
     for _ in range(passes):

@@ -12,18 +12,18 @@ import pytest
 
 import i2s_spec as i2s
 from i2s_spec.codec.reference import unpack
-from i2s_spec.convert import random_weights
-from i2s_spec.convert.new import new
-from i2s_spec.convert.recipes import RECIPES
+from i2s_spec.convert.synthetic import random_weights
+from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.synthetic.recipes import RECIPES
 from i2s_spec.schema import gguf
-from i2s_spec.schema.architecture import ARCHITECTURES
-from i2s_spec.schema.hyperparameters import hyperparameters
-from i2s_spec.schema.keys import OPTIONAL, REQUIRED
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.hyperparameters import hyperparameters
+from i2s_spec.schema.architectures.keys import OPTIONAL, REQUIRED
 
 EACH = pytest.mark.parametrize("architecture", ARCHITECTURES)
 
 
-def made(*args: Any, **options: Any) -> bytes:
+def new_bytes(*args: Any, **options: Any) -> bytes:
     target = io.BytesIO()
     written = new(target, *args, **options)
     data = target.getvalue()
@@ -52,7 +52,7 @@ def check_fit(data: bytes) -> None:
 @EACH
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_a_complete_small_model(architecture: str, order: Any) -> None:
-    data = made(architecture, byte_order=order)
+    data = new_bytes(architecture, byte_order=order)
     assert len(data) < 200_000
     assert gguf.build(gguf.parse(data)) == data
     check_fit(data)
@@ -69,7 +69,7 @@ def test_a_complete_small_model(architecture: str, order: Any) -> None:
 @EACH
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_the_numbers(architecture: str, order: Any) -> None:
-    file = i2s.open(made(architecture, seed=3, byte_order=order, layers=1))
+    file = i2s.open(new_bytes(architecture, seed=3, byte_order=order, layers=1))
     scales = set()
     for tensor in file.tensors.values():
         assert tensor.type is not None
@@ -93,7 +93,7 @@ def test_the_numbers(architecture: str, order: Any) -> None:
 
 @EACH
 def test_big_endian_files_hold_the_same_numbers(architecture: str) -> None:
-    little, big = (i2s.open(made(architecture, byte_order=order, layers=1)) for order in ("little", "big"))
+    little, big = (i2s.open(new_bytes(architecture, byte_order=order, layers=1)) for order in ("little", "big"))
     assert [entry.key for entry in little.metadata.rows] == [entry.key for entry in big.metadata.rows]
     for ours, theirs in zip(little.tensors.values(), big.tensors.values(), strict=True):
         assert ours.payload == theirs.payload or ours.type.is_plain
@@ -105,7 +105,11 @@ def test_big_endian_files_hold_the_same_numbers(architecture: str) -> None:
 
 @EACH
 def test_the_same_arguments_give_the_same_bytes(architecture: str) -> None:
-    first, second, other = made(architecture, seed=1), made(architecture, seed=1), made(architecture, seed=2)
+    first, second, other = (
+        new_bytes(architecture, seed=1),
+        new_bytes(architecture, seed=1),
+        new_bytes(architecture, seed=2),
+    )
     assert first == second
     assert len(first) == len(other)
     start = i2s.open(first).data_start
@@ -126,7 +130,7 @@ def test_the_same_arguments_give_the_same_bytes(architecture: str) -> None:
 )
 def test_the_bytes_are_pinned(architecture: str, sha256: str) -> None:
     """The same on every machine, with every version of NumPy; a change here is a change for users."""
-    assert hashlib.sha256(made(architecture)).hexdigest() == sha256
+    assert hashlib.sha256(new_bytes(architecture)).hexdigest() == sha256
 
 
 @pytest.mark.parametrize(
@@ -141,21 +145,21 @@ def test_the_bytes_are_pinned(architecture: str, sha256: str) -> None:
     ],
 )
 def test_the_bytes_with_published_keys_are_pinned(architecture: str, sha256: str) -> None:
-    assert hashlib.sha256(made(architecture, as_published=True)).hexdigest() == sha256
+    assert hashlib.sha256(new_bytes(architecture, as_published=True)).hexdigest() == sha256
 
 
 @EACH
 def test_the_linter_has_nothing_to_say(architecture: str) -> None:
     """But what is true of every such file: a former name, norms that only forks know."""
-    findings = {finding.code for finding in i2s.lint(made(architecture)).findings}
+    findings = {finding.code for finding in i2s.lint(new_bytes(architecture)).findings}
     assert findings == {"bitnet-25": {"M019"}, "qwen3": {"P301"}, "gemma3": {"P301"}}.get(architecture, set())
     assert {"bitnet-b1.58": "T009", "qwen3": "M012"}.get(architecture, "") in {
-        "", *(finding.code for finding in i2s.lint(made(architecture, as_published=True)).findings)
+        "", *(finding.code for finding in i2s.lint(new_bytes(architecture, as_published=True)).findings)
     }  # fmt: skip
 
 
 def test_tensors_do_not_depend_on_the_rest_of_the_model() -> None:
-    small, large = i2s.open(made(layers=1)), i2s.open(made(layers=3, vocab=500))
+    small, large = i2s.open(new_bytes(layers=1)), i2s.open(new_bytes(layers=3, vocab=500))
     name = "blk.0.attn_q.weight"
     assert small.tensors[name].read() == large.tensors[name].read()
     assert small.tensors[name].payload != large.tensors["blk.1.attn_q.weight"].payload
@@ -203,13 +207,13 @@ def test_keys_of_the_official_file() -> None:
         ("general.quantization_version", "u32"),
     ]
     for architecture in ("bitnet-b1.58", "bitnet-25"):
-        rows = i2s.open(made(architecture, as_published=True)).metadata.rows
+        rows = i2s.open(new_bytes(architecture, as_published=True)).metadata.rows
         assert [(entry.key, entry.label) for entry in rows] == [(key.format(architecture), kind) for key, kind in pairs]
 
 
 def test_bitnet_files_are_like_the_real_ones(shared: Path) -> None:
     real = i2s.open(shared / "vectors/gguf/bitnet.i2_s.gguf")
-    ours = i2s.open(made("bitnet", layers=2, embd=256, ff=512, heads=4, heads_kv=2, vocab=320, context=512))
+    ours = i2s.open(new_bytes("bitnet", layers=2, embd=256, ff=512, heads=4, heads_kv=2, vocab=320, context=512))
     assert [(e.key, e.label, e.count) for e in ours.metadata.rows if e.key != "general.name"] == [
         (e.key, e.label, e.count) for e in real.metadata.rows if e.key != "general.name"
     ]
@@ -226,7 +230,7 @@ def test_bitnet_files_are_like_the_real_ones(shared: Path) -> None:
 def test_values_like_the_real_ones(shared: Path, architecture: str) -> None:
     name = {"bitnet-25": "bitnet-25.i2_s.gguf", "bitnet-b1.58": "bitnet-b1.58.i2_s.via_llama_quantize.gguf"}
     real = i2s.open(shared / "vectors/gguf" / name[architecture]).metadata
-    ours = i2s.open(made(architecture, layers=2, embd=256, ff=512, heads=4, heads_kv=2, vocab=320)).metadata
+    ours = i2s.open(new_bytes(architecture, layers=2, embd=256, ff=512, heads=4, heads_kv=2, vocab=320)).metadata
     for key in real:
         if not key.startswith("tokenizer.") and key != "general.name":
             assert ours[key] == real[key], key
@@ -234,7 +238,7 @@ def test_values_like_the_real_ones(shared: Path, architecture: str) -> None:
 
 def test_embedding_models() -> None:
     for architecture, added in (("qwen3", "add_eos_token"), ("gemma3", "add_space_prefix")):
-        file = i2s.open(made(architecture, embd=256, heads=2, head_dim=192, heads_kv=1))
+        file = i2s.open(new_bytes(architecture, embd=256, heads=2, head_dim=192, heads_kv=1))
         assert file.metadata[f"{architecture}.attention.key_length"] == 192
         assert file.metadata[f"{architecture}.rope.dimension_count"] == 192
         assert file.metadata[f"{architecture}.pooling_type"] == 3
@@ -247,7 +251,7 @@ def test_embedding_models() -> None:
 
 
 def test_llama_has_a_head_of_its_own() -> None:
-    file = i2s.open(made("llama"))
+    file = i2s.open(new_bytes("llama"))
     assert file.metadata["tokenizer.ggml.pre"] == "llama-bpe"
     assert file.tensors["output.weight"].read() != file.tensors["token_embd.weight"].read()
     assert len(file.metadata) == 22
@@ -264,7 +268,7 @@ def test_alignment(alignment: int) -> None:
 
 
 def test_sizes_can_be_chosen() -> None:
-    data = made("llama", layers=12, embd=384, ff=640, heads=6, heads_kv=3, vocab=700, context=99, seed=2**70)
+    data = new_bytes("llama", layers=12, embd=384, ff=640, heads=6, heads_kv=3, vocab=700, context=99, seed=2**70)
     check_fit(data)
     h = hyperparameters(i2s.open(data).metadata)
     assert (h.layers, h.embd, h.ff, h.heads, h.heads_kv, h.vocab, h.context) == (12, 384, 640, 6, 3, 700, 99)
@@ -316,7 +320,7 @@ def test_an_existing_file_is_kept(tmp_path: Path) -> None:
         new(path)
     assert path.read_bytes() == b"precious"
     new(path, force=True)
-    assert path.read_bytes() == made()
+    assert path.read_bytes() == new_bytes()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])

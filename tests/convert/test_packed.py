@@ -6,20 +6,29 @@ import io
 import json
 import shutil
 import struct
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from builders import model_bytes
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
+from packed_checkpoints import read_packed, write_packed
 
 from i2s_spec.codec.reference import UnusedCodeError
-from i2s_spec.convert.checkpoint import Checkpoint, NewTensor, write_checkpoint
-from i2s_spec.convert.hugging_face import gguf_name, module_name, to_checkpoint_rows, to_gguf_rows
-from i2s_spec.convert.new import new
-from i2s_spec.convert.packed import PackedWeights, configured, read_packed, scale_of, stored_scale, write_packed
-from i2s_spec.convert.packed_files import from_checkpoint, to_checkpoint
+from i2s_spec.convert.hugging_face.names import gguf_name, module_name, to_checkpoint_rows, to_gguf_rows
+from i2s_spec.convert.hugging_face.packed import (
+    PackedWeights,
+    configured,
+    scale_of,
+    stored_scale,
+)
+from i2s_spec.convert.hugging_face.packed_files import from_checkpoint, to_checkpoint
+from i2s_spec.convert.hugging_face.safetensors import Checkpoint, NewTensor, write_checkpoint
+from i2s_spec.convert.synthetic.new import new
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
@@ -27,10 +36,8 @@ from i2s_spec.gguf.writer import Writer
 MODULE = "model.layers.0.self_attn.q_proj"
 
 
-def model(architecture: str = "bitnet-b1.58", **options: Any) -> bytes:
-    out = io.BytesIO()
-    new(out, architecture, **{"layers": 2, "embd": 256, **options})
-    return out.getvalue()
+#: A file of two small layers.
+model_file = partial(model_bytes, layers=2, embd=256)
 
 
 def safetensors(header: Any, data: bytes = b"") -> bytes:
@@ -91,7 +98,7 @@ def test_a_file_becomes_the_checkpoint_that_it_came_from(shared: Path, tmp_path:
 @pytest.mark.parametrize("convention", ["multiply", "divide"])
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_there_and_back(architecture: str, convention: Any, order: Any, tmp_path: Path) -> None:
-    source = open_file(model(architecture, byte_order=order))
+    source = open_file(model_file(architecture, byte_order=order))
     path = tmp_path / "out.safetensors"
     exported = to_checkpoint(source, path, weight_scale=convention)
     assert max(abs(proof.rounding.relative) for proof in exported.proofs) <= (2**-23 if convention == "divide" else 0)
@@ -109,20 +116,18 @@ def test_there_and_back(architecture: str, convention: Any, order: Any, tmp_path
 
 def test_byte_order_does_not_reach_the_checkpoint(tmp_path: Path) -> None:
     for order in ("little", "big"):
-        to_checkpoint(open_file(model(byte_order=order)), tmp_path / f"{order}.safetensors")
+        to_checkpoint(open_file(model_file(byte_order=order)), tmp_path / f"{order}.safetensors")
     assert (tmp_path / "little.safetensors").read_bytes() == (tmp_path / "big.safetensors").read_bytes()
 
 
 def test_rows_of_llama_move_and_those_of_bitnet_do_not(tmp_path: Path) -> None:
     for architecture, moves in (("llama", True), ("bitnet", False)):
-        source = open_file(model(architecture, heads=4, heads_kv=2))
+        source = open_file(model_file(architecture, heads=4, heads_kv=2))
         path = tmp_path / f"{architecture}.safetensors"
         to_checkpoint(source, path)
         weights = read_packed(path, "multiply")
         for name, kind, heads in (("attn_q", "q_proj", 4), ("attn_k", "k_proj", 2), ("attn_v", "v_proj", None)):
-            from i2s_spec.gguf.ternary import ternary
-
-            trits, _ = ternary(source, source.tensors[f"blk.1.{name}.weight"]).whole()
+            trits, _ = source.tensors[f"blk.1.{name}.weight"].ternary().whole()
             there = weights[f"model.layers.1.self_attn.{kind}"][0]
             if moves and heads:
                 d = trits.shape[0] // heads
@@ -133,7 +138,7 @@ def test_rows_of_llama_move_and_those_of_bitnet_do_not(tmp_path: Path) -> None:
                 assert np.array_equal(there, trits)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(heads=st.integers(1, 5), half=st.integers(1, 6), cols=st.integers(1, 4))
 def test_moving_rows_back_is_not_moving_them(heads: int, half: int, cols: int) -> None:
     matrix = np.arange(heads * 2 * half * cols).reshape(-1, cols)
@@ -143,7 +148,7 @@ def test_moving_rows_back_is_not_moving_them(heads: int, half: int, cols: int) -
     assert np.array_equal(to_checkpoint_rows(moved, heads), matrix)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     quarter=st.integers(1, 9),
     cols=st.integers(1, 40),
@@ -160,6 +165,7 @@ def test_any_matrix_comes_back(quarter: int, cols: int, scale: float, convention
     assert abs(rounding.relative) <= 2**-23
 
 
+@pytest.mark.requirement("R8.4-1")
 def test_scales() -> None:
     assert scale_of(np.float32(1.421875), "divide") == np.float32(1 / 1.421875)
     assert stored_scale(0.7, "multiply", "BF16").rounding.stored == np.float32(0.69921875)
@@ -245,7 +251,7 @@ def test_code_3_is_refused(tmp_path: Path) -> None:
 
 
 def test_weights_without_a_place_are_refused(tmp_path: Path) -> None:
-    source = open_file(model())
+    source = open_file(model_file())
     path, out = tmp_path / "x.safetensors", tmp_path / "out.gguf"
     ones = np.ones((256, 256), dtype=np.int8)
     for module, trits, reason in (
@@ -265,7 +271,7 @@ def test_weights_without_a_place_are_refused(tmp_path: Path) -> None:
 def test_files_that_have_no_such_checkpoint_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     with pytest.raises(ValueError, match="known of architecture 'qwen3'"):
-        to_checkpoint(open_file(model("qwen3")), path)
+        to_checkpoint(open_file(model_file("qwen3")), path)
     out = io.BytesIO()
     with Writer(out) as writer:
         writer.add("general.architecture", "bitnet")
@@ -287,7 +293,7 @@ def test_nothing_is_overwritten_unasked_or_left_half_written(tmp_path: Path) -> 
     path = tmp_path / "x.safetensors"
     path.write_text("mine")
     with pytest.raises(FileExistsError):
-        to_checkpoint(open_file(model()), path)
+        to_checkpoint(open_file(model_file()), path)
     bad = np.full((4, 4), 2, dtype=np.int8)
     with pytest.raises(ValueError, match="not -1, 0 or"):
         write_packed(tmp_path / "y.safetensors", {"m": (bad, 1)})
@@ -310,7 +316,7 @@ def test_names() -> None:
 def test_the_library_reads_what_is_written(tmp_path: Path) -> None:
     library: Any = pytest.importorskip("safetensors", reason="the safetensors package is not installed")
     path = tmp_path / "x.safetensors"
-    to_checkpoint(open_file(model()), path)
+    to_checkpoint(open_file(model_file()), path)
     theirs = {name: (about["dtype"], tuple(about["shape"]), bytes(about["data"])) for name, about in
               library.deserialize(path.read_bytes())}  # fmt: skip
     assert theirs == contents(path)

@@ -7,14 +7,14 @@ import io
 import os
 import struct
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from builders import written
 
-from i2s_spec.convert.rewrite import Replacement, Value, rewrite
+from i2s_spec.convert.container.rewrite import Replacement, Value, rewrite
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
@@ -25,13 +25,6 @@ from i2s_spec.schema.types import ValueType
 
 MIB = 1 << 20
 SCALE = struct.pack("<f", 0.75)
-
-
-def made(fill: Callable[[Writer], Any], **options: Any) -> bytes:
-    out = io.BytesIO()
-    with Writer(out, **options) as writer:
-        fill(writer)
-    return out.getvalue()
 
 
 def model(writer: Writer) -> None:
@@ -47,7 +40,7 @@ def model(writer: Writer) -> None:
     writer.add_tensor("embd", (3, 4), "F16", np.arange(12, dtype=np.float16))
 
 
-MODEL = made(model)
+MODEL = written(model)
 
 
 def copied(data: bytes, **changes: Any) -> bytes:
@@ -67,7 +60,7 @@ def content(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_a_copy_without_changes_is_the_file() -> None:
     assert copied(MODEL) == MODEL
     for options in ({"version": 2}, {"byte_order": "big"}, {"alignment": 128}):
-        data = made(model, **options)
+        data = written(model, **options)
         assert copied(data) == data
 
 
@@ -187,7 +180,7 @@ class TestTensors:
     @pytest.mark.parametrize("alignment", [8, 32, 64, 4096])
     @pytest.mark.parametrize("before", [None, 8, 128])
     def test_a_new_alignment_lays_the_tensors_out_anew(self, alignment: int, before: int | None) -> None:
-        source = made(model, alignment=before)
+        source = written(model, alignment=before)
         data = copied(source, alignment=alignment)
         file = open_file(data)
         assert file.alignment == alignment
@@ -204,13 +197,13 @@ class TestTensors:
         assert copied(MODEL, set={"general.alignment": 64}, alignment=64) == copied(MODEL, alignment=64)
         with pytest.raises(ValueError, match=r"general\.alignment is given as 128 and as 64"):
             copied(MODEL, set={"general.alignment": 64}, alignment=128)
-        aligned = made(model, alignment=64)
+        aligned = written(model, alignment=64)
         assert copied(aligned, drop_keys=["general.alignment"]) == MODEL
         renamed = open_file(copied(aligned, rename={"general.alignment": "old"}))
         assert (renamed.alignment, renamed.metadata["old"]) == (32, 64)
 
     def test_an_alignment_that_loaders_take_and_the_format_does_not_must_be_changed(self) -> None:
-        data = made(lambda writer: writer.add("general.alignment", 64)).replace(
+        data = written(lambda writer: writer.add("general.alignment", 64)).replace(
             struct.pack("<I", 64), struct.pack("<I", 4)
         )
         assert open_file(data).alignment == 4
@@ -238,7 +231,7 @@ class TestSourcesThatAreRefused:
             self.refused(MODEL[:cut], tmp_path, FormatError, "^[GS]")
 
     def test_a_file_without_all_its_data(self, tmp_path: Path) -> None:
-        data = made(model, alignment=128)
+        data = written(model, alignment=128)
         span = open_file(data).tensors["embd"].span
         self.refused(data[: span.stop - 1], tmp_path, FormatError, "G401")
         self.refused(data[: span.start - 1], tmp_path, FormatError, "G402")
@@ -274,17 +267,21 @@ class TestSourcesThatAreRefused:
 
     def test_a_file_that_changes_meanwhile(self, tmp_path: Path) -> None:
         path = tmp_path / "source.gguf"
-        path.write_bytes(made(lambda writer: writer.add_tensor("t", (3 * MIB,), "I8")))
+        path.write_bytes(written(lambda writer: writer.add_tensor("t", (3 * MIB,), "I8")))
 
         def change(done: int, total: int) -> None:
             os.utime(path, ns=(1, 1))
 
-        with open_file(path) as file, pytest.raises(FormatError, match="S903"):
+        with pytest.raises(FormatError, match="S903"), open_file(path) as file:
             rewrite(file, tmp_path / "x.gguf", progress=change)
-        with open_file(path) as file:
-            path.write_bytes(b"short")
-            with pytest.raises(FormatError, match="S903"):
+
+        def cut_and_rewrite() -> None:
+            with open_file(path) as file:
+                path.write_bytes(b"short")
                 rewrite(file, tmp_path / "x.gguf")
+
+        with pytest.raises(FormatError, match="S903"):
+            cut_and_rewrite()
         assert list(tmp_path.iterdir()) == [path]
 
     def test_metadata_that_changes_meanwhile(self, tmp_path: Path) -> None:
@@ -293,7 +290,7 @@ class TestSourcesThatAreRefused:
                 return "it was written to"
 
         with pytest.raises(FormatError, match="S903"):
-            rewrite(open_file(Restless(made(lambda writer: writer.add("k", 1)))), tmp_path / "x.gguf")
+            rewrite(open_file(Restless(written(lambda writer: writer.add("k", 1)))), tmp_path / "x.gguf")
         assert list(tmp_path.iterdir()) == []
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from i2s_spec.convert import vocabulary
-from i2s_spec.convert.vocabulary import (
+from i2s_spec.convert.synthetic import vocabulary
+from i2s_spec.convert.synthetic.vocabulary import (
     BPE_SPECIAL,
     BYTE,
     CONTROL,

@@ -8,22 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec import trits as trits_module
 from i2s_spec.codec.form import Form
 from i2s_spec.codec.reference import dequantize, pack, unpack
 from i2s_spec.codec.trits import Trits
-from i2s_spec.convert import weights as module
-from i2s_spec.convert.weights import TARGETS, Encoder, ProofError, Recoding, rounding
+from i2s_spec.convert.tensors import encode as module
+from i2s_spec.convert.tensors.encode import TARGETS, Encoder, ProofError, Recoding, rounding
 from i2s_spec.schema.dialect import LAYOUTS, parse
 
 DIALECTS = [name for name, layout in LAYOUTS.items() if layout.in_gguf]
 SHAPE = (8, 512)
 
 
-def made(seed: int = 0) -> np.ndarray[Any, np.dtype[np.int8]]:
+def random_trits(seed: int = 0) -> np.ndarray[Any, np.dtype[np.int8]]:
     return np.random.default_rng(seed).integers(-1, 2, SHAPE, dtype=np.int8)
 
 
@@ -44,7 +45,7 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("one", "other"), list(itertools.product(TARGETS, TARGETS)))
 @pytest.mark.parametrize("orders", [("little", "big"), ("big", "little")])
 def test_every_type_becomes_every_other(one: str, other: str, orders: tuple[Any, Any]) -> None:
-    trits, scale = made(), np.float32(0.625)  # which all types hold
+    trits, scale = random_trits(), np.float32(0.625)  # which all types hold
     first = Form(one, SHAPE, parse("rows-1x4"), orders[0])
     second = Form(other, SHAPE, parse("interleave-64/offset-2"), orders[1])
     encoder = Encoder(first, scale)
@@ -57,7 +58,7 @@ def test_every_type_becomes_every_other(one: str, other: str, orders: tuple[Any,
 @pytest.mark.usefixtures("small_windows")
 @pytest.mark.parametrize(("one", "other"), list(itertools.product(DIALECTS, DIALECTS)))
 def test_dialects_keep_what_stands_for_nothing(one: str, other: str) -> None:
-    data = bytearray(pack(made(), 0.1, one))
+    data = bytearray(pack(random_trits(), 0.1, one))
     data[100] |= 3 << 4
     first, second = Form("I2_S", SHAPE, parse(one)), Form("I2_S", SHAPE, parse(other))
     recoding = Recoding(reader(first, bytes(data)), second)
@@ -65,7 +66,7 @@ def test_dialects_keep_what_stands_for_nothing(one: str, other: str) -> None:
     assert recoding.unused == 1
     assert recoded(reader(second, result), first) == bytes(data)
     assert np.array_equal(
-        unpack(result, SHAPE, other, code3="zero")[0], unpack(bytes(data), SHAPE, one, code3="zero")[0]
+        unpack(result, SHAPE, other, unused_code="zero")[0], unpack(bytes(data), SHAPE, one, unused_code="zero")[0]
     )
     whole = recoded(reader(first, bytes(data), unused="zero"), second)
     assert unpack(whole, SHAPE, other)[1] == np.float32(0.1)  # nothing is left to refuse
@@ -73,15 +74,15 @@ def test_dialects_keep_what_stands_for_nothing(one: str, other: str) -> None:
 
 @pytest.mark.parametrize("bits", [0x7FC12345, 0xFF800000, 0x80000000, 0x00000001])
 def test_dialects_keep_every_bit_of_the_scale(bits: int) -> None:
-    data = pack(made(), 1.0)[:-32] + struct.pack("<I", bits) + bytes(range(28))
+    data = pack(random_trits(), 1.0)[:-32] + struct.pack("<I", bits) + bytes(range(28))
     result = recoded(reader(Form("I2_S", SHAPE), data), Form("I2_S", SHAPE, parse("interleave-64"), "big"))
     assert result[-32:] == struct.pack(">I", bits) + bytes(28)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.floats(2.0**-14, 60000, width=32), st.sampled_from(["F32", "F16", "BF16"]))
 def test_weights_are_the_product_rounded_once(scale: float, type: str) -> None:
-    trits = made(1)
+    trits = random_trits(1)
     data = recoded(reader(Form("I2_S", SHAPE), pack(trits, scale)), Form(type, SHAPE))
     weights = dequantize(pack(trits, scale), SHAPE)
     if type == "BF16":
@@ -98,7 +99,7 @@ def test_weights_are_the_product_rounded_once(scale: float, type: str) -> None:
 
 
 def test_a_negative_scale_goes_where_there_is_a_place_for_it() -> None:
-    trits = made()
+    trits = random_trits()
     source = reader(Form("I2_S", SHAPE), pack(trits, -0.5))
     found, scale = reader(Form("TQ1_0", SHAPE), recoded(source, Form("TQ1_0", SHAPE))).whole()
     assert (np.array_equal(found, trits), scale) == (True, -0.5)
@@ -116,20 +117,21 @@ def test_a_negative_scale_goes_where_there_is_a_place_for_it() -> None:
     ],
 )
 def test_scales_that_a_type_lacks_are_refused_before_anything_is_made(scale: float, type: str, reason: str) -> None:
-    source = reader(Form("I2_S", SHAPE), pack(made(), scale))
+    source = reader(Form("I2_S", SHAPE), pack(random_trits(), scale))
     with pytest.raises(ValueError, match=reason):
         Recoding(source, Form(type, SHAPE))
 
 
 def test_a_scale_of_0_would_lose_trits_in_floats_alone() -> None:
-    source = reader(Form("I2_S", SHAPE), pack(made(), 0.0))
+    source = reader(Form("I2_S", SHAPE), pack(random_trits(), 0.0))
     with pytest.raises(ValueError, match="nothing but 0 where there are trits"):
         recoded(source, Form("F16", SHAPE))
     found, scale = reader(Form("TQ2_0", SHAPE), recoded(source, Form("TQ2_0", SHAPE))).whole()
-    assert np.array_equal(found, made())
+    assert np.array_equal(found, random_trits())
     assert scale == 0
 
 
+@pytest.mark.requirement("R8.5-1")
 def test_rows_that_begin_inside_a_block_are_refused() -> None:
     data = np.ones((2, 192), dtype=np.float32).tobytes()
     source = reader(Form("F32", (2, 192)), data)
@@ -139,7 +141,7 @@ def test_rows_that_begin_inside_a_block_are_refused() -> None:
 
 
 def test_what_is_written_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = reader(Form("I2_S", SHAPE), pack(made(), 0.5))
+    source = reader(Form("I2_S", SHAPE), pack(random_trits(), 0.5))
     real = module.pack_blocks
     monkeypatch.setattr(module, "pack_blocks", lambda trits, *rest: real(-trits, *rest))
     with pytest.raises(ProofError, match="TQ2_0 does not give back the trits"):
@@ -147,7 +149,7 @@ def test_what_is_written_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "pack_blocks", lambda trits, scale, *rest: real(trits, scale * 2, *rest))
     with pytest.raises(ProofError, match="gives back the scale"):
         recoded(source, Form("TQ2_0", SHAPE))
-    monkeypatch.setattr(module, "transcode", lambda data, *rest: data)
+    monkeypatch.setattr(module, "recode", lambda data, *rest: data)
     with pytest.raises(ProofError, match="interleave-64 does not give back"):
         recoded(source, Form("I2_S", SHAPE, parse("interleave-64")))
 
@@ -156,7 +158,7 @@ def test_a_code_that_is_lost_on_the_way_is_found(monkeypatch: pytest.MonkeyPatch
     data = bytearray(pack(np.zeros(SHAPE, dtype=np.int8), 0.5))
     data[7] |= 3
     source = reader(Form("I2_S", SHAPE), bytes(data))
-    monkeypatch.setattr(module, "transcode", lambda data, *rest: b"\x55" * (len(data) - 32) + bytes(32))
+    monkeypatch.setattr(module, "recode", lambda data, *rest: b"\x55" * len(data))
     with pytest.raises(ProofError, match="interleave-64 does not give back"):
         recoded(source, Form("I2_S", SHAPE, parse("interleave-64")))
 

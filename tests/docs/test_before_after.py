@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from malformed_cases import CASES, SMALL
 
-from i2s_spec.cli.explain import command
 from i2s_spec.cli.replay import replay
+from i2s_spec.cli.specification.explain import command
 from i2s_spec.conformance.export import described
 from i2s_spec.docs import before_after, pages
 from i2s_spec.docs.before_after import MOST_LINES, Shown, shown
@@ -24,7 +25,6 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.explain import as_markdown, as_text, find
 from i2s_spec.linter.rule import Fix, Rule
 from i2s_spec.linter.rules import all_rules
-from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.malformed.reference import compared
 from i2s_spec.testing.sample import Draft, Model
 
@@ -71,12 +71,12 @@ def test_what_can_be_repaired_is_shown_repaired(rule: Rule) -> None:
 
 
 def test_situations_are_those_that_no_broken_copy_makes() -> None:
-    made = {case.code for case in malformed()} | {pair.code for pair in compared()}
+    made = {case.code for case in CASES.values()} | {pair.code for pair in compared()}
     assert SITUATIONS.keys() == {rule.code for rule in RULES} - made
 
 
 def test_broken_files_have_the_names_of_those_that_are_exported() -> None:
-    names = {Path(described(case, "whole")["file"]).name for case in malformed() if len(case.data) < 1 << 12}
+    names = {Path(described(case, "whole")["file"]).name for case in SMALL.values() if len(case.data) < 1 << 12}
     used = {code: shown(find(code), replay).before for code in ("G203", "I104", "S201", "P101")}
     for text in used.values():
         (name,) = set(re.findall(r"\S+\.gguf\b", text.splitlines()[0]))
@@ -104,11 +104,11 @@ def test_places_follow_names() -> None:
     assert moved.same
     assert moved.path == "key_values[4].value"
     assert moved.lines[0] == "s:0xc8..0xc9: key_values[4].value of 'sample.flag': true"
-    template = next(case for case in malformed() if case.name == "tmpl_open")
+    template = CASES["tmpl_open"]
     other = place_of(template.data, template.path, "S203", "s")
     assert other is not None
     assert "'tokenizer.chat_template'" in other.lines[0]
-    unknown = next(case for case in malformed() if case.name == "nested_arr_5")
+    unknown = CASES["nested_arr_5"]
     kind = place_of(unknown.data, unknown.path, "G212", "s")
     assert kind is not None
     assert not kind.same

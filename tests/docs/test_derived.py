@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from i2s_spec.cli.replay import replay
-from i2s_spec.cli.spec import command
-from i2s_spec.docs import before_after, checkout, derived, pages
+from i2s_spec.cli.specification.spec import command
+from i2s_spec.docs import before_after, checkout, derived, pages, redirects
 from i2s_spec.errors import SettingError
 
-MARKED = re.compile(r"Written by (?:`i2s rules|i2s_spec\.docs)")
+MARKED = re.compile(r"Written by (?:`i2s rules|i2s_spec\.(?:docs|exports))")
 
 
 def test_everything_derived_is_current() -> None:
@@ -27,18 +27,36 @@ def test_what_says_that_it_is_written_is_in_the_list() -> None:
     marked = {
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*.*")
-        if path.suffix in (".md", ".js", ".mjs", ".css") and MARKED.search(path.read_text(encoding="utf-8"))
+        if path.suffix in (".md", ".js", ".mjs", ".css", ".html") and MARKED.search(path.read_text(encoding="utf-8"))
     }
     named = {name for name in marked if not name.startswith("rules/")}
-    assert named == {"requirements.md", "runtimes.md", "assets/layouts.js"}
+    assert named == {
+        "requirements.md",
+        "runtimes.md",
+        "layouts.md",
+        "annexes/registry.md",
+        "assets/layouts.js",
+        *(f"{name}.html" for name in redirects.RENAMED),
+    }
     assert named <= derived.FILES.keys()
     assert marked - named == {f"rules/{path.name}" for path in (folder / "rules").iterdir()}
+
+
+def test_former_addresses_lead_to_chapters_and_keep_the_section() -> None:
+    folder = checkout.chapters()
+    for former, new in redirects.RENAMED.items():
+        assert (folder / f"{new}.md").is_file()
+        assert not (folder / f"{former}.md").exists()
+        text = (folder / f"{former}.html").read_text(encoding="utf-8")
+        assert f'location.replace("{new}.html" + location.hash)' in text
+        assert f'<a href="{new}.html">' in text
 
 
 @pytest.fixture
 def other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A checkout of its own, in which everything is current."""
     shutil.copytree(checkout.chapters(), tmp_path / "spec")
+    (tmp_path / "tests").symlink_to(checkout.root() / "tests")
     (tmp_path / "mkdocs.yml").write_text("")
     monkeypatch.setattr(checkout, "__file__", str(tmp_path / "i2s_spec" / "docs" / "checkout.py"))
     derived.write(replay)
@@ -50,7 +68,7 @@ def test_what_has_drifted_is_named_and_mended(other: Path) -> None:
     for name in derived.FILES:
         path = other / name
         text = path.read_text(encoding="utf-8")
-        row = next(line for line in reversed(text.splitlines()) if line.startswith(("| ", "    {")))
+        row = next(line for line in reversed(text.splitlines()) if line.startswith(("| ", "    {", "<p>")))
         path.write_text(text.replace(row, f"{row[:2]} {row[2:]}", 1), encoding="utf-8")
     (other / "rules" / "I104.md").write_text("old\n" + pages.MARK, encoding="utf-8")
     (other / "runtimes.md").unlink()
@@ -72,7 +90,7 @@ def test_what_has_drifted_is_named_and_mended(other: Path) -> None:
 
 
 def test_prose_around_tables_stays(other: Path) -> None:
-    path = other / "7-dialects.md"
+    path = other / "07-dialects.md"
     text = path.read_text(encoding="utf-8").replace("\n## 7.2", "\nA sentence of mine.\n\n## 7.2")
     path.write_text(text, encoding="utf-8")
     assert derived.check(replay) == []
@@ -93,16 +111,17 @@ def test_a_lost_table_is_an_answer(other: Path) -> None:
 def test_drift_ends_build_and_test_of_the_verb(other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both look at what is derived before anything else."""
     (other / "rules" / "I104.md").write_text("old\n" + pages.MARK, encoding="utf-8")
-    monkeypatch.setattr("i2s_spec.cli.spec._mkdocs", lambda *arguments: pytest.fail("the site is built"))
+    monkeypatch.setattr("i2s_spec.cli.specification.spec._mkdocs", lambda *arguments: pytest.fail("the site is built"))
     run = CliRunner().invoke(command, ["build"], standalone_mode=False)
     assert (run.return_value, run.stdout) == (1, "rules/I104.md is not what its rule says\n")
 
 
+@pytest.mark.thorough
 def test_what_needs_a_missing_extra_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """The extra of the site alone is enough to build it."""
     before_after.shown.cache_clear()
     monkeypatch.setattr(before_after, "find_spec", lambda name: None)
-    monkeypatch.setattr("i2s_spec.cli.spec._mkdocs", lambda *arguments: 0)
+    monkeypatch.setattr("i2s_spec.cli.specification.spec._mkdocs", lambda *arguments: 0)
     run = CliRunner().invoke(command, ["build"], standalone_mode=False)
     before_after.shown.cache_clear()
     assert (run.return_value, run.stdout) == (0, "")

@@ -10,14 +10,14 @@ import pytest
 from i2s_spec.docs import runtimes
 from i2s_spec.inspect.identify.reference import AGREES, ENOUGH
 from i2s_spec.schema.dialect import LAYOUTS
-from i2s_spec.schema.producers import CONVERTERS, QUANTISER
-from i2s_spec.schema.runtimes import RUNTIMES
+from i2s_spec.schema.programs.producers import CONVERTERS, QUANTIZER
+from i2s_spec.schema.programs.runtimes import RUNTIMES
 
 SPEC = Path(__file__).resolve().parents[2] / "spec"
-CHAPTER = (SPEC / "7-dialects.md").read_text(encoding="utf-8")
+CHAPTER = (SPEC / "07-dialects.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("table", ["quantisers", "converters", "releases", "runtimes"])
+@pytest.mark.parametrize("table", ["quantizers", "converters", "releases", "runtimes"])
 def test_tables_are_current(table: str) -> None:
     assert getattr(runtimes, table)() in CHAPTER
 
@@ -41,7 +41,7 @@ def test_unwritten_bytes_are_as_the_chapter_says() -> None:
     from i2s_spec.inspect.identify.packing import unwritten
 
     formulas = dict(re.findall(r"^\| `([\w-]+)` \| `(n .*?)` \|$", CHAPTER, re.M))
-    assert list(formulas) == list(QUANTISER["llama-quantize"].layouts)
+    assert list(formulas) == list(QUANTIZER["llama-quantize"].layouts)
     for rows in range(1, 40):
         for cols in (4, 64, 96, 128, 192, 288):
             for name, formula in formulas.items():
@@ -51,6 +51,7 @@ def test_unwritten_bytes_are_as_the_chapter_says() -> None:
                     assert unwritten(LAYOUTS[name], (cols, rows)) == wanted
 
 
+@pytest.mark.requirement("R7.4-1")
 def test_numbers_of_the_decision() -> None:
     assert f"at least {ENOUGH:,}" in CHAPTER
     assert f"{AGREES:.0%}".replace("%", " %") in CHAPTER

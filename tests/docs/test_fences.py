@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from i2s_spec.cli.spec import command
+from i2s_spec.cli.specification.spec import command
 from i2s_spec.docs import checkout, examples, fences, figures
 from i2s_spec.docs.examples import Drift
-from i2s_spec.docs.exports.description import records
+from i2s_spec.exports.description import records
 from i2s_spec.schema.dialect import LAYOUTS
 from i2s_spec.schema.i2s import codes_of
 
@@ -37,6 +37,15 @@ def test_examples_are_numbered_without_gaps_and_unlike() -> None:
     found = examples.examples()
     assert [example.number for example in found] == list(range(1, len(found) + 1))
     assert len({(example.source, example.output) for example in found}) == len(found)
+
+
+def test_larger_files_are_made_where_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examples, "MADE", {"made.gguf": "i2s new made.gguf --layers 1 -q", "bad.gguf": "i2s new"})
+    source = "import os\nprint(os.path.exists('made' + '.gguf'))\n"
+    examples.run("python", f"{source}---\nFalse\n")
+    examples.run("python", f"# made.gguf\n{source}---\nTrue\n")
+    with pytest.raises(Drift, match="exit 2"):
+        examples.run("python", "print('bad.gguf')\n---\nbad.gguf\n")
 
 
 BROKEN = [
@@ -122,6 +131,7 @@ def test_examples_for_other_languages(tmp_path: Path) -> None:
     said = json.loads(target.read_text(encoding="utf-8"))
     assert len(said["examples"]) == len(examples.examples())
     assert bytes.fromhex(said["files"]["sample.gguf"])[:4] == b"GGUF"
+    assert said["made"] == examples.MADE
     assert {"number", "kind", "page", "line", "section", "source", "output"} == set(said["examples"][0])
 
 
@@ -132,6 +142,7 @@ def test_without_a_checkout_the_verb_says_so(monkeypatch: pytest.MonkeyPatch, tm
         assert "clone the repository" in str(error)
 
 
+@pytest.mark.thorough
 def test_a_drift_fails_the_verb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "spec").mkdir()
     (tmp_path / "spec" / "1-x.md").write_text("# X\n\n```i2s-example\nprint(1)\n---\n2\n```\n")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from i2s_spec.golden import tolerance
-from i2s_spec.golden.mistakes import MISTAKES
-from i2s_spec.golden.recording import DIGEST_ONLY, NOT_LIGHT
-from i2s_spec.golden.sums import AMBIGUOUS, WHOLE, WHOLE_SHARE
+from i2s_spec.golden.candidates.node_names import NODE_NAMES
+from i2s_spec.golden.diagnosis.mistakes import MISTAKES
+from i2s_spec.golden.records.record import DIGEST_ONLY, NOT_LIGHT
+from i2s_spec.golden.records.rounding import AMBIGUOUS
+from i2s_spec.golden.replay import tolerance
+from i2s_spec.golden.replay.code_flips import WHOLE, WHOLE_RTOL
 
 CHAPTER = (Path(__file__).resolve().parents[2] / "spec" / "10-golden.md").read_text(encoding="utf-8")
 PLAIN = " ".join(CHAPTER.split())
@@ -24,6 +26,15 @@ def test_mistakes() -> None:
     assert "\n".join(rows) in CHAPTER
 
 
+def test_names_of_runtimes() -> None:
+    rows = [
+        f"| `{each.value}` | {each.op} | `{each.name}` | {each.node} | {each.runtime} {each.version} | "
+        f"{', '.join(each.architectures)} |"
+        for each in NODE_NAMES
+    ]
+    assert "\n".join(rows) in CHAPTER
+
+
 def test_bounds() -> None:
     for words in (
         f"that of a layer, {tolerance.FORCED.words};",
@@ -36,7 +47,7 @@ def test_bounds() -> None:
     ):
         assert words in PLAIN, words
     assert AMBIGUOUS == 127 * 2.0**-23
-    assert WHOLE_SHARE == 2.0**-21
+    assert WHOLE_RTOL == 2.0**-21
 
 
 def test_the_light_set() -> None:

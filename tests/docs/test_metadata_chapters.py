@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from i2s_spec.convert.recipes import RECIPES
-from i2s_spec.schema import keys, numbers
-from i2s_spec.schema.architecture import ARCHITECTURES
-from i2s_spec.schema.hyperparameters import Hyperparameters
-from i2s_spec.schema.inventory import TensorSpec
-from i2s_spec.schema.keys import OPTIONAL, Key
+from i2s_spec.convert.synthetic.recipes import RECIPES
+from i2s_spec.schema import numbers
+from i2s_spec.schema.architectures import keys, rotation
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.inventory import TensorSpec
+from i2s_spec.schema.architectures.keys import OPTIONAL, Key
+from i2s_spec.schema.architectures.sizes import Hyperparameters
 
 SPEC = Path(__file__).resolve().parents[2] / "spec"
-CHAPTERS = {"3": "3-metadata.md", "4": "4-inventories.md"}
+CHAPTERS = {"3": "03-metadata.md", "4": "04-inventories.md"}
 
-GROUPS = (*keys.GENERAL, *keys.MODEL, *keys.EMBEDDING_MODEL, *keys.TOKENIZER)
+GROUPS = (*keys.GENERAL, *keys.MODEL, *keys.EMBEDDING_MODEL, *keys.TOKENIZER, *rotation.KEYS)
 KEY_HEAD = ["key", "type", "need", "without it", "read by", "meaning"]
 TENSOR_HEAD = ["tensor", "ne", "types", "need", "architectures", "meaning"]
 
@@ -46,7 +47,7 @@ def code(words: object) -> str:
 
 def key_row(key: Key) -> list[str]:
     """A key as a row of its table."""
-    need = key.need + {"gpt2": ", for gpt2", "llama": ", for llama", "quantized": ", where a tensor is quantised"}.get(
+    need = key.need + {"gpt2": ", for gpt2", "llama": ", for llama", "quantized": ", where a tensor is quantized"}.get(
         key.when, ""
     )
     default = key.otherwise or (str(key.default).lower() if isinstance(key.default, bool) else "")
@@ -80,13 +81,13 @@ def tensor_row(spec: TensorSpec, architectures: list[str]) -> list[str]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("clause", ["3.1", "3.2", "3.3", "3.4", "3.5", "3.6"])
+@pytest.mark.parametrize("clause", ["3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.8"])
 def test_tables_of_keys(clause: str) -> None:
     assert table(clause, KEY_HEAD) == [key_row(key) for key in GROUPS if key.clause == clause]
 
 
 def test_every_key_is_in_a_table() -> None:
-    assert {key.clause for key in GROUPS} == {"2.7", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6"}
+    assert {key.clause for key in GROUPS} == {"2.7", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.8"}
     assert [key.name for key in GROUPS if key.clause == "2.7"] == ["general.alignment"]
 
 
@@ -124,7 +125,7 @@ def number_row(number: int) -> list[str]:
 
 
 def test_table_of_numbers() -> None:
-    assert table("3.1", NUMBER_HEAD) == [number_row(number) for number in range(36, 43)]
+    assert table("3.1", NUMBER_HEAD) == [number_row(number) for number in range(36, 44)]
 
 
 SIZE_HEAD = ["word", "meaning"]
@@ -139,7 +140,7 @@ def test_words_of_shapes_are_those_of_hyperparameters() -> None:
 
 
 ORDER_HEAD = ["architecture", "order of the keys"]
-TENSOR_ORDER_HEAD = ["architecture", "in each layer", "tensors of a layer", "before the layers", "behind them"]
+TENSOR_ORDER_HEAD = ["architecture", "in each layer", "tensors of a layer", "before the layers", "after them"]
 
 
 def test_table_of_the_order_of_keys() -> None:

@@ -15,7 +15,7 @@ import pytest
 from chromium import Browser, needs_chromium
 
 from i2s_spec.codec.reference import pack
-from i2s_spec.docs.exports import javascript
+from i2s_spec.exports import javascript
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Layout
 
 SPEC = Path(__file__).resolve().parents[2] / "spec"
@@ -98,6 +98,7 @@ def point(browser: Browser, selector: str) -> None:
     browser.send("Input.dispatchMouseEvent", type="mouseMoved", x=where[0], y=where[1])
 
 
+@pytest.mark.thorough
 @needs_chromium
 def test_opens_with_the_example_and_asks_for_nothing_else(opened: Browser) -> None:
     assert opened.complaints() == []
@@ -109,6 +110,7 @@ def test_opens_with_the_example_and_asks_for_nothing_else(opened: Browser) -> No
     assert "a scale of 0.75" in opened.evaluate("document.querySelector('.pg-scale').textContent")
 
 
+@pytest.mark.thorough
 @needs_chromium
 def test_an_element_lights_its_bits(opened: Browser) -> None:
     point(opened, "[data-k='130']")
@@ -118,6 +120,7 @@ def test_an_element_lights_its_bits(opened: Browser) -> None:
     assert "bits 7:6 of byte 34" in found["said"]
 
 
+@pytest.mark.thorough
 @needs_chromium
 def test_bits_and_bytes_light_their_elements(opened: Browser) -> None:
     point(opened, "[data-byte='1'][data-shift='2']")
@@ -128,6 +131,7 @@ def test_bits_and_bytes_light_their_elements(opened: Browser) -> None:
     assert found["said"].startswith("byte 1 is 4a")
 
 
+@pytest.mark.thorough
 @needs_chromium
 def test_the_keyboard_walks(opened: Browser) -> None:
     opened.evaluate("document.querySelector(\"[data-k='0']\").focus()")
@@ -141,6 +145,7 @@ def test_the_keyboard_walks(opened: Browser) -> None:
     assert opened.evaluate("document.querySelectorAll(\".pg-elements [tabindex='0']\").length") == 1
 
 
+@pytest.mark.thorough
 @needs_chromium
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=str)
 @pytest.mark.parametrize("code_map", [CODE_MAPS["offset-1"], CODE_MAPS["zero-first"]], ids=str)
@@ -159,6 +164,7 @@ def test_every_dialect_shows_what_was_packed(opened: Browser, layout: Layout, co
     assert opened.evaluate("document.querySelectorAll('.pg-dialects tbody tr').length") == len(LAYOUTS) * len(CODE_MAPS)
 
 
+@pytest.mark.thorough
 @needs_chromium
 @pytest.mark.parametrize(
     ("text", "said"),
@@ -174,6 +180,7 @@ def test_what_cannot_be_drawn_is_said(opened: Browser, text: str, said: str) -> 
     assert opened.evaluate("document.querySelectorAll('[data-k]').length") == 0
 
 
+@pytest.mark.thorough
 @needs_chromium
 def test_shapes_that_do_not_fit(opened: Browser) -> None:
     choose(opened, "#pg-rows", "2")
@@ -186,6 +193,7 @@ def test_shapes_that_do_not_fit(opened: Browser) -> None:
     assert opened.complaints() == []
 
 
+@pytest.mark.thorough
 @needs_chromium
 def test_hex_dumps_are_understood(opened: Browser) -> None:
     data = bytes(range(128))
@@ -201,6 +209,7 @@ def test_hex_dumps_are_understood(opened: Browser) -> None:
         assert opened.evaluate("I2S_PLAYGROUND.state.bytes") == list(data)
 
 
+@pytest.mark.thorough
 @needs_chromium
 @pytest.mark.parametrize("width", [1280, 390], ids=["wide", "phone"])
 def test_what_lights_up_is_seen(browser: Browser, page: Path, tmp_path: Path, width: int) -> None:

@@ -17,16 +17,19 @@ import pytest
 from chromium import Browser, needs_chromium
 from click.testing import CliRunner
 
-from i2s_spec.cli.spec import command
+from i2s_spec.cli.specification.spec import command
 from i2s_spec.docs import benchmarks, checkout, examples
 
-pytestmark = pytest.mark.skipif(find_spec("material") is None, reason="no mkdocs-material: pip install -e '.[docs]'")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(find_spec("material") is None, reason="no mkdocs-material: pip install -e '.[docs]'"),
+]
 
-#: Longest that a build may take, in seconds.
-PATIENCE = 60
+#: Seconds after which a build hangs.
+PATIENCE = 600
 
 PAGES = [
-    "index", "2-container", "3-metadata", "5-payload", "7-dialects", "9-inference", "11-conformance", "requirements",
+    "index", "02-container", "03-metadata", "05-payload", "07-dialects", "09-inference", "11-conformance", "requirements",
     "playground", "api", "benchmarks", "tutorials/by-hand", "tutorials/garbage", "annexes/reconciliation", "runtimes",
     "rules/index", "rules/I104", "rules/P203",
 ]  # fmt: skip
@@ -35,14 +38,12 @@ PAGES = [
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    began = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
-        cwd=checkout.root(), capture_output=True, text=True, timeout=4 * PATIENCE, check=False,
+        cwd=checkout.root(), capture_output=True, text=True, timeout=PATIENCE, check=False,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert time.monotonic() - began < PATIENCE
     return folder
 
 
@@ -120,7 +121,7 @@ def test_search_works_from_plain_files(browser: Browser, site: Path) -> None:
         assert time.monotonic() < deadline, browser.complaints()
         time.sleep(0.1)
     links = browser.evaluate("[...document.querySelectorAll('.md-search-result__link')].map(e => e.href)")
-    assert any("6-tail.html" in link for link in links)
+    assert any("06-tail.html" in link for link in links)
     assert not any("before-and-after" in link or "benchmarks" in link for link in links)
     assert browser.complaints() == []
 
@@ -163,4 +164,4 @@ def test_the_verb_builds_the_site(tmp_path: Path) -> None:
     done = CliRunner().invoke(command, ["build", "-o", str(tmp_path / "site")], standalone_mode=False)
     assert done.exception is None
     assert done.return_value == 0
-    assert (tmp_path / "site" / "5-payload.html").is_file()
+    assert (tmp_path / "site" / "05-payload.html").is_file()

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from malformed_cases import CASES
 
 from i2s_spec.cli import cli
 from i2s_spec.codec.reference import unpack
 from i2s_spec.docs import checkout
 from i2s_spec.gguf.reader import open as opened
-from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import ByteOrder, Draft
 
 PAGES = [*sorted((checkout.chapters() / "tutorials").glob("*.md")), checkout.chapters() / "exports.md"]
@@ -49,6 +49,22 @@ def test_commands_are_such_as_there_are(page: str, line: str) -> None:
         following = command.get_command(context, words[1])
         assert following is not None, words[1]
         command, words = following, words[1:]
+
+
+def test_the_tutorial_of_layouts_finds_and_repairs() -> None:
+    """What `test_every_fence_holds` runs is the whole way: an error, its evidence, the repair, text worth reading."""
+    page = (checkout.chapters() / "tutorials" / "layout.md").read_text(encoding="utf-8")
+    shown = [body for kind, body in re.findall(r"^```(i2s-console)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)]
+    garbled, finding, evidence, repaired, mixed, random = shown
+    assert "error: I213 " in finding
+    assert "Where do its codes lie?  interleave-64 (certain)" in evidence
+    assert "right.gguf: ok" in repaired
+    assert set(re.findall(r"'(blk\.\d)", mixed)) == {"blk.2"}
+    assert mixed.count("error: I214 ") == 7
+    assert "Where do its codes lie?  cannot tell" in random
+    words = {word for text in (garbled, repaired) for word in ("mouse", "narrow path", "strength") if word in text}
+    assert words == {word for word in ("mouse", "narrow path", "strength") if word in repaired} != set()
+    assert not any(word in garbled for word in words)
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +119,8 @@ def test_the_reader_reads_the_vectors(node: str, request: pytest.FixtureRequest,
     assert len(expected(path)) > 10
 
 
-def test_the_reader_decodes_what_the_quantiser_packed(node: str) -> None:
-    """Every matrix of whole blocks that the released quantiser was given: its signs come back, and its largest value."""
+def test_the_reader_decodes_what_the_quantizer_packed(node: str) -> None:
+    """Every matrix of whole blocks that the released quantizer was given: its signs come back, and its largest value."""
     inputs = {path.stem: np.load(path) for path in sorted((ORACLE / "quant" / "in").glob("*.npy"))}
     whole = {
         path: inputs[path.stem]
@@ -146,7 +162,7 @@ def test_the_reader_refuses_what_is_broken(node: str, tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
     wanted = {"G002", "G101", "G108", "G109", "G209", "G210", "G213", "G308", "I103", "I104", "I201"}
     met = set()
-    for case in malformed():
+    for case in CASES.values():
         if case.code in wanted and case.code not in met:
             path.write_bytes(case.data)
             done = read(node, path)

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.draw import hexdump
 
 
 @given(st.binary(max_size=100), st.integers(0, 1 << 40), st.sampled_from([8, 16, 32]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_byte_stands_in_the_column_of_its_address(data: bytes, start: int, width: int) -> None:
     seen = {}
     for row in hexdump.rows(data, start, width):

@@ -8,7 +8,8 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.draw.plot import THINNEST, Point, Segment, Share, bars, columns, points, strip, wrapped
@@ -33,7 +34,7 @@ def test_numbers_are_short(value: float, shown: str) -> None:
 
 
 @given(st.floats(-1e6, 1e6))
-@settings(max_examples=60)
+@examples(60)
 def test_numbers_say_a_hundredth(value: float) -> None:
     assert abs(float(number(value)) - value) <= 0.0051
     assert "e" not in number(value)
@@ -58,7 +59,7 @@ def test_elements_without_parts_close_themselves() -> None:
 
 
 @given(st.lists(st.integers(0, 10**9), max_size=4))
-@settings(max_examples=60)
+@examples(60)
 def test_strips_are_as_wide_as_they_are_wide(counts: list[int]) -> None:
     root = ElementTree.fromstring(strip([Share(count, "c") for count in counts], "codes"))
     marks = [boxes(path.attrib["d"])[0] for path in root.iter("path") if path.attrib["class"] == "c"]
@@ -69,7 +70,7 @@ def test_strips_are_as_wide_as_they_are_wide(counts: list[int]) -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 1000), min_size=3, max_size=4), max_size=20), WORDS)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_columns_have_a_group_for_each(stacks: list[list[int]], words: str) -> None:
     given_ = [([Share(count, "c") for count in stack], f"tensor {words}") for stack in stacks]
     root = ElementTree.fromstring(columns(given_, "Codes", words))
@@ -89,7 +90,7 @@ def test_bars_name_their_shares() -> None:
 
 
 @given(st.lists(st.floats(width=32), max_size=30))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_points_lie_inside_whatever_they_are(values: list[float]) -> None:
     drawn = points([Point(value, "g0", "said", i) for i, value in enumerate(values)], "Scales", "")
     root = ElementTree.fromstring(drawn)
@@ -105,7 +106,7 @@ def test_points_lie_inside_whatever_they_are(values: list[float]) -> None:
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=40), st.integers(1, 12))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_maps_are_to_scale(lengths: list[int], lines: int) -> None:
     segments, at = [], 0
     for length in lengths:

@@ -6,7 +6,8 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.draw import text
@@ -20,9 +21,9 @@ HARMFUL = "\x1b\x07\x00\x7f\x9b\x85\r\n\u202e\u2066\u200b\u2028\ufeff\u3164\ufe0
 
 
 @given(st.text(max_size=30) | st.binary(max_size=30) | st.sampled_from(HARMFUL), st.integers(1, 40))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_visible_text_is_printable(value: str | bytes, limit: int) -> None:
-    for shown in (text.visible(value, limit), text.visible(value, limit, bare=True), text.for_html(value)):
+    for shown in (text.visible(value, limit), text.visible(value, limit, bare=True)):
         assert shown.isprintable()
 
 
@@ -37,10 +38,6 @@ def test_bytes_that_fit_are_shown_whole() -> None:
     assert text.visible(b"x" * 500, 40).endswith("… (500 bytes)")
 
 
-def test_html() -> None:
-    assert text.for_html("<script>'&\"\x1b") == "&lt;script&gt;&#x27;&amp;&quot;\\x1b"
-
-
 def test_width_counts_columns() -> None:
     assert text.width("abc") == 3
     assert text.width("\u4e2d\uff21") == 4
@@ -48,7 +45,7 @@ def test_width_counts_columns() -> None:
 
 
 @given(st.text(max_size=30), st.integers(1, 30), st.booleans())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_cut_text_fits(value: str, columns: int, middle: bool) -> None:
     cut = text.cut(value, columns, middle)
     assert text.width(cut) <= columns
@@ -78,7 +75,7 @@ def test_counts(count: int, words: str) -> None:
 
 
 @given(st.floats(width=32))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_float32_words_tell_floats_apart(value: float) -> None:
     shown = text.float32_words(value)
     if math.isfinite(value):
@@ -107,7 +104,7 @@ _json = st.recursive(
 
 
 @given(_json)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_json_is_strict_and_printable(value: Any) -> None:
     shown = text.json_text(value)
     assert shown.isascii()
@@ -116,7 +113,7 @@ def test_json_is_strict_and_printable(value: Any) -> None:
 
 
 @given(st.dictionaries(st.text(max_size=4), _json, max_size=4))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_json_document_is_its_members(members: dict[str, Any]) -> None:
     whole = json.loads("".join(text.json_document(members)))
     assert whole == {name: json.loads(text.json_text(value)) for name, value in members.items()}

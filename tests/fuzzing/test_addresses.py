@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import io
-from functools import cache
+from functools import partial
 
 import numpy as np
 import pytest
+from builders import model_bytes
 
-from i2s_spec.convert.new import new
 from i2s_spec.linter.engine import lint
-from i2s_spec.model import numerics
+from i2s_spec.model.arithmetic import reductions
 from i2s_spec.model.load import load_model
 
 TOKENS = [1, 2, 3, 4, 5]
 
 
-@cache
-def model(architecture: str) -> bytes:
-    out = io.BytesIO()
-    new(out, architecture, layers=1, seed=3)
-    return out.getvalue()
+#: A file of one layer.
+model_file = partial(model_bytes, layers=1, seed=3)
 
 
 def moved(data: bytes, by: int) -> memoryview:
-    """The same bytes, so many behind where an allocation begins."""
+    """The same bytes, so many after where an allocation begins."""
     held = bytearray(len(data) + by)
     held[by:] = data
     return memoryview(held)[by:]
@@ -34,7 +30,7 @@ def moved(data: bytes, by: int) -> memoryview:
 @pytest.mark.parametrize("profile", ["bitnet-golden-1", "fast", "hf-f32"])
 @pytest.mark.parametrize("architecture", ["bitnet-b1.58", "llama", "gemma3"])
 def test_a_model_in_memory(architecture: str, profile: str, by: int) -> None:
-    data = model(architecture)
+    data = model_file(architecture)
 
     def result(odd: int) -> np.ndarray:
         with load_model(moved(data, odd), profile) as loaded:
@@ -55,11 +51,11 @@ def test_matrices(kind: type) -> None:
     odd: np.ndarray = np.frombuffer(moved(w.tobytes(), 1), dtype=kind).reshape(w.shape)
     assert not odd.flags.aligned
     x = random.normal(size=(3, 35)).astype(np.float32)
-    assert numerics.products(x, odd).tobytes() == numerics.products(x, w).tobytes()
-    assert numerics.lanes(x, odd).tobytes() == numerics.lanes(x, w).tobytes()
+    assert reductions.products(x, odd).tobytes() == reductions.products(x, w).tobytes()
+    assert reductions.lanes(x, odd).tobytes() == reductions.lanes(x, w).tobytes()
 
 
 @pytest.mark.parametrize("by", [1, 2, 3])
 def test_payloads(by: int) -> None:
-    data = model("llama")
+    data = model_file("llama")
     assert lint(moved(data, by), payload="full").as_dict() == lint(moved(data, 0), payload="full").as_dict()

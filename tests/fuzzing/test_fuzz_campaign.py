@@ -10,16 +10,16 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
+from malformed_cases import SMALL, broken
 
 import i2s_spec.fuzzing
 from i2s_spec.fuzzing.campaign import Campaign
 from i2s_spec.fuzzing.child import Bounds, Command
 from i2s_spec.fuzzing.minimise import minimised
-from i2s_spec.fuzzing.oracle import Duty, Policy, judge
+from i2s_spec.fuzzing.oracle import Expectation, Policy, expected_answer
 from i2s_spec.fuzzing.report import as_dict, json_report, junit_report, text_report
 from i2s_spec.fuzzing.settings import Settings
 from i2s_spec.fuzzing.verdict import Statuses, shape_of
-from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
@@ -50,7 +50,7 @@ def campaign(*words: str, runs: int = 12, folder: Path | None = None, **settings
 
 
 def replayed(*words: str, names: tuple[str, ...], **settings: Any) -> Campaign:
-    files = [(case.name, case.data) for case in malformed() if case.name in names]
+    files = [(name, broken(name)) for name in names]
     with Campaign(Command(words), Settings(**settings)) as made:
         for _ in made.replay(files):
             pass
@@ -67,7 +67,7 @@ def test_who_rejects_everything_rejects_what_is_sound(tmp_path: Path) -> None:
     assert (found.kind, found.code, found.confirmed) == ("rejects", None, True)
     assert found.times > 5
     small = (tmp_path / "c" / "findings" / found.file).read_bytes()
-    assert judge(small, Policy()).duty is Duty.ACCEPT
+    assert expected_answer(small, Policy()).answer is Expectation.ACCEPT
     assert len(small) <= found.original_size
 
 
@@ -104,7 +104,7 @@ def test_a_crash_is_found_told_and_made_small(tmp_path: Path) -> None:
     small = (tmp_path / "c" / "findings" / found.file).read_bytes()
     assert b"sample.eps" in small
     assert len(small) < 60
-    assert "at byte 12" in found.said
+    assert "at byte 12" in found.stderr_tail
     assert [f for f in made.findings if f.kind == "crash"] == [found]  # one crash, however often
 
 
@@ -148,7 +148,7 @@ time.sleep(60)
 
 
 def test_a_right_decoder_has_no_finding() -> None:
-    names = tuple(case.name for case in malformed() if case.code[0] in "GI" and len(case.data) < 9000)[::6]
+    names = tuple(name for name, case in SMALL.items() if case.code[0] in "GI" and len(case.data) < 9000)[::6]
     made = replayed(sys.executable, "-c", RIGHT, names=names, jobs=2)
     assert made.findings == []
     assert made.totals["must reject"] > 5
@@ -202,7 +202,7 @@ def test_what_is_interrupted_leaves_nothing_running(tmp_path: Path, monkeypatch:
     def interrupted(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "judge", interrupted)
+    monkeypatch.setattr(module, "expected_answer", interrupted)
     with pytest.raises(KeyboardInterrupt), Campaign(Command(["sleep", "60"]), folder=tmp_path / "c") as made:
         next(made.run(1))
     assert json.loads((tmp_path / "c" / "state.json").read_text())["index"] == 0

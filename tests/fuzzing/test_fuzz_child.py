@@ -1,4 +1,4 @@
-"""A run under bounds: how it ended is told apart, and nothing of it stays behind."""
+"""A run under bounds: how it ended is told apart, and nothing of it stays after."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shell(script: str, *more: str) -> Command:
 @pytest.mark.parametrize("status", [0, 1, 77])
 def test_statuses(file: Path, status: int) -> None:
     outcome = run(shell(f"exit {status}"), file, SMALL)
-    assert (outcome.status, outcome.signal, outcome.hung, outcome.swollen) == (status, None, False, False)
+    assert (outcome.status, outcome.signal, outcome.hung, outcome.out_of_memory) == (status, None, False, False)
     assert outcome.name == f"status {status}"
 
 
@@ -50,25 +50,23 @@ def test_the_file_comes_by_name_or_by_input(file: Path) -> None:
 
 
 def test_a_hang_ends_in_time(file: Path) -> None:
-    began = time.monotonic()
-    outcome = run(shell("sleep 60"), file, Bounds(seconds=0.3))
+    outcome = run(shell("sleep 86400"), file, Bounds(seconds=0.3))  # that this ends at all is the test
     assert outcome.hung
     assert (outcome.status, outcome.signal) == (None, None)
-    assert time.monotonic() - began < 5
 
 
 def test_memory_is_bounded(file: Path) -> None:
     grow = "x = []\nwhile True: x.append(bytearray(8 << 20))"
     outcome = run(Command([*PYTHON, grow]), file, SMALL)
-    assert outcome.swollen
+    assert outcome.out_of_memory
     assert not outcome.hung
     assert outcome.memory > SMALL.memory
 
 
 def test_memory_that_is_asked_for_and_refused_is_no_blow_up(file: Path) -> None:
     outcome = run(Command([*PYTHON, "bytearray(1 << 40)"]), file, SMALL)
-    assert (outcome.status, outcome.swollen) == (1, False)
-    assert "MemoryError" in outcome.said
+    assert (outcome.status, outcome.out_of_memory) == (1, False)
+    assert "MemoryError" in outcome.stderr_tail
 
 
 def test_grandchildren_go_too(file: Path, tmp_path: Path) -> None:
@@ -92,8 +90,8 @@ def test_a_run_can_be_ended_without_an_answer(file: Path) -> None:
 
 def test_what_it_says_is_bounded(file: Path) -> None:
     outcome = run(Command([*PYTHON, "import sys; sys.stderr.write('x' * 9000 + 'end'); sys.exit(3)"]), file, SMALL)
-    assert len(outcome.said) <= 4096
-    assert outcome.said.endswith("end")
+    assert len(outcome.stderr_tail) <= 4096
+    assert outcome.stderr_tail.endswith("end")
 
 
 def test_a_program_that_is_not_there() -> None:

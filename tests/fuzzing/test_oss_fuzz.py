@@ -133,7 +133,12 @@ def test_build_names_every_module_that_is_imported_late(
     modules = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
                for path in (ROOT / "i2s_spec").rglob("*.py")}  # fmt: skip
     assert named == modules
-    assert {"i2s_spec", "i2s_spec.cli.lint", "i2s_spec.linter.rules.extent", "i2s_spec.testing.malformed"} <= named
+    assert {
+        "i2s_spec",
+        "i2s_spec.cli.files.lint",
+        "i2s_spec.linter.rules.ternary.i2s_extent",
+        "i2s_spec.testing.malformed",
+    } <= named
 
 
 @pytest.mark.parametrize("name", ["gguf", "golden_compare", "command_line"])

@@ -13,7 +13,7 @@ FUZZ = str(ROOT / "fuzz")
 if FUZZ not in sys.path:
     sys.path.append(FUZZ)
 
-from seeded.bug import Bug, faults_of, seeded  # noqa: E402
+from seeded.bug import Bug, broken, faults_of, seeded  # noqa: E402
 from seeded.catalogue import BUGS  # noqa: E402
 
 RESULTS = ROOT / "fuzz" / "seeded" / "results.json"
@@ -63,7 +63,7 @@ def test_lists_that_rotted_are_noticed(tmp_path: Path) -> None:
     )
     assert faults_of([good], tmp_path) == []
     for bad, said in [
-        (twice, "occurs 2 times"), (gone, "occurs 0 times"), (good._replace(new=good.old), "breaks nothing"),
+        (twice, "has 2 places"), (gone, "has 0 places"), (good._replace(new=good.old), "breaks nothing"),
         (good._replace(tests=("tests/test_other.py",)), "is not there"), (good._replace(tests=()), "no tests"),
     ]:  # fmt: skip
         assert [said in fault for fault in faults_of([bad], tmp_path)] == [True]
@@ -75,4 +75,21 @@ def test_a_broken_module_still_compiles(bug: Bug) -> None:
     """A bug is a mistake in what is computed, not one that nobody could overlook."""
     if bug.file.endswith(".py"):
         text = (ROOT / bug.file).read_text(encoding="utf-8")
-        compile(text.replace(bug.old, bug.new), bug.file, "exec")
+        made = broken(text, bug)
+        assert made is not None
+        compile(made, bug.file, "exec")
+
+
+def test_a_rename_leaves_a_bug_where_it_is() -> None:
+    (bug,) = seeded(
+        "code.py", "test_code.py", ("bound", "one too many", "if at + size < len(data):", "if at + size <= len(data):")
+    )
+    assert broken("if start + width <\\n        len(raw):\n", bug) is None  # a backslash is another token
+    assert (
+        broken("a = 1\nif start + width < len(raw):\n    b\n", bug) == "a = 1\nif start + width <= len(raw):\n    b\n"
+    )
+    assert broken("if (\n    x\n):\nif start + width < len(\n    raw):\n", bug) is not None
+    assert broken("if start + start < len(raw):\n", bug) is None  # two identifiers are not one
+    assert broken("if a + b < len(c):\nif d + e < len(f):\n", bug) is None  # two places
+    assert broken("if a + b < len(c):\nif at + e < len(f):\n", bug) == "if a + b < len(c):\nif at + e <= len(f):\n"
+    assert broken("if start + width <= len(raw):\n", bug) is None

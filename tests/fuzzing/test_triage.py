@@ -16,14 +16,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FUZZ = ROOT / "fuzz"
 
-#: A harness with planted bugs, each behind a word; `MENDED` is a file whose words do no harm any more.
+#: A harness with planted bugs, each after a word; `MENDED` is a file whose words do no harm any more.
 TOY = """
 import ctypes, os, sys
 from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-KEPT = sorted((HERE / "regressions" / "toy").glob("*"))
+CACHED = sorted((HERE / "regressions" / "toy").glob("*"))
 
 def key(data):
     return {}[data[:3].hex()]
@@ -73,7 +73,7 @@ def one_input(data):
     if has(b"ODD"):
         assert calls[0] % 2
 
-@pytest.mark.parametrize("path", KEPT, ids=[path.name for path in KEPT])
+@pytest.mark.parametrize("path", CACHED, ids=[path.name for path in CACHED])
 def test_corpus(path):
     one_input(path.read_bytes())
 """
@@ -144,6 +144,7 @@ def test_finds_are_told_apart_made_small_and_written_once(
     assert written(toy) == before
 
 
+@pytest.mark.thorough
 def test_the_printed_line_replays_and_passes_when_mended(
     triage: Any, toy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,6 +187,7 @@ def test_a_new_bug_in_the_place_of_a_mended_one_is_new(
     assert {path.stem for path in (toy / "regressions" / "pages" / "toy").iterdir()} == kept.keys()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("word", "kind", "name", "more"),
     [

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from i2s_spec.gguf.output import OutputFile, refuse_source, refuse_taken, write_all
+from i2s_spec.gguf.atomic_file import OutputFile, refuse_source, refuse_taken, write_all
 from i2s_spec.gguf.source import BufferSource, FileSource, MapSource, StreamSource
 
 Usage = namedtuple("Usage", "total used free")
@@ -96,7 +96,7 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(
     output.write(b"ours")
     target.write_bytes(b"theirs")
     if not seen:  # they were a moment later than our look
-        monkeypatch.setattr("i2s_spec.gguf.output.refuse_taken", lambda *args: None)
+        monkeypatch.setattr("i2s_spec.gguf.atomic_file.refuse_taken", lambda *args: None)
     with pytest.raises(FileExistsError, match="there is a file of this name already"):
         output.commit()
     assert target.read_bytes() == b"theirs"
@@ -120,7 +120,7 @@ class TestWithoutHardLinks:
     def test_another_file_is_not_replaced(self, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         output = OutputFile(target)
         target.write_bytes(b"theirs")
-        monkeypatch.setattr("i2s_spec.gguf.output.refuse_taken", lambda *args: None)
+        monkeypatch.setattr("i2s_spec.gguf.atomic_file.refuse_taken", lambda *args: None)
         with pytest.raises(FileExistsError):
             output.commit()
         assert target.read_bytes() == b"theirs"
@@ -255,7 +255,7 @@ def test_the_working_folder_may_change(target: Path, monkeypatch: pytest.MonkeyP
 def test_ctrl_c_in_another_process_leaves_nothing_behind(target: Path) -> None:
     program = """
         import sys
-        from i2s_spec.gguf.output import OutputFile
+        from i2s_spec.gguf.atomic_file import OutputFile
         with OutputFile(sys.argv[1]) as output:
             output.write(b"x" * 1000)
             print("half", flush=True)

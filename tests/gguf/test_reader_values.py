@@ -34,6 +34,7 @@ VALUES: dict[bytes, tuple[ValueType, Any, Any]] = {
 }
 
 
+@pytest.mark.requirement("R2.5-4")
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_values(order: Any) -> None:
     draft = Draft(order)
@@ -49,6 +50,7 @@ def test_values(order: Any) -> None:
     assert metadata["a.numbers"].dtype == np.dtype("=u4")
 
 
+@pytest.mark.requirement("R2.4-5")
 def test_of_two_values_the_first_counts() -> None:
     draft = Draft()
     file = draft.records()

@@ -86,6 +86,7 @@ def test_reads_that_give_less_than_was_asked_for(path: Path, monkeypatch: pytest
         source.close()
 
 
+@pytest.mark.requirement("R12.4-2")
 def test_inputs_that_became_shorter(path: Path) -> None:
     stream = io.BytesIO(DATA)
     for source in (FileSource(path), StreamSource(stream)):
@@ -100,6 +101,7 @@ def test_inputs_that_became_shorter(path: Path) -> None:
         path.write_bytes(DATA)
 
 
+@pytest.mark.requirement("R12.4-2")
 def test_inputs_that_were_written_to(path: Path) -> None:
     os.utime(path, ns=(10**18, 10**18))
     source = FileSource(path)
@@ -122,6 +124,7 @@ def test_an_empty_file(tmp_path: Path) -> None:
         source.close()
 
 
+@pytest.mark.requirement("R12.4-1")
 def test_what_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with socket.socket(socket.AF_UNIX) as bound:
@@ -136,6 +139,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
                 assert error.value.code == code, name
 
 
+@pytest.mark.requirement("R12.4-3")
 def test_what_can_be_opened(path: Path) -> None:
     mine = BufferSource(b"")
     assert source_of(mine) is mine

@@ -52,7 +52,7 @@ def test_what_is_refused() -> None:
         unused.trits()
     with pytest.raises(ValueError, match="code 3"):
         unused.dequantize()
-    assert unused.trits(code3="zero")[0, 0] == 0
+    assert unused.trits(unused_code="zero")[0, 0] == 0
     assert unused.scale() == 1
     with pytest.raises(ValueError, match="tensor 'w'"):
         one("I2_S", bytes(96 + 32), (3, 128)).dequantize("rows-1x4")

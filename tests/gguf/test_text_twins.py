@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.gguf.strings import is_utf8
+from i2s_spec.gguf.string_arrays import is_utf8
 
 HEADERS = Path(__file__).resolve().parents[2] / "pyx"
 COMPILER = shutil.which("gcc") or shutil.which("cc")
@@ -67,14 +67,14 @@ def test_both_builds_see_what_python_sees(
     builds: list[ctypes.CDLL], text: bytes, behind: int, seed: int, key: int
 ) -> None:
     hashes = set()
-    for rest in (b"\xff" * behind, b" " * behind):  # what is behind a string is no part of it
+    for rest in (b"\xff" * behind, b" " * behind):  # what is after a string is no part of it
         for build in builds:
             seen = Seen()
             got = build.look(text + rest, len(text), len(text) + behind, seed, key | 1, ctypes.byref(seen))
             assert bool(got) == is_utf8(text)
             assert min(seen.spaces, 2) == min(text.count(b" "), 2)
             hashes.add(seen.hash)
-    assert len(hashes) == 1, "the hash depends on the build, or on what is behind"
+    assert len(hashes) == 1, "the hash depends on the build, or on what is after"
 
 
 @given(st.sets(TEXTS, max_size=50))

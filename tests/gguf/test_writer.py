@@ -20,9 +20,11 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
+import i2s_spec as i2s
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
@@ -124,7 +126,7 @@ def test_integers_are_bounded_by_their_type(label: str, order: Any) -> None:
 
 
 @given(st.lists(st.floats(width=32)), st.sampled_from(ORDERS))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_floats_come_back(values: list[float], order: Any) -> None:
     for given_values in (values, np.array(values, np.float32), np.array(values, np.float64)):
         label, back = one_key(given_values, "arr[f32]", byte_order=order)
@@ -167,8 +169,9 @@ def test_bytes_are_a_numbers_bytes_in_the_files_order() -> None:
         one_key(b"\x00\x02", "arr[bool]")
 
 
+@pytest.mark.requirement("R2.4-7")
 @given(st.lists(st.binary(max_size=12), max_size=12), st.sampled_from(ORDERS))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_text_that_is_not_utf8_comes_back(texts: list[bytes], order: Any) -> None:
     escaped = [text.decode("utf-8", "surrogateescape") for text in texts]
     for value in (texts, escaped):
@@ -664,10 +667,12 @@ def test_files_that_gguf_does_not_have_are_refused(options: dict[str, Any], erro
         Writer(io.BytesIO(), **options)
 
 
+@pytest.mark.requirement("R2.3-2")
 @pytest.mark.parametrize(("version", "order"), [(2, "little"), (3, "little"), (3, "big")])
 def test_versions_and_byte_orders(version: int, order: Any) -> None:
     file = open_file(written(lambda w: w.add("k", 7), version=version, byte_order=order))
     assert (file.version, file.byte_order, file.metadata["k"]) == (version, order, 7)
+    assert open_file(written(lambda w: w.add("k", 7), byte_order=order)).version == 3
 
 
 def test_nothing_is_added_to_a_written_file() -> None:
@@ -739,7 +744,7 @@ layouts = st.sampled_from([(2, "little"), (3, "little"), (3, "big")])
 
 
 @given(keys, tensors, layouts, st.sampled_from([None, 8, 32, 128]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_what_is_added_is_read_back(
     keys: dict[str, Any], tensors: dict[str, Any], layout: tuple[int, Any], alignment: int | None
 ) -> None:
@@ -883,3 +888,49 @@ def test_lists_and_bytes_are_written_without_numpy(tmp_path: Path) -> None:
     """
     command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "x.gguf")]
     assert subprocess.run(command, check=False).returncode == 0
+
+
+# --- what a writer just takes, and the other byte order ---
+
+
+def test_the_longest_key() -> None:
+    out = io.BytesIO()
+    with Writer(out) as writer:
+        writer.add("k" * 65_535, 7)
+        with pytest.raises(ValueError, match="65,536"):
+            writer.add("k" * 65_536, 7)
+    assert i2s.open(out.getvalue()).metadata["k" * 65_535] == 7
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize("by_key", [False, True])
+def test_alignment_by_key_and_by_parameter(order: Any, by_key: bool) -> None:
+    out = io.BytesIO()
+    with Writer(out, byte_order=order, alignment=None if by_key else 4096) as writer:
+        if by_key:
+            writer.add("general.alignment", 4096, "u32")
+        assert writer.alignment == 4096
+        writer.add_tensor("a", (3,), "F32", bytes(12))
+        writer.add_tensor("b", (3,), "F32", bytes(range(12)))
+    file = i2s.open(out.getvalue())
+    assert (file.alignment, file.metadata["general.alignment"]) == (4096, 4096)
+    assert [tensor.offset for tensor in file.tensors.values()] == [0, 4096]
+    assert file.tensors["b"].read() == bytes(range(12))
+    assert len(out.getvalue()) == 3 * 4096
+
+
+@pytest.mark.parametrize("other", [64, 256])
+def test_two_alignments(other: int) -> None:
+    writer = Writer(io.BytesIO(), alignment=128)
+    with pytest.raises(ValueError, match=f"given as 128 and as {other}"):
+        writer.add("general.alignment", other, "u32")
+    writer.add("general.alignment", 128, "u32")
+
+
+@pytest.mark.parametrize("tensors", [False, True])
+def test_an_alignment_is_stored_with_or_without_tensors(tensors: bool) -> None:
+    out = io.BytesIO()
+    with Writer(out, alignment=64) as writer:
+        if tensors:
+            writer.add_tensor("a", (4,), "I8", bytes(4))
+    assert i2s.open(out.getvalue()).metadata["general.alignment"] == 64

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from i2s_spec.errors import SettingError
 from i2s_spec.golden import compare, record
-from i2s_spec.golden.callback_text import RESOLUTION, node_text, read_callback_text
-from i2s_spec.golden.mistakes import MISTAKES
-from i2s_spec.golden.tap import corner
+from i2s_spec.golden.diagnosis.mistakes import MISTAKES
+from i2s_spec.golden.records.eval_callback import RESOLUTION, node_text, read_callback_text
+from i2s_spec.golden.records.tap import corner
 from i2s_spec.model.forward import Model
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
@@ -66,7 +67,7 @@ def test_what_programs_print() -> None:
     assert np.isnan(again.value).all()  # three numbers where there should be four
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     arrays.arrays(
         np.float32, arrays.array_shapes(min_dims=1, max_dims=3, max_side=9),

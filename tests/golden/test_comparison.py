@@ -31,6 +31,7 @@ def plain(taps: Taps) -> Taps:
     return {name: value for name, value in taps.items() if not name.startswith(("blk.", "norm-"))}
 
 
+@pytest.mark.requirement("R10.3-1", "R10.3-2")
 @pytest.mark.parametrize("mode", ["op-replay", "layer-forced", "free-running"])
 @pytest.mark.parametrize("profile", ["hf-f32", "bitnetcpp-2025", "bitnetcpp-2026", "webgpu", "fast"])
 @pytest.mark.parametrize("architecture", ["bitnet-b1.58", "llama", "gemma3"])
@@ -41,7 +42,7 @@ def test_correct_runtimes_are_clean(tmp_path: Path, architecture: str, profile: 
     model = load_model(file.getvalue(), threads=1)
     tokens = np.random.default_rng(3).integers(0, 250, 20)
     record(model, tokens, tmp_path / "golden")
-    record(model.but(profile=profile), tokens, tmp_path / "theirs")
+    record(model.replace(numerics=profile), tokens, tmp_path / "theirs")
     result = compare(tmp_path / "golden", tmp_path / "theirs", model=model, mode=mode)
     assert result.ok, result.verdict
     assert not result.counted("wrong", "behind", "missing", "extra", "shape", "skipped")
@@ -49,6 +50,7 @@ def test_correct_runtimes_are_clean(tmp_path: Path, architecture: str, profile: 
         assert tap.flips is None or not tap.flips.unexplained or mode == "layer-forced"
 
 
+@pytest.mark.requirement("R9.7-2")
 def test_flips_are_explained_from_floats_alone(model_of: Find, golden_of: Find, taps_of: Find, tmp_path: Path) -> None:
     """An input on a rounding boundary: the other code is as right, and is found in the sums of plain outputs."""
     model, taps = model_of("bitnet-b1.58"), plain(taps_of("bitnet-b1.58"))
@@ -56,25 +58,25 @@ def test_flips_are_explained_from_floats_alone(model_of: Find, golden_of: Find, 
     x[:, 0] = 127.0
     x[:, 1:40] = np.arange(1, 40) + 0.5
     even = model.evaluate("Qcur-0", [x])
-    from i2s_spec.model.quantiser import epilogue
+    from i2s_spec.model.reference.activation_quant import epilogue
     from i2s_spec.model.weights import Ternary
 
     codes = even["blk.0.attn_q.act_q8"].copy()
     codes[3, 5] += 1 if codes[3, 5] < x[3, 5] else -1
     matrix = model.weights.matrix("blk.0.attn_q.weight")
     assert isinstance(matrix, Ternary)
-    from i2s_spec.model import integers
+    from i2s_spec.model.reference import matmul
 
-    acc = integers.accumulate(matrix.payload, matrix.rows, matrix.columns, codes)
-    y = epilogue(acc, even["blk.0.attn_q.act_scale"], matrix.scale, model.profile.quantiser)
+    acc = matmul.accumulate(matrix.payload, matrix.rows, matrix.columns, codes)
+    y = epilogue(acc, even["blk.0.attn_q.act_scale"], matrix.scale, model.numerics.quantizer)
     result = compare(golden_of("bitnet-b1.58"), saved(tmp_path, {**taps, "attn_norm-0": x, "Qcur-0": y}), model=model)
     tap = result["Qcur-0"]
     assert tap.status == "flips"
     assert tap.flips is not None
     assert (tap.flips.explained, tap.flips.unexplained) == (1, 0)
     codes[3, 100] += 1  # no boundary there
-    acc = integers.accumulate(matrix.payload, matrix.rows, matrix.columns, codes)
-    y = epilogue(acc, even["blk.0.attn_q.act_scale"], matrix.scale, model.profile.quantiser)
+    acc = matmul.accumulate(matrix.payload, matrix.rows, matrix.columns, codes)
+    y = epilogue(acc, even["blk.0.attn_q.act_scale"], matrix.scale, model.numerics.quantizer)
     result = compare(golden_of("bitnet-b1.58"), saved(tmp_path, {**taps, "attn_norm-0": x, "Qcur-0": y}), model=model)
     tap = result["Qcur-0"]
     assert tap.status == "wrong"
@@ -86,7 +88,7 @@ def test_flips_are_explained_from_floats_alone(model_of: Find, golden_of: Find, 
 
 @pytest.mark.parametrize("architecture", ["bitnet-b1.58", "bitnet", "llama", "qwen3", "gemma3"])
 def test_other_names(model_of: Find, golden_of: Find, taps_of: Find, tmp_path: Path, architecture: str) -> None:
-    from i2s_spec.golden.names import other_names
+    from i2s_spec.golden.candidates.tap_names import other_names
 
     taps = plain(taps_of(architecture))
     renamed: Taps = {}
@@ -211,7 +213,7 @@ def test_dumps_of_half_precision(model_of: Find, golden_of: Find, taps_of: Find,
 
 
 def test_rows_that_two_threads_share() -> None:
-    from i2s_spec.golden.patterns import recognised
+    from i2s_spec.golden.diagnosis.patterns import recognised
 
     want = np.random.default_rng(0).normal(size=(5, 126)).astype(np.float32)
     got = want.copy()
@@ -221,12 +223,14 @@ def test_rows_that_two_threads_share() -> None:
     assert "row-split" not in [each.name for each in recognised(got, want, 1e-6, (), 5)]
 
 
+@pytest.mark.requirement("R10.4-1")
 def test_without_a_model(golden_of: Find, taps_of: Find, tmp_path: Path) -> None:
     taps = plain(taps_of("bitnet-b1.58"))
     result = compare(golden_of("bitnet-b1.58"), saved(tmp_path, taps), mode="op-replay")
     assert result.mode == "free-running"
     assert any("no model was given" in note for note in result.notes)
     assert result.ok
+    assert "plausible" in result.verdict or "cannot" in result.verdict, result.verdict
     taps["Qcur-0"] = taps["Qcur-0"] * np.float32(2)
     result = compare(golden_of("bitnet-b1.58"), saved(tmp_path, taps))
     assert result.first is not None
@@ -306,7 +310,7 @@ def test_four_tokens_in_a_kernel_for_one(tmp_path: Path) -> None:
     i2s.new(file, "llama", layers=1)
     model = load_model(file.getvalue(), threads=1)
     record(model, TOKENS[:7], tmp_path / "golden")
-    from i2s_spec.golden.dumps import read_dump
+    from i2s_spec.golden.candidates.dumps import read_dump
 
     dump = read_dump(tmp_path / "golden")
     taps = plain({name: dump[name].value for name in dump})

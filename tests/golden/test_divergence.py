@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.errors import SettingError
 from i2s_spec.golden import record
-from i2s_spec.golden.divergence import MAGIC, STEPS, BaseWriter, packed_row, read_base, rows_of
+from i2s_spec.golden.records.kl_base import MAGIC, STEPS, BaseWriter, packed_row, read_base, rows_of
 from i2s_spec.model.forward import Model
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
@@ -33,7 +34,7 @@ def by_definition(row: np.ndarray) -> bytes:
     return out + bytes(2 * (len(logits) % 2))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(st.floats(-60, 60, width=32), min_size=1, max_size=40))
 def test_a_row_is_as_defined(values: list[float]) -> None:
     row = np.array(values, dtype=np.float32)

@@ -17,7 +17,7 @@ import pytest
 
 from i2s_spec.errors import FormatError, SettingError
 from i2s_spec.golden import compare
-from i2s_spec.golden.dumps import read_dump
+from i2s_spec.golden.candidates.dumps import read_dump
 from i2s_spec.model.forward import Model
 
 Taps = dict[str, Any]
@@ -163,7 +163,7 @@ def test_what_is_not_there(golden_of: Callable[[str], Path], tmp_path: Path) -> 
         compare(golden_of("bitnet-b1.58"), tmp_path / "nothing")
     with pytest.raises(SettingError, match="neither a record nor"):
         compare(golden_of("bitnet-b1.58"), tmp_path)
-    with pytest.raises(SettingError, match="no record"):
+    with pytest.raises(SettingError, match="not a record"):
         compare(tmp_path, golden_of("bitnet-b1.58"))
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from i2s_spec.errors import SettingError
 from i2s_spec.golden import compare, record
-from i2s_spec.golden.mistakes import MISTAKES
+from i2s_spec.golden.diagnosis.mistakes import MISTAKES
+from i2s_spec.golden.replay.result import Comparison
 from i2s_spec.golden.report import FORMATS, report
-from i2s_spec.golden.result import Comparison
 from i2s_spec.model.forward import Model
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]

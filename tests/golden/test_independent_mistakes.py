@@ -173,11 +173,11 @@ FIRST = {
     "ffn-sub-norm-first": "ffn_out-0", "up-activated": "ffn_out-0",
 }  # fmt: skip
 
-Golden = tuple[bytes, Model, Path]
+Record = tuple[bytes, Model, Path]
 
 
 @pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Record:
     file = io.BytesIO()
     i2s.new(file, layers=LAYERS, embd=WIDTH, ff=WORD, heads=HEADS, heads_kv=GROUPS, seed=9)
     model, folder = load_model(file.getvalue(), threads=1), tmp_path_factory.mktemp("independent") / "golden"
@@ -186,7 +186,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
 
 
 @pytest.fixture
-def dump(golden: Golden, tmp_path: Path) -> Callable[[str], Path]:
+def dump(golden: Record, tmp_path: Path) -> Callable[[str], Path]:
     def make(wrong: str, *only: str) -> Path:
         taps = Naive(golden[0], wrong).run()
         save: Any = np.savez  # its stubs take every name for an option
@@ -197,7 +197,7 @@ def dump(golden: Golden, tmp_path: Path) -> Callable[[str], Path]:
 
 
 @pytest.mark.parametrize("mode", ["op-replay", "layer-forced", "free-running"])
-def test_without_mistakes_it_is_clean(golden: Golden, dump: Callable[..., Path], mode: Any) -> None:
+def test_without_mistakes_it_is_clean(golden: Record, dump: Callable[..., Path], mode: Any) -> None:
     result = compare(golden[2], dump(""), model=golden[1], mode=mode)
     assert result.ok, result.verdict
     assert result.whole is not None
@@ -205,7 +205,7 @@ def test_without_mistakes_it_is_clean(golden: Golden, dump: Callable[..., Path],
 
 
 @pytest.mark.parametrize("wrong", FIRST)
-def test_tap_and_mistake_are_named(golden: Golden, dump: Callable[..., Path], wrong: str) -> None:
+def test_tap_and_mistake_are_named(golden: Record, dump: Callable[..., Path], wrong: str) -> None:
     result = compare(golden[2], dump(wrong), model=golden[1])
     assert result.first is not None
     assert result.first.name == FIRST[wrong]
@@ -213,22 +213,24 @@ def test_tap_and_mistake_are_named(golden: Golden, dump: Callable[..., Path], wr
     assert "nrc-4" not in [each.name for each in result.diagnoses]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["op-replay", "free-running"])
 @pytest.mark.parametrize("wrong", ["attention-not-causal", "activation-silu", "lanes-reversed"])
-def test_logits_alone_name_it_too(golden: Golden, dump: Callable[..., Path], wrong: str, mode: Any) -> None:
+def test_logits_alone_name_it_too(golden: Record, dump: Callable[..., Path], wrong: str, mode: Any) -> None:
     """Also a mistake that lets later tokens count, where the first few would not do, and one that changes little."""
     result = compare(golden[2], dump(wrong, "result_output"), model=golden[1], mode=mode)
     assert wrong in [each.name for each in result.diagnoses], result.verdict
 
 
-def test_another_tensor_is_named(golden: Golden, dump: Callable[..., Path]) -> None:
+def test_another_tensor_is_named(golden: Record, dump: Callable[..., Path]) -> None:
     result = compare(golden[2], dump("scale-of-another"), model=golden[1])
     assert "the scale of blk.1.attn_q.weight was used" in result.verdict
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("wrong", "first"), [("parallel", "ffn_norm-0"), ("embedding-scaled", "ffn_inp-0")])
 def test_a_layer_blames_nothing_that_would_show_earlier(
-    golden: Golden, dump: Callable[..., Path], wrong: str, first: str
+    golden: Record, dump: Callable[..., Path], wrong: str, first: str
 ) -> None:
     """Sums that are right say that no scale is wrong, however near a layer comes with one."""
     result = compare(golden[2], dump(wrong), model=golden[1], mode="layer-forced")
@@ -237,14 +239,15 @@ def test_a_layer_blames_nothing_that_would_show_earlier(
     assert not result.diagnoses, result.verdict
 
 
-def test_a_layer_tells_the_activation_of_up_from_exchanged_matrices(golden: Golden, dump: Callable[..., Path]) -> None:
+@pytest.mark.thorough
+def test_a_layer_tells_the_activation_of_up_from_exchanged_matrices(golden: Record, dump: Callable[..., Path]) -> None:
     result = compare(golden[2], dump("up-activated"), model=golden[1], mode="layer-forced")
     assert [each.name for each in result.diagnoses] == ["up-activated"]
 
 
 @pytest.mark.parametrize("mode", ["op-replay", "layer-forced", "free-running"])
 def test_nothing_but_nan_is_not_blamed_on_arm(
-    golden: Golden, dump: Callable[..., Path], tmp_path: Path, mode: Any
+    golden: Record, dump: Callable[..., Path], tmp_path: Path, mode: Any
 ) -> None:
     """Of thirteen tokens `nrc-4` makes numbers 8 to 11 wrong; the last one is right where the input is."""
     tokens = np.arange(13) + 7
@@ -260,7 +263,27 @@ def test_nothing_but_nan_is_not_blamed_on_arm(
         assert result.diagnoses[0].name == "not-finite", result.verdict
 
 
-def test_taps_of_other_shapes_only(golden: Golden, tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("tokens", [4, 7, 13])
+def test_what_is_not_finite_is_said_as_such_first(
+    golden: Record, dump: Callable[..., Path], tmp_path: Path, tokens: int, value: float
+) -> None:
+    """Numbers of tokens that meet `nrc-4`, which a value without a number cannot show: at most a guess behind."""
+    record(golden[1], np.arange(tokens) + 7, tmp_path / "golden", form="npz")
+    with np.load(tmp_path / "golden" / "taps.npz") as stored:
+        taps = {name: stored[name] for name in stored if not name.startswith("blk.")}
+    taps["result_output"] = np.full_like(taps["result_output"], value)
+    np.savez(tmp_path / "strange.npz", result_output=taps["result_output"])
+    result = compare(tmp_path / "golden", tmp_path / "strange.npz", model=golden[1])
+    names = [each.name for each in result.diagnoses]
+    assert names[0] == "not-finite", result.verdict
+    assert "all of whose elements are NaN or infinite: every element is NaN or infinite [not-finite]" in result.verdict
+    if "nrc-4" in names:
+        assert "it may be this: of" in result.verdict
+        assert "nothing else that is known explains the value" in result.verdict
+
+
+def test_taps_of_other_shapes_only(golden: Record, tmp_path: Path) -> None:
     save: Any = np.savez
     save(tmp_path / "t.npz", **{"Qcur-0": np.zeros(3, dtype=F32)})
     result = compare(golden[2], tmp_path / "t.npz", model=golden[1])
@@ -268,9 +291,9 @@ def test_taps_of_other_shapes_only(golden: Golden, tmp_path: Path) -> None:
     assert "the one tap of the candidate that the record knows is of another shape" in result.verdict
 
 
-def test_what_nothing_explains_is_not_blamed_on_arm(golden: Golden, dump: Callable[..., Path]) -> None:
+def test_what_nothing_explains_is_not_blamed_on_arm(golden: Record, dump: Callable[..., Path]) -> None:
     """Eleven tokens are not many enough for `nrc-4`; of twenty-one it is wrong from the sixteenth on, and not before."""
-    from i2s_spec.golden.places import nrc_possible
+    from i2s_spec.golden.diagnosis.localised import nrc_possible
 
     off = np.ones((21, 5), dtype=bool)
     assert not nrc_possible(off, 21, alone=True)

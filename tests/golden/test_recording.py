@@ -12,16 +12,18 @@ import pytest
 
 import i2s_spec as i2s
 from i2s_spec.errors import SettingError
-from i2s_spec.golden import record, recording
-from i2s_spec.golden.dumps import read_dump
-from i2s_spec.golden.store import NewRecord, read_header
-from i2s_spec.golden.tap import digest
+from i2s_spec.golden import record
+from i2s_spec.golden.candidates.dumps import read_dump
+from i2s_spec.golden.records import record as recording
+from i2s_spec.golden.records.store import NewRecord, read_header
+from i2s_spec.golden.records.tap import digest
 from i2s_spec.model.forward import Model
-from i2s_spec.schema.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
 
 
+@pytest.mark.requirement("R10.1-2")
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("form", ["safetensors", "npz"])
 def test_everything_that_is_computed_is_there(
@@ -31,7 +33,7 @@ def test_everything_that_is_computed_is_there(
     header = record(model, TOKENS, tmp_path / "golden", form=form)
     result = model.forward(TOKENS, taps=("*",))
     dump = read_dump(tmp_path / "golden")
-    wanted = {name for name in result.taps if name.partition("-")[0] not in recording.NOT_KEPT}
+    wanted = {name for name in result.taps if name.partition("-")[0] not in recording.NOT_RECORDED}
     assert set(dump) == wanted == set(header["taps"])
     for name in dump:
         value = dump[name].value
@@ -44,6 +46,7 @@ def test_everything_that_is_computed_is_there(
     assert dump[last].value.tobytes() == whole.tobytes()
 
 
+@pytest.mark.requirement("R9.1-1", "R10.2-1")
 def test_the_header_says_what_was_computed(golden_of: Callable[[str], Path], model_of: Callable[[str], Model]) -> None:
     header = read_header(golden_of("bitnet-b1.58"))
     model = model_of("bitnet-b1.58")
@@ -53,13 +56,14 @@ def test_the_header_says_what_was_computed(golden_of: Callable[[str], Path], mod
     assert header["activation"]["name"] == "relu2"
     assert header["activation"]["rule"] == "architecture"
     assert header["versions"]["numpy"] == np.__version__
-    from i2s_spec.inspect.identity import identity
+    from i2s_spec.inspect.compare.identity import identity
 
     assert header["weights"] == identity(model.file).weights
     assert header["hyperparameters"]["embd"] == model.hyperparameters.embd
     assert header["bitlinear"]["blk.0.attn_q"]["codes"] == len(TOKENS) * model.hyperparameters.embd
 
 
+@pytest.mark.requirement("R10.2-2")
 def test_a_light_record_has_digests_of_sums(
     model_of: Callable[[str], Model], golden_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -80,6 +84,7 @@ def test_the_same_bytes_every_time(model_of: Callable[[str], Model], tmp_path: P
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
+@pytest.mark.requirement("R10.1-1")
 def test_stock_libraries_read_it(
     golden_of: Callable[[str], Path], model_of: Callable[[str], Model], tmp_path: Path
 ) -> None:
@@ -96,6 +101,7 @@ def test_stock_libraries_read_it(
         }
 
 
+@pytest.mark.requirement("R10.2-3")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, RuntimeError])
 def test_an_interrupted_record_leaves_nothing(
     model_of: Callable[[str], Model], tmp_path: Path, error: type[BaseException]
@@ -159,13 +165,13 @@ def test_a_base_needs_logits_and_four_tokens(model_of: Callable[[str], Model], t
 
 def test_nan_scales_are_recorded_as_they_are(model_of: Callable[[str], Model], tmp_path: Path) -> None:
     """A model that --force was needed for: NaN in the taps, plain JSON in the header."""
-    from i2s_spec.model.weights import Ternary, Weights
+    from i2s_spec.model.weights import ModelWeights, Ternary
 
     def broken(name: str, matrix: Ternary) -> Ternary:
         return matrix._replace(scale=np.float32("nan")) if name == "blk.0.ffn_up.weight" else matrix
 
     model = model_of("bitnet-b1.58")
-    model = model.but(weights=Weights(model.file, change=broken))
+    model = model.replace(weights=ModelWeights(model.file, change=broken))
     header = record(model, TOKENS, tmp_path / "golden", text="all")
     assert header["taps"]["ffn_up-0"]["not_finite"] > 0
     text = (tmp_path / "golden" / "golden.json").read_text()

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from builders import model_bytes
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec.reference import pack
-from i2s_spec.convert.conversion import convert_file
-from i2s_spec.convert.new import new
-from i2s_spec.convert.rewrite import Value, convert_endian, rewrite
+from i2s_spec.convert.container.rewrite import Value, convert_endian, rewrite
+from i2s_spec.convert.tensors.convert_file import convert_file
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.inspect.difference import Difference, difference
-from i2s_spec.inspect.difference_page import document, lines
-from i2s_spec.inspect.streams import first_difference
+from i2s_spec.inspect.compare.byte_streams import first_difference
+from i2s_spec.inspect.compare.diff import Difference, difference
+from i2s_spec.inspect.compare.diff_text import document, lines
 
 ATTN = "blk.0.attn_q.weight"
 
 
-def model(**options: Any) -> bytes:
-    out = io.BytesIO()
-    new(out, **{"layers": 1, "embd": 256, **options})
-    return out.getvalue()
+#: A file of one small layer.
+model_file = partial(model_bytes, layers=1, embd=256)
 
 
-MODEL = model()
+MODEL = model_file()
 
 
 def compared(other: bytes, **options: Any) -> Difference:
@@ -64,7 +64,8 @@ def file() -> File:
 def test_a_file_means_what_it_means(threads: int) -> None:
     found = compared(MODEL, threads=threads)
     assert found.same
-    assert found == Difference((), (), (), (), (), (), len(file().tensors))
+    assert found == Difference((), (), (), (), (), (), len(file().tensors), found.lineage)
+    assert {each.changed for each in found.lineage} == {0}
     assert list(lines(found)) == [f"A and B mean the same: all keys, {len(file().tensors)} tensors"]
 
 
@@ -108,7 +109,8 @@ def test_one_trit() -> None:
     assert (change.name, change.what, change.trits) == (ATTN.encode(), "trits", (1, 165))
     assert list(lines(found)) == [
         f"~ tensor {ATTN}: 1 trit differs, first at element 165 (0, 165)",
-        f"A and B differ: 1 tensor in both ({len(file().tensors)} tensors compared)",
+        f"A and B differ: 1 tensor in both ({len(file().tensors)} tensors compared; 1 of 393,216 trits changed, "
+        "under 0.001 %)",
     ]
 
 
@@ -147,6 +149,7 @@ def test_keys() -> None:
     assert "first at byte" in line
 
 
+@pytest.mark.requirement("R12.3-3")
 def test_of_two_values_of_a_key_the_first_counts() -> None:
     twice = MODEL.replace(b"tokenizer.ggml.eos_token_id", b"tokenizer.ggml.bos_token_id")
     (change,) = compared(twice).keys  # bos_token_id is what it was
@@ -207,7 +210,7 @@ def test_broken_files_are_refused() -> None:
         compared(MODEL, dialect_b="nothing")
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(one=st.binary(max_size=40), other=st.binary(max_size=40), cuts=st.lists(st.integers(1, 7), min_size=1))
 def test_streams_are_compared_wherever_they_are_cut(one: bytes, other: bytes, cuts: list[int]) -> None:
     def parts(data: bytes, sizes: list[int]) -> Any:

@@ -6,20 +6,19 @@ import random
 from pathlib import Path
 
 import pytest
+from malformed_cases import SMALL, broken
 from transcripts_runner import real_files
 
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, StreamSource
-from i2s_spec.inspect.walk import WINDOW, file_nodes, key_value, reader, tensor_info
+from i2s_spec.inspect.dump.file_walk import WINDOW, file_nodes, key_value, reader, tensor_info
 from i2s_spec.schema.field import Node
 from i2s_spec.schema.walk import Elided, Opened, Scope, is_leaf
-from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft
 from i2s_spec.testing.sample import tensor_info as info_record
 
 SCOPES = [Scope(limit=2, records=2), Scope(limit=8), Scope(limit=3, deep=True), Scope(), Scope(deep=True)]
-LARGEST = 100_000
 
 
 def covered(data: bytes, scope: Scope) -> list[Node]:
@@ -33,18 +32,20 @@ def covered(data: bytes, scope: Scope) -> list[Node]:
     return leaves
 
 
+@pytest.mark.requirement("R2.1-1")
 @pytest.mark.parametrize("scope", SCOPES, ids=str)
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_every_byte_of_a_sound_file_is_in_one_leaf(order: str, scope: Scope) -> None:
     covered(Draft("big" if order == "big" else "little").data, scope)
 
 
-@pytest.mark.parametrize("case", [case for case in malformed() if len(case.data) < LARGEST], ids=lambda case: case.name)
-def test_every_byte_of_a_malformed_file_is_in_one_leaf(case: object) -> None:
+@pytest.mark.parametrize("name", SMALL)
+def test_every_byte_of_a_malformed_file_is_in_one_leaf(name: str) -> None:
     for scope in SCOPES:
-        covered(case.data, scope)  # type: ignore[attr-defined]
+        covered(broken(name), scope)
 
 
+@pytest.mark.requirement("R12.3-2")
 def test_every_byte_of_a_damaged_file_is_in_one_leaf() -> None:
     chance = random.Random(36)
     for _ in range(300):

@@ -12,14 +12,16 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from builders import model_bytes
 from construct import Container
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
+from malformed_cases import CASES, broken
 
 from i2s_spec.codec.native import pack
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.gguf.ternary import ternary
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.inspect.identify.evidence import CANNOT_TELL, CONFIDENCES, PROOF, STRONG, WEAK, Case
 from i2s_spec.inspect.identify.identification import Identification, identify
@@ -27,20 +29,11 @@ from i2s_spec.inspect.identify.page import page
 from i2s_spec.inspect.identify.reference import ternarised
 from i2s_spec.schema import gguf
 from i2s_spec.schema.dialect import LAYOUTS
-from i2s_spec.schema.producers import CONVERTER, QUANTISER
-from i2s_spec.schema.releases import RELEASES
-from i2s_spec.testing.malformed import malformed
+from i2s_spec.schema.programs.producers import CONVERTERS, QUANTIZER
+from i2s_spec.schema.programs.releases import RELEASES
 from i2s_spec.testing.sample import Draft
 
 SCHEMA = Path(__file__).resolve().parents[2] / "i2s_spec" / "inspect" / "identify" / "identify.schema.json"
-
-
-def made(**options: Any) -> bytes:
-    from i2s_spec.convert.new import new
-
-    out = io.BytesIO()
-    new(out, **options)
-    return out.getvalue()
 
 
 def answers(found: Identification) -> dict[str, str | None]:
@@ -60,7 +53,7 @@ def changed(data: bytes, change: Any) -> bytes:
 # Files of reference tools.
 
 LLAMA_QUANTIZE: dict[str, str | None] = {
-    "quantiser": "llama-quantize",
+    "quantizer": "llama-quantize",
     "code map": "offset-1",
     "layout": None,
     "tail": "first-float/leftovers",
@@ -74,11 +67,11 @@ KNOWN: dict[str, dict[str, str | None]] = {
     "bitnet.i2_s.row4-BROKEN.gguf": {**LLAMA_QUANTIZE, "converter": "convert-hf-2024"},
     "bitnet-b1.58.i2_s.via_llama_quantize.gguf": {**LLAMA_QUANTIZE, "converter": "convert-hf-2026"},
     "bitnet-b1.58.packed.i2_s.direct.gguf": {
-        "converter": "convert-hf-2026", "quantiser": "convert-hf", "code map": "offset-1", "layout": "interleave-128",
+        "converter": "convert-hf-2026", "quantizer": "convert-hf", "code map": "offset-1", "layout": "interleave-128",
         "tail": "first-float/zeros",
     },
     "bitnet.i2_s.2threads-CORRUPT.gguf": {
-        "converter": "convert-hf-2024", "quantiser": "llama-quantize-threads", "layout": None,
+        "converter": "convert-hf-2024", "quantizer": "llama-quantize-threads", "layout": None,
     },
 }  # fmt: skip
 
@@ -104,7 +97,7 @@ def test_the_layout_is_left_open_where_it_cannot_be_told(shared: Path) -> None:
 
 def test_leftovers_are_traced(shared: Path) -> None:
     found = identify(shared / "vectors" / "gguf" / "bitnet.i2_s.gguf")
-    answer = found.question("quantiser").answer
+    answer = found.question("quantizer").answer
     assert answer is not None
     evidence = next(each for each in answer.favour if "one buffer held both" in each.text)
     assert "'token_embd.weight'" in evidence.text
@@ -122,7 +115,7 @@ DECIDED = {
 @pytest.mark.parametrize("name", DECIDED)
 def test_true_weights_decide_the_layout(shared: Path, name: str) -> None:
     with open_file(shared / "vectors" / "gguf" / "bitnet.i2_s.gguf") as right:
-        weights, _ = ternary(right, right.tensors["blk.1.ffn_down.weight"]).whole()
+        weights, _ = right.tensors["blk.1.ffn_down.weight"].ternary().whole()
     found = identify(shared / "vectors" / "gguf" / name, reference=weights, tensor="blk.1.ffn_down.weight")
     question = found.question("layout")
     assert question.answer is not None
@@ -133,7 +126,7 @@ def test_true_weights_decide_the_layout(shared: Path, name: str) -> None:
 
 def test_float_masters_decide_it_too(shared: Path) -> None:
     """The bf16 masters, ternarised again: what differs are ties."""
-    from i2s_spec.convert.checkpoint import Checkpoint
+    from i2s_spec.convert.hugging_face.safetensors import Checkpoint
 
     folder = shared / "vectors" / "hf" / "b158_float"
     with Checkpoint(folder / "model.safetensors") as checkpoint:
@@ -200,21 +193,21 @@ def test_a_reference_needs_its_tensor() -> None:
 
 def test_our_own_models_are_recognised() -> None:
     for architecture in ("bitnet-b1.58", "bitnet", "llama", "qwen3", "gemma3"):
-        got = answers(identify(made(architecture=architecture)))
-        assert (got["converter"], got["quantiser"]) == ("i2s-spec", "i2s-spec")
+        got = answers(identify(model_bytes(architecture=architecture)))
+        assert (got["converter"], got["quantizer"]) == ("i2s-spec", "i2s-spec")
         assert got["layout"] is None  # i2s convert writes any layout, and keeps the name
 
 
 def test_a_shape_of_a_release_is_not_the_release(tmp_path: Path) -> None:
     """A model of the sizes of 2B-4T with another content: the data section has its size, the name gives it away."""
-    data = made(architecture="bitnet-b1.58")
+    data = model_bytes(architecture="bitnet-b1.58")
     found = identify(data)
     assert found.question("release").hypotheses == ()
 
 
 def test_a_size_alone_is_contradicted_by_the_inventory(tmp_path: Path) -> None:
     path = tmp_path / "large.gguf"
-    data = made(architecture="bitnet-b1.58")
+    data = model_bytes(architecture="bitnet-b1.58")
     with path.open("wb") as out:
         out.write(data)
         out.truncate(1_187_801_280)  # a hole
@@ -226,12 +219,13 @@ def test_a_size_alone_is_contradicted_by_the_inventory(tmp_path: Path) -> None:
     assert any("1,187,801,280 bytes" in evidence.text for evidence in hypothesis.favour)
 
 
+@pytest.mark.requirement("R7.5-1")
 def test_a_digest_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import hashlib
 
     from i2s_spec.inspect.identify import origin, packing
 
-    data = made(architecture="bitnet")
+    data = model_bytes(architecture="bitnet")
     digest = hashlib.sha256(data).hexdigest()
     calls: list[tuple[int, int]] = []
     found = identify(data, sha256=True, progress=lambda done, total: calls.append((done, total)))
@@ -271,14 +265,14 @@ def test_tails_eight_times_and_old_codes_are_the_pre_release() -> None:
         file.tensor_infos[0].type = 31
 
     got = answers(identify(changed(data, old)))
-    assert got["quantiser"] == "pre-release"
+    assert got["quantizer"] == "pre-release"
     assert got["code map"] == "twos-complement"
     assert got["layout"] == "sequential-msb"
     assert got["tail"] == "replicated-8"
 
 
 def test_remainders_tell_a_layout(shared: Path) -> None:
-    """32,448 elements are 253.5 blocks of 128, and 507 of 64: what a quantiser leaves over stays 0."""
+    """32,448 elements are 253.5 blocks of 128, and 507 of 64: what a quantizer leaves over stays 0."""
     file = gguf.parse((shared / "vectors" / "gguf" / "bitnet.i2_s.gguf").read_bytes())
     info = next(info for info in file.tensor_infos if info.name == b"blk.1.attn_v.weight")
     # the tensor keeps its bytes, and becomes one of an odd shape whose end is there or not
@@ -299,10 +293,9 @@ def test_remainders_tell_a_layout(shared: Path) -> None:
 
 
 def test_rooms_show_other_writers() -> None:
-    cases = {case.name: case.data for case in malformed()}
     for name, words in (("i2s_unpacked", "one byte for each weight"), ("i2s_no_tail", "the writer forgot it")):
-        found = identify(cases[name])
-        question = found.question("quantiser")
+        found = identify(broken(name))
+        question = found.question("quantizer")
         other = next(each for each in question.hypotheses if each.name == "other")
         assert any(words in evidence.text for evidence in other.favour), name
 
@@ -310,16 +303,16 @@ def test_rooms_show_other_writers() -> None:
 # Every file gets an answer.
 
 
-@pytest.mark.parametrize("case", [case for case in malformed() if len(case.data) < 1 << 20], ids=lambda case: case.name)
-def test_broken_files_get_an_answer_or_a_fault(case: Any) -> None:
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.large])
+def test_broken_files_get_an_answer_or_a_fault(name: str) -> None:
     try:
-        found = identify(case.data)
+        found = identify(broken(name))
     except FormatError as refused:
         code = refused.code
     else:
         code = ""
     if code:
-        assert code == case.code
+        assert code == CASES[name].code
         return
     document = found.as_dict()
     jsonschema.validate(json.loads(json.dumps(document).replace("NaN", "0").replace("Infinity", "1")), _schema())
@@ -347,7 +340,7 @@ def test_text_of_a_file_is_escaped() -> None:
     assert "\x1b" not in json.dumps(found.as_dict())
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.binary(max_size=400))
 def test_bytes_are_answered_or_refused(data: bytes) -> None:
     for start in (b"", b"GGUF\x03\x00\x00\x00"):
@@ -361,6 +354,7 @@ def test_bytes_are_answered_or_refused(data: bytes) -> None:
 # The scale of confidence.
 
 
+@pytest.mark.requirement("R7.1-1", "R7.1-2")
 @given(
     st.lists(st.sampled_from([PROOF, STRONG, WEAK]), max_size=3),
     st.lists(st.sampled_from([PROOF, STRONG, WEAK]), max_size=3),
@@ -391,10 +385,10 @@ def test_two_likely_answers_are_none() -> None:
 
 
 def test_declared_producers_fit_the_schema() -> None:
-    for quantiser in QUANTISER.values():
-        assert set(quantiser.layouts) <= set(LAYOUTS)
-        assert set(quantiser.tails) <= {"zero", "stale", "replicated"}
-    for converter in CONVERTER.values():
+    for quantizer in QUANTIZER.values():
+        assert set(quantizer.layouts) <= set(LAYOUTS)
+        assert set(quantizer.tails) <= {"zero", "stale", "replicated"}
+    for converter in CONVERTERS:
         assert len(set(converter.keys)) == len(converter.keys)
 
 

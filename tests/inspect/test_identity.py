@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import struct
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from builders import model_bytes
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from i2s_spec.codec.reference import pack, unpack
-from i2s_spec.convert.conversion import convert_file
-from i2s_spec.convert.new import new
-from i2s_spec.convert.rewrite import Value, convert_endian, rewrite
+from i2s_spec.convert.container.rewrite import Value, convert_endian, rewrite
+from i2s_spec.convert.tensors.convert_file import convert_file
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.inspect.identity import Identity, identity
+from i2s_spec.inspect.compare.identity import Identity, identity
+from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS
 from i2s_spec.schema.types import BY_NAME
 
-
-def model(architecture: str = "bitnet-b1.58", **options: Any) -> bytes:
-    out = io.BytesIO()
-    new(out, architecture, **{"layers": 1, "embd": 256, **options})
-    return out.getvalue()
+#: A file of one small layer.
+model_file = partial(model_bytes, layers=1, embd=256)
 
 
 def of(data: bytes, dialect: str = "canonical", **options: Any) -> Identity:
@@ -64,7 +66,7 @@ def by_the_book(data: bytes) -> tuple[str, str]:
 
 
 def test_what_is_hashed_is_what_is_written_down() -> None:
-    data = model()
+    data = model_file()
     found = of(data)
     assert found.file == hashlib.sha256(data).hexdigest()
     assert (found.metadata, found.weights) == by_the_book(data)
@@ -86,7 +88,7 @@ def test_an_identity_stays_what_it_is() -> None:
 @pytest.mark.parametrize("to", ["F32", "interleave-64", "rows-1x4", "interleave-128/twos-complement/replicated-8"])
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_form_does_not_count(to: str, order: Any) -> None:
-    data = model()
+    data = model_file()
     out = io.BytesIO()
     convert_file(open_file(data), out, to=to, byte_order=order)
     found = of(out.getvalue(), "canonical" if to == "F32" else to)
@@ -95,7 +97,7 @@ def test_form_does_not_count(to: str, order: Any) -> None:
 
 
 def test_order_alignment_and_tails_do_not_count() -> None:
-    data = model()
+    data = model_file()
     file = open_file(data)
     out = io.BytesIO()
     with Writer(out, alignment=128) as writer:
@@ -127,7 +129,7 @@ def test_metadata_of_every_type_is_the_same_in_both_byte_orders() -> None:
 
 
 def test_what_counts_counts() -> None:
-    data = model()
+    data = model_file()
     before = of(data)
     file = open_file(data)
     attn = file.tensors["blk.0.attn_q.weight"].span
@@ -153,11 +155,11 @@ def test_what_counts_counts() -> None:
 
 
 def test_the_wrong_dialect_gives_another_identity() -> None:
-    assert of(model(), "interleave-64").weights != of(model()).weights
+    assert of(model_file(), "interleave-64").weights != of(model_file()).weights
     with pytest.raises(ValueError, match="no layout is called"):
-        of(model(), "nothing")
+        of(model_file(), "nothing")
     with pytest.raises(ValueError, match="repeats the scale"):
-        of(model(), "interleave-128/offset-1/replicated-8")
+        of(model_file(), "interleave-128/offset-1/replicated-8")
 
 
 def single(name: str, shape: tuple[int, ...], type: str, data: Any) -> bytes:
@@ -216,12 +218,52 @@ def test_codes_that_stand_for_nothing_have_an_identity() -> None:
 
 def test_broken_files_are_refused() -> None:
     with pytest.raises(FormatError, match="G401"):
-        of(model()[:-100])
+        of(model_file()[:-100])
     with pytest.raises(FormatError, match="G002"):
         of(b"nothing of the kind, but long enough to be read")
 
 
 def test_progress_ends_where_it_should() -> None:
     seen: list[tuple[int, int]] = []
-    of(model(), progress=lambda done, total: seen.append((done, total)))
+    of(model_file(), progress=lambda done, total: seen.append((done, total)))
     assert seen[-1][0] == seen[-1][1] == max(done for done, _ in seen)
+
+
+def _tail(kind: str, scale: float, order: str) -> bytes:
+    """32 bytes after a payload, as four sorts of writers leave them."""
+    word, other = struct.pack("<f", scale), struct.pack(">f", scale)
+    if order == "big":
+        word, other = other, word
+    return (
+        word + {"zeros": bytes(28), "replicated": word * 7, "half-swapped": other * 7, "noise": bytes(range(28))}[kind]
+    )
+
+
+@given(
+    st.sampled_from([f"{layout}/{codes}/{tail}" for layout in LAYOUTS for codes in CODE_MAPS for tail in TAILS]),
+    st.sampled_from([(128,), (128, 4), (256, 3), (4, 32), (128, 1, 2), (128, 4, 1, 2), (128, 1, 1, 2), (130, 1)]),
+    st.sampled_from(["zeros", "replicated", "half-swapped", "noise"]),
+    st.sampled_from(["I2_S", "TL1"]),
+    st.floats(width=32),
+    st.sampled_from(["little", "big"]),
+    st.integers(0, 255),
+)
+@example("interleave-128/offset-1/replicated-8", (128, 1, 2), "replicated", "I2_S", 0.5, "little", 0x1B)
+def test_a_conversion_of_the_byte_order_keeps_the_identity(
+    dialect: str, ne: tuple[int, ...], tail: str, kind: str, scale: float, order: Any, byte: int
+) -> None:
+    """The law of the weights' identity: of every dialect, tail and number of dimensions."""
+    size = BY_NAME[kind].nbytes(ne)
+    payload = bytes((byte + 37 * i) % 256 for i in range(size - 32))
+    out, other = io.BytesIO(), io.BytesIO()
+    with Writer(out, byte_order=order) as writer:
+        writer.add_tensor("blk.0.attn_q.weight", ne[::-1], kind, payload + _tail(tail, scale, order))
+    convert_endian(open_file(out.getvalue()), other, "big" if order == "little" else "little")
+    try:
+        wanted = of(out.getvalue(), dialect)
+    except ValueError as error:
+        with pytest.raises(ValueError, match=re.escape(str(error).partition(",")[0])):
+            of(other.getvalue(), dialect)
+        return
+    found = of(other.getvalue(), dialect)
+    assert (found.weights, found.metadata) == (wanted.weights, wanted.metadata)

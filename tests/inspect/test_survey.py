@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec import reference
@@ -21,9 +22,10 @@ from i2s_spec.codec.observation import BLOCK, observe
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FileSource, MapSource, Source, StreamSource, source_of
-from i2s_spec.inspect import surveying
 from i2s_spec.inspect.leftovers import leftovers
-from i2s_spec.inspect.survey import Reading, Run, Survey, survey
+from i2s_spec.inspect.survey import reader
+from i2s_spec.inspect.survey.reader import survey
+from i2s_spec.inspect.survey.result import Reading, Run, Survey
 from i2s_spec.testing.malformed.payload import matrix, model, scaled, trits
 from i2s_spec.testing.sample import Draft
 
@@ -111,7 +113,7 @@ def sources(path: Path) -> dict[str, Callable[[], Source]]:
     }
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.sampled_from([32, 64, 4096, 4128, 8192, 20_480, 300_032]), max_size=6), st.integers(1, 3), st.data())
 def test_every_way_sees_the_same(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], threads: int, data: st.DataObject
@@ -120,9 +122,9 @@ def test_every_way_sees_the_same(
     path.write_bytes(several(sizes))
     part, thread = data.draw(st.sampled_from([BLOCK, 5 * BLOCK, 1 << 22])), data.draw(st.sampled_from([1, 1 << 22]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(surveying, "PART", part)
-        patch.setattr(surveying, "THREAD_BYTES", thread)
-        patch.setattr(surveying, "BUFFER", data.draw(st.sampled_from([BLOCK, 1 << 18])))
+        patch.setattr(reader, "PART", part)
+        patch.setattr(reader, "THREAD_BYTES", thread)
+        patch.setattr(reader, "BUFFER", data.draw(st.sampled_from([BLOCK, 1 << 18])))
         found = {name: make() for name, make in sources(path).items()}
         shown = [plain(seen(source, Reading("full", threads))) for source in found.values()]
     for source in found.values():
@@ -143,7 +145,7 @@ def test_sample_is_a_part_and_says_so(tmp_path: Path) -> None:
     found = seen(data, Reading("sample"))
     assert not found.complete
     large, small = found
-    assert large.read < 16 * (surveying.WINDOW + BLOCK)
+    assert large.read < 16 * (reader.WINDOW + BLOCK)
     assert (large.complete, large.digest, sum(large.counts)) == (False, None, 4 * large.read)
     assert large.last_run is not None
     assert large.last_run.stop == size
@@ -154,13 +156,15 @@ def test_sample_is_a_part_and_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [262_144, 262_145, 262_176, 300_000, 1 << 22, (1 << 22) + 4095, 10_000_001])
-def test_windows(size: int) -> None:
-    windows = list(surveying._windows(size))
+@pytest.mark.parametrize("cut", [BLOCK, 7 * BLOCK, 33 * BLOCK])
+def test_windows(size: int, cut: int) -> None:
+    windows = list(reader._windows(size, cut))
     assert windows[0][0] == 0
     assert windows[-1][1] == size
     assert all(start % BLOCK == 0 and start < stop for start, stop in windows)
+    assert all(start % cut == 0 for start, _ in windows[:-1])
     assert all(one[1] <= other[0] for one, other in pairwise(windows))
-    assert len(windows) in (1, surveying.WINDOWS)
+    assert len(windows) in (1, reader.WINDOWS) or (cut > BLOCK and len(windows) < reader.WINDOWS)
 
 
 def test_nothing_is_read_for_none() -> None:
@@ -204,11 +208,11 @@ def test_a_file_that_shrinks_is_an_answer(tmp_path: Path) -> None:
     path.write_bytes(several([300_032] * 40))
     for threads in (1, 2):
         path.write_bytes(several([300_032] * 40))
-        with File(FileSource(path)) as file:
-            os.truncate(path, 1_000_000)
-            with pytest.raises(FormatError) as caught:
-                survey(file, Reading("full", threads))
-            assert caught.value.code == "S903"
+        file = File(FileSource(path))
+        os.truncate(path, 1_000_000)
+        with pytest.raises(FormatError, match="S903"):
+            survey(file, Reading("full", threads))
+        file.close()
     assert set(threading.enumerate()) <= running
 
 
@@ -224,7 +228,7 @@ def test_an_interrupted_survey_leaves_nothing_behind(tmp_path: Path) -> None:
     file = File(FileSource(path))
     with pytest.raises(KeyboardInterrupt):
         survey(file, Reading("full", 2, interrupt))
-    with surveying.Surveying(file, Reading("full", 2)) as begun:
+    with reader.SurveyReader(file, Reading("full", 2)) as begun:
         begun.begin()
     file.close()
     assert set(threading.enumerate()) <= running
@@ -296,7 +300,7 @@ def test_memory_does_not_grow_with_the_tensors(tmp_path: Path) -> None:
     assert tensor.counts == (4 * size, 0, 0, 0)
 
 
-# --- what is behind the scale ---
+# --- what is after the scale ---
 
 
 def test_leftovers(shared: Path) -> None:

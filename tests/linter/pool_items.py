@@ -8,8 +8,9 @@ import sys
 import time
 from typing import Any
 
-from i2s_spec.linter.check import Options, check
-from i2s_spec.linter.inputs import Input
+from i2s_spec.linter.batch.file_arguments import Input
+from i2s_spec.linter.batch.lint_path import lint_path
+from i2s_spec.linter.options import Options
 
 
 def doubled(item: int) -> int:
@@ -30,7 +31,7 @@ def deadly(item: int) -> int:
 
 
 def stuck(item: int) -> int:
-    time.sleep(0 if item == 0 else 600)
+    time.sleep(0 if item == 0 else 86400)
     return item
 
 
@@ -52,4 +53,4 @@ def large(item: int) -> bytes:
 def dies_at_dup(file: Input, options: Options) -> dict[str, Any]:
     if "dup" in file.path:
         os.kill(os.getpid(), signal.SIGKILL)
-    return check(file.path, options)
+    return lint_path(file.path, options)

@@ -7,25 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from malformed_cases import broken
 
 from i2s_spec.errors import SettingError
-from i2s_spec.linter.baseline import ELIDED, Baseline
-from i2s_spec.linter.check import Options, check, failed
-from i2s_spec.linter.profile import chosen
-from i2s_spec.linter.totals import exit_code
+from i2s_spec.linter.batch.lint_path import failed, lint_path
+from i2s_spec.linter.options import Options
+from i2s_spec.linter.report_data import exit_code
+from i2s_spec.linter.selection.baseline import ELIDED, Baseline
+from i2s_spec.linter.selection.profile import selected
 from i2s_spec.schema.types import ValueType
-from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft, key_value
 
-CASES = {case.name: case.data for case in malformed() if len(case.data) < 100_000}
-RULES = chosen().levels
+RULES = selected()
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "dup.gguf").write_bytes(CASES["dup_key"])
+    (tmp_path / "m" / "dup.gguf").write_bytes(broken("dup_key"))
     return tmp_path
 
 
@@ -39,7 +39,7 @@ def odd_keys(count: int, first: int = 0) -> bytes:
 def written(*paths: str, name: str = "known.json") -> dict[str, Any]:
     baseline = Baseline(name, RULES)
     for path in paths:
-        baseline.apply(path, check(path), write=True)
+        baseline.apply(path, lint_path(path), write=True)
     baseline.write()
     document: dict[str, Any] = json.loads(Path(name).read_text(encoding="ascii"))
     return document
@@ -47,25 +47,25 @@ def written(*paths: str, name: str = "known.json") -> dict[str, Any]:
 
 def applied(path: str, name: str = "known.json", rules: Any = RULES, **options: Any) -> tuple[Any, list[str]]:
     baseline = Baseline.read(name, rules)
-    judged = baseline.apply(path, check(path, Options(**options)))
-    return judged, list(baseline.stale())
+    report = baseline.apply(path, lint_path(path, Options(**options)))
+    return report, list(baseline.stale())
 
 
 def test_what_was_there_is_not_reported(folder: Path) -> None:
     document = written("m/dup.gguf")
     assert document["schema_version"] == 1
     assert list(document["files"]) == ["m/dup.gguf"]
-    judged, stale = applied("m/dup.gguf")
-    assert (judged["findings"], judged["ok"], judged["summary"]["errors"], stale) == ([], True, 0, [])
-    assert judged["summary"]["baseline"] == 1
-    assert exit_code(judged) == 0
+    report, stale = applied("m/dup.gguf")
+    assert (report["findings"], report["ok"], report["summary"]["errors"], stale) == ([], True, 0, [])
+    assert report["summary"]["baseline"] == 1
+    assert exit_code(report) == 0
 
 
 def test_what_is_new_is_reported(folder: Path) -> None:
-    (folder / "new.gguf").write_bytes(CASES["dup_key"])
+    (folder / "new.gguf").write_bytes(broken("dup_key"))
     written("m/dup.gguf")
-    judged, _ = applied("new.gguf")
-    assert [finding["code"] for finding in judged["findings"]] == ["G203"]
+    report, _ = applied("new.gguf")
+    assert [finding["code"] for finding in report["findings"]] == ["G203"]
 
 
 def test_entries_hold_when_bytes_move(folder: Path) -> None:
@@ -77,8 +77,8 @@ def test_entries_hold_when_bytes_move(folder: Path) -> None:
     file.key_values[0].value = b"x" * 999
     file.key_values += [key_value(b"X0", ValueType.UINT8, 1)]
     path.write_bytes(draft.built(file))
-    judged, stale = applied("m/odd.gguf")
-    assert [f["code"] for f in judged["findings"] if f["code"] == "G207"] == []
+    report, stale = applied("m/odd.gguf")
+    assert [f["code"] for f in report["findings"] if f["code"] == "G207"] == []
     assert stale == []
 
 
@@ -97,10 +97,10 @@ def test_files_and_rules_that_a_run_leaves_out_stay(folder: Path) -> None:
     written("m/dup.gguf")
     assert list(Baseline.read("known.json", RULES).stale()) == []
     (folder / "m" / "dup.gguf").write_bytes(Draft().data)
-    rules = chosen(ignore=["G2"]).levels
+    rules = selected(ignore=["G2"])
     assert applied("m/dup.gguf", rules=rules, ignore=("G2",))[1] == []
     baseline = Baseline.read("known.json", rules)
-    baseline.apply("m/dup.gguf", check("m/dup.gguf", Options(ignore=("G2",))), write=True)
+    baseline.apply("m/dup.gguf", lint_path("m/dup.gguf", Options(ignore=("G2",))), write=True)
     baseline.write()
     assert "G203" in json.loads(Path("known.json").read_text())["files"]["m/dup.gguf"]
 
@@ -110,19 +110,19 @@ def test_a_file_that_was_not_judged_proves_nothing(folder: Path) -> None:
     baseline = Baseline.read("known.json", RULES)
     baseline.apply("m/dup.gguf", failed("m/dup.gguf", "MemoryError"))
     assert list(baseline.stale()) == []
-    (folder / "m" / "dup.gguf").write_bytes(CASES["html"])
+    (folder / "m" / "dup.gguf").write_bytes(broken("html"))
     assert applied("m/dup.gguf")[1] == []
 
 
 def test_what_says_that_nothing_was_judged_is_no_entry(folder: Path) -> None:
-    (folder / "page.gguf").write_bytes(CASES["html"])
+    (folder / "page.gguf").write_bytes(broken("html"))
     assert written("page.gguf")["files"] == {}
     Path("known.json").write_text(
         json.dumps({"schema_version": 1, "files": {"page.gguf": {"G004": {"header.magic": 1}}}})
     )
-    judged, _ = applied("page.gguf")
-    assert exit_code(judged) == 3
-    assert [finding["code"] for finding in judged["findings"]] == ["G004"]
+    report, _ = applied("page.gguf")
+    assert exit_code(report) == 3
+    assert [finding["code"] for finding in report["findings"]] == ["G004"]
 
 
 def test_the_same_finding_twice_counts_twice(folder: Path) -> None:
@@ -145,12 +145,12 @@ def test_more_findings_than_a_report_lists(folder: Path) -> None:
     path.write_bytes(odd_keys(150))
     document = written("m/many.gguf")
     assert document["files"]["m/many.gguf"]["G207"][ELIDED] == 50
-    judged, stale = applied("m/many.gguf")
-    assert (judged["findings"], judged["summary"]["elided"], judged["summary"]["notes"], stale) == ([], {}, 0, [])
-    assert judged["summary"]["baseline"] == 150
+    report, stale = applied("m/many.gguf")
+    assert (report["findings"], report["summary"]["elided"], report["summary"]["notes"], stale) == ([], {}, 0, [])
+    assert report["summary"]["baseline"] == 150
     path.write_bytes(odd_keys(153))
-    judged, stale = applied("m/many.gguf")
-    assert (judged["summary"]["elided"], judged["summary"]["notes"], stale) == ({"G207": 3}, 3, [])
+    report, stale = applied("m/many.gguf")
+    assert (report["summary"]["elided"], report["summary"]["notes"], stale) == ({"G207": 3}, 3, [])
     path.write_bytes(odd_keys(140))
     assert applied("m/many.gguf")[1] == [f"m/many.gguf: G207 at {ELIDED} no longer occurs 10 times less"]
 
@@ -160,15 +160,15 @@ def test_paths_are_relative_to_the_baseline(folder: Path, monkeypatch: pytest.Mo
     document = written("m/dup.gguf", name="ci/known.json")
     assert list(document["files"]) == ["../m/dup.gguf"]
     monkeypatch.chdir("m")
-    judged, stale = applied("dup.gguf", name="../ci/known.json")
-    assert (judged["findings"], stale) == ([], [])
-    judged, stale = applied(str(folder / "m" / "dup.gguf"), name="../ci/known.json")
-    assert (judged["findings"], stale) == ([], [])
+    report, stale = applied("dup.gguf", name="../ci/known.json")
+    assert (report["findings"], stale) == ([], [])
+    report, stale = applied(str(folder / "m" / "dup.gguf"), name="../ci/known.json")
+    assert (report["findings"], stale) == ([], [])
 
 
 def test_names_that_are_no_text(folder: Path) -> None:
     name = "m/\udcff\x1b\n.gguf"
-    (folder / name).write_bytes(CASES["dup_key"])
+    (folder / name).write_bytes(broken("dup_key"))
     written(name)
     assert applied(name)[0]["findings"] == []
     (folder / name).unlink()
@@ -177,17 +177,17 @@ def test_names_that_are_no_text(folder: Path) -> None:
 
 
 def test_writing_again_keeps_what_this_run_did_not_look_at(folder: Path) -> None:
-    (folder / "m" / "gap.gguf").write_bytes(CASES["gap"])
+    (folder / "m" / "gap.gguf").write_bytes(broken("gap"))
     written("m/dup.gguf", "m/gap.gguf")
     baseline = Baseline.read("known.json", RULES)
-    baseline.apply("m/dup.gguf", check("m/dup.gguf"), write=True)
+    baseline.apply("m/dup.gguf", lint_path("m/dup.gguf"), write=True)
     assert baseline.write() == 2
     (folder / "m" / "gap.gguf").unlink()
     assert Baseline.read("known.json", RULES).write() == 1
 
 
 def test_the_file_is_the_same_twice(folder: Path) -> None:
-    (folder / "m" / "gap.gguf").write_bytes(CASES["gap"])
+    (folder / "m" / "gap.gguf").write_bytes(broken("gap"))
     assert written("m/dup.gguf", "m/gap.gguf") == written("m/gap.gguf", "m/dup.gguf")
 
 

@@ -13,20 +13,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from findings import codes
+from malformed_cases import SMALL, broken
 from pool_items import deadly, dies_at_dup, doubled, interrupted, large, slow_first, stuck, talkative
 
-from i2s_spec.linter import check as module
-from i2s_spec.linter.check import Options, check, skipped
-from i2s_spec.linter.excuse import Excuse
-from i2s_spec.linter.inputs import Input, inputs
-from i2s_spec.linter.many import check_all
-from i2s_spec.linter.pool import WAITING, Died, in_order
+from i2s_spec.linter.batch import lint_path as module
+from i2s_spec.linter.batch.file_arguments import Input, inputs
+from i2s_spec.linter.batch.lint_path import lint_path, skipped
+from i2s_spec.linter.batch.lint_paths import lint_paths
+from i2s_spec.linter.batch.process_pool import WAITING, Died, in_order
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.options import Options
+from i2s_spec.linter.report_data import Totals, exit_code
 from i2s_spec.linter.rule import Severity
-from i2s_spec.linter.totals import Totals, exit_code
-from i2s_spec.testing.malformed import malformed
+from i2s_spec.linter.selection.suppressions import Suppression
 from i2s_spec.testing.sample import Draft
-
-CASES = {case.name: case.data for case in malformed() if len(case.data) < 100_000}
 
 
 @pytest.fixture
@@ -37,18 +38,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "empty").mkdir()
     for name in ("a.gguf", "sub/b.gguf", "sub/deep/C.GGUF"):
         (tmp_path / name).write_bytes(Draft().data)
-    (tmp_path / "sub" / "dup.gguf").write_bytes(CASES["dup_key"])
-    (tmp_path / "sub" / "page.gguf").write_bytes(CASES["html"])
+    (tmp_path / "sub" / "dup.gguf").write_bytes(broken("dup_key"))
+    (tmp_path / "sub" / "page.gguf").write_bytes(broken("html"))
     (tmp_path / "notes.txt").write_text("no model", encoding="utf-8")
     return tmp_path
 
 
 def paths(*names: str) -> list[str]:
     return [given.path for given in inputs(names)]
-
-
-def codes(judged: dict) -> set[str]:  # type: ignore[type-arg]
-    return {finding["code"] for finding in judged["findings"]}
 
 
 # --- what names stand for -----------------------------------------------------------------------------------------
@@ -121,21 +118,21 @@ def test_a_forbidden_folder(folder: Path) -> None:
 
 
 def test_check_is_plain_and_the_same_each_time(folder: Path) -> None:
-    judged = check("sub/dup.gguf")
-    assert judged == check(Path("sub/dup.gguf")) == pickle.loads(pickle.dumps(judged))
-    assert codes(judged) == {"G203"}
+    report = lint_path("sub/dup.gguf")
+    assert report == lint_path(Path("sub/dup.gguf")) == pickle.loads(pickle.dumps(report))
+    assert codes(report) == {"G203"}
     assert pickle.loads(pickle.dumps(Options(profile="spec"))) == Options(profile="spec")
 
 
 def test_check_follows_its_options(folder: Path) -> None:
-    (folder / "gap.gguf").write_bytes(CASES["gap"])
-    assert check("gap.gguf", Options(profile="llama.cpp"))["summary"]["errors"] == 1
-    assert check("gap.gguf", Options(ignore=("P1",)))["findings"] == []
-    assert check("gap.gguf", Options(severity={"P101": "note"}))["summary"]["notes"] == 1
-    excuse = Excuse("*.gguf", ("P1",), "an old tool wrote it")
-    judged = check("gap.gguf", Options(excuses=(excuse,)))
-    assert judged["excused"] == [{"code": "P101", "findings": 1, "reason": "an old tool wrote it"}]
-    assert check("notes.txt", Options(excuses=(excuse,)))["excused"] == []
+    (folder / "gap.gguf").write_bytes(broken("gap"))
+    assert lint_path("gap.gguf", Options(profile="llama.cpp"))["summary"]["errors"] == 1
+    assert lint_path("gap.gguf", Options(ignore=("P1",)))["findings"] == []
+    assert lint_path("gap.gguf", Options(severity={"P101": "note"}))["summary"]["notes"] == 1
+    suppression = Suppression("*.gguf", ("P1",), "an old tool wrote it")
+    report = lint_path("gap.gguf", Options(suppressions=(suppression,)))
+    assert report["excused"] == [{"code": "P101", "findings": 1, "reason": "an old tool wrote it"}]
+    assert lint_path("notes.txt", Options(suppressions=(suppression,)))["excused"] == []
 
 
 def test_a_bug_of_ours_is_said_not_raised(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,27 +140,41 @@ def test_a_bug_of_ours_is_said_not_raised(folder: Path, monkeypatch: pytest.Monk
         raise MemoryError
 
     monkeypatch.setattr(module, "lint", broken)
-    judged = check("a.gguf")
-    assert judged["bugs"] == [{"where": "lint", "message": "MemoryError: "}]
-    assert not judged["ok"]
-    assert exit_code(judged) == 4
+    report = lint_path("a.gguf")
+    assert report["bugs"] == [{"where": "lint", "message": "MemoryError: "}]
+    assert not report["ok"]
+    assert exit_code(report) == 4
 
 
 def test_wrong_options_are_the_callers(folder: Path) -> None:
-    for wrong in (Options(profile="x"), Options(select=("X",)), Options(payload="x"), Options(limits={"x": 1})):  # type: ignore[arg-type]
+    for wrong in (
+        {"profile": "x"},
+        {"select": ("X",)},
+        {"payload": "x"},
+        {"limits": {"x": 1}},
+        {"suppressed": {"X": "r"}},
+    ):
         with pytest.raises(ValueError, match=r"there are|no rule"):
-            check("a.gguf", wrong)
-        with pytest.raises(ValueError, match=r"there are|no rule"):
-            check_all(["a.gguf"], wrong)
+            Options(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="exclude each other"):
+        lint("a.gguf", Options(), profile="strict")
+
+
+def test_options_pickle_with_the_rules_that_they_select(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = Options(profile="security", ignore=("S1",), suppressed={"G203": "known"})
+    data = pickle.dumps(options)
+    monkeypatch.setattr("i2s_spec.linter.options.selected", None)  # whoever gets them does not select again
+    again = pickle.loads(data)
+    assert (again, again.levels, again.reading) == (options, options.levels, "none")
 
 
 def test_lfs_pointers_can_be_skipped(folder: Path) -> None:
-    (folder / "pointer.gguf").write_bytes(CASES["lfs_pointer"])
-    assert codes(check("pointer.gguf")) == {"G003"}
-    judged = check("pointer.gguf", Options(skip_lfs=True))
-    assert judged == skipped(check("pointer.gguf"), "a Git LFS pointer: the model itself was not downloaded")
-    assert (exit_code(judged), judged["ok"], judged["findings"]) == (0, True, [])
-    assert codes(check("sub/page.gguf", Options(skip_lfs=True))) == {"G004"}
+    (folder / "pointer.gguf").write_bytes(broken("lfs_pointer"))
+    assert codes(lint_path("pointer.gguf")) == {"G003"}
+    report = lint_path("pointer.gguf", Options(skip_lfs=True))
+    assert report == skipped(lint_path("pointer.gguf"), "a Git LFS pointer: the model itself was not downloaded")
+    assert (exit_code(report), report["ok"], report["findings"]) == (0, True, [])
+    assert codes(lint_path("sub/page.gguf", Options(skip_lfs=True))) == {"G004"}
 
 
 def test_everything_that_is_no_file(folder: Path) -> None:
@@ -174,11 +185,11 @@ def test_everything_that_is_no_file(folder: Path) -> None:
         os.symlink("loop.gguf", "loop.gguf")
         names = ["fifo.gguf", "socket.gguf", "dangling.gguf", "loop.gguf", "/dev/zero", "x" * 5000, "nul\0byte", ""]
         for name in names:
-            judged = check(name)
-            assert codes(judged) <= {"S901", "S902"}, name
-            assert codes(judged), name
-            assert exit_code(judged) == 3
-            assert not judged["bugs"]
+            report = lint_path(name)
+            assert codes(report) <= {"S901", "S902"}, name
+            assert codes(report), name
+            assert exit_code(report) == 3
+            assert not report["bugs"]
 
 
 # --- many files ---------------------------------------------------------------------------------------------------
@@ -188,26 +199,26 @@ def test_everything_that_is_no_file(folder: Path) -> None:
 def test_every_file_gets_its_report_in_order(folder: Path, jobs: int) -> None:
     os.mkfifo("fifo.gguf")
     names = ["a.gguf", "missing.gguf", "sub", "fifo.gguf", "empty", "@list", "a.gguf"]
-    found = list(check_all(names, jobs=jobs))
+    found = list(lint_paths(names, jobs=jobs))
     assert [path for path, _ in found] == [
         "a.gguf", "missing.gguf", "sub/b.gguf", "sub/dup.gguf", "sub/page.gguf", "sub/deep/C.GGUF", "fifo.gguf",
         "empty", "@list", "a.gguf",
     ]  # fmt: skip
-    assert [codes(judged) for _, judged in found] == [
+    assert [codes(report) for _, report in found] == [
         set(), {"S901"}, set(), {"G203"}, {"G004"}, set(), {"S902"}, {"S901"}, {"S901"}, set(),
     ]  # fmt: skip
     totals = Totals()
-    for _, judged in found:
-        totals.add(judged)
+    for _, report in found:
+        totals.add(report)
     counts = totals.as_dict()
     assert (counts["files"], counts["ok"], counts["unreadable"], totals.exit_code) == (10, 4, 5, 3)
 
 
 def test_one_process_and_many_say_the_same(tmp_path: Path) -> None:
-    for name, data in CASES.items():
-        (tmp_path / f"{name}.gguf").write_bytes(data)
+    for name, case in SMALL.items():
+        (tmp_path / f"{name}.gguf").write_bytes(case.data)
     options = Options(profile="strict", runtimes=False)
-    assert list(check_all([str(tmp_path)], options, 1)) == list(check_all([str(tmp_path)], options, 2))
+    assert list(lint_paths([str(tmp_path)], options, 1)) == list(lint_paths([str(tmp_path)], options, 2))
 
 
 def test_the_worst_exit_code_counts() -> None:
@@ -275,12 +286,17 @@ def test_workers_leave_interrupts_to_their_parent() -> None:
     assert list(in_order(interrupted, range(10), 2)) == [(i, i) for i in range(10)]
 
 
+def test_workers_start_no_threads_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert list(in_order(os.getenv, ["OPENBLAS_NUM_THREADS"], 1)) == [("OPENBLAS_NUM_THREADS", "1")]
+
+
 def test_workers_that_are_busy_are_killed() -> None:
     run = in_order(stuck, range(10), 2)
     assert next(run) == (0, 0)
-    started = time.monotonic()
-    run.close()  # type: ignore[attr-defined]
-    assert time.monotonic() - started < 5
+    run.close()  # type: ignore[attr-defined]  # that this ends at all is the test
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
 
 
 def test_workers_are_gone_when_nobody_wants_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,11 +333,10 @@ def test_interrupt_ends_at_once_with_its_workers(folder: Path) -> None:
     )
     assert child.stdout is not None
     child.stdout.readline()
-    started = time.monotonic()
     os.killpg(child.pid, signal.SIGINT)  # as a terminal does
-    _, errors = child.communicate(timeout=20)
+    listed, errors = child.communicate(timeout=600)
     assert child.returncode == 130
-    assert time.monotonic() - started < 5
+    assert listed.count("\n") < 15_000  # it was not worked to the end
     assert "Traceback" not in errors
     with pytest.raises(ProcessLookupError):  # nobody of its group is left
         os.killpg(child.pid, 0)
@@ -346,10 +361,8 @@ def test_workers_end_when_their_parent_is_killed(folder: Path) -> None:
 
 
 def test_a_worker_that_dies_at_a_file_is_our_bug(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from i2s_spec.linter import many
-
-    monkeypatch.setattr(many, "judged", dies_at_dup)
-    found = dict(check_all(["sub", "a.gguf"], jobs=2))
+    monkeypatch.setattr("i2s_spec.linter.batch.lint_paths.report_on", dies_at_dup)
+    found = dict(lint_paths(["sub", "a.gguf"], jobs=2))
     assert found["sub/dup.gguf"]["bugs"][0]["message"] == "the process that was at this file was killed by SIGKILL"
     assert exit_code(found["sub/dup.gguf"]) == 4
     assert found["a.gguf"]["ok"]

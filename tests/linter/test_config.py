@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.errors import SettingError
-from i2s_spec.linter.config import KEYS, _config, found
-from i2s_spec.linter.excuse import Excuse, excuse_for, used
+from i2s_spec.linter.selection.config import KEYS, _config, found
+from i2s_spec.linter.selection.suppressions import Suppression, suppressed_in, used
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def write(path: Path, text: str) -> Path:
 
 def test_nothing_is_configured(folder: Path) -> None:
     config = found("a/b")
-    assert (dict(config.values), config.excuses) == ({}, ())
+    assert (dict(config.values), config.suppressions) == ({}, ())
 
 
 def test_nearest_file_counts(folder: Path) -> None:
@@ -82,13 +83,15 @@ def test_every_key(folder: Path) -> None:
     config = found("a")
     assert config.values.keys() == KEYS.keys()
     assert config.values["ignore"] == ["G106"]
-    assert config.excuses == (Excuse("old/*.gguf", ("P1", "big-endian"), "kept as a bad example", str(folder)),)
+    assert config.suppressions == (
+        Suppression("old/*.gguf", ("P1", "big-endian"), "kept as a bad example", str(folder)),
+    )
 
 
 def test_tables_of_excuses(folder: Path) -> None:
     write(folder / "i2s.toml", '[[ignore]]\nfiles = "*.gguf"\ncodes = ["P1"]\nreason = "so"\n')
-    (excuse,) = found().excuses
-    assert excuse[:3] == ("*.gguf", ("P1",), "so")
+    (suppression,) = found().suppressions
+    assert suppression[:3] == ("*.gguf", ("P1",), "so")
     assert found().values["ignore"] == []
 
 
@@ -174,7 +177,7 @@ def test_explicit_file(folder: Path) -> None:
 
 def test_a_huge_file_and_bytes_that_are_no_text(folder: Path) -> None:
     (folder / "i2s.toml").write_bytes(b"#" * (1 << 20) + b"\n")
-    with pytest.raises(SettingError, match="larger than"):
+    with pytest.raises(SettingError, match="at most are read"):
         found()
     (folder / "i2s.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(SettingError, match="not TOML"):
@@ -189,7 +192,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*KEYS, "nothing"]), VALUES, max_size=3))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_any_table_is_taken_or_refused_in_words(table: dict[str, Any]) -> None:
     refused = None
     try:
@@ -218,27 +221,27 @@ def test_any_table_is_taken_or_refused_in_words(table: dict[str, Any]) -> None:
     ],
 )
 def test_patterns(pattern: str, fits: list[str], fits_not: list[str]) -> None:
-    excuse = Excuse(pattern, ("P1",), "r")
-    assert all(excuse.covers(path) for path in fits)
-    assert not any(excuse.covers(path) for path in fits_not)
+    suppression = Suppression(pattern, ("P1",), "r")
+    assert all(suppression.covers(path) for path in fits)
+    assert not any(suppression.covers(path) for path in fits_not)
 
 
 def test_patterns_are_relative_to_the_configuration(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    excuse = Excuse("a/*.gguf", ("P1",), "r", str(folder))
+    suppression = Suppression("a/*.gguf", ("P1",), "r", str(folder))
     monkeypatch.chdir("a/b")
-    assert excuse.covers("../x.gguf")
-    assert excuse.covers(str(folder / "a" / "x.gguf"))
-    assert not excuse.covers("x.gguf")
+    assert suppression.covers("../x.gguf")
+    assert suppression.covers(str(folder / "a" / "x.gguf"))
+    assert not suppression.covers("x.gguf")
 
 
 def test_the_later_excuse_counts() -> None:
-    excuses = (Excuse("*", ("P1",), "first"), Excuse("*.gguf", ("P1", "G1"), "second"))
-    assert excuse_for("a.gguf", excuses) == {"P1": "second", "G1": "second"}
-    assert excuse_for("a.bin", excuses) == {"P1": "first"}
+    suppressions = (Suppression("*", ("P1",), "first"), Suppression("*.gguf", ("P1", "G1"), "second"))
+    assert suppressed_in("a.gguf", suppressions) == {"P1": "second", "G1": "second"}
+    assert suppressed_in("a.bin", suppressions) == {"P1": "first"}
 
 
 def test_used_excuses() -> None:
-    one, two = Excuse("a/*", ("P1",), "one"), Excuse("b/*", ("P1",), "two")
-    judged = {"excused": [{"code": "P101", "findings": 1, "reason": "one"}]}
-    assert used({one, two}, "a/x", judged) == {one}
-    assert used({one, two}, "b/x", judged) == set()
+    one, two = Suppression("a/*", ("P1",), "one"), Suppression("b/*", ("P1",), "two")
+    report = {"excused": [{"code": "P101", "findings": 1, "reason": "one"}]}
+    assert used({one, two}, "a/x", report) == {one}
+    assert used({one, two}, "b/x", report) == set()

@@ -9,24 +9,20 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from findings import codes
+from hypothesis import given
 from hypothesis import strategies as st
+from malformed_cases import CASES, SMALL, broken
 
 from i2s_spec.gguf.source import FileSource
-from i2s_spec.linter import engine
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.judgement import finding_dict
+from i2s_spec.linter.report_data import Totals, finding_dict
 from i2s_spec.linter.rule import REGISTRY, Severity
-from i2s_spec.linter.totals import Totals
 from i2s_spec.schema import limits
 from i2s_spec.schema.types import BY_NAME, ValueType
-from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft, key_value
 from i2s_spec.testing.vanishing import Vanishing
-
-
-def codes(report: engine.Report) -> set[str]:
-    return {finding.code for finding in report.findings}
 
 
 def test_missing_file(tmp_path: Path) -> None:
@@ -108,7 +104,7 @@ def test_hole_in_a_sparse_file(tmp_path: Path) -> None:
 
 
 def test_all_parts_of_a_split_model(tmp_path: Path) -> None:
-    part = next(case.data for case in malformed() if case.name == "split_alone")
+    part = broken("split_alone")
     name = "model-{:05d}-of-00003.gguf"
     first = tmp_path / name.format(1)
     first.write_bytes(part)
@@ -120,10 +116,11 @@ def test_all_parts_of_a_split_model(tmp_path: Path) -> None:
     assert "not of the form" in lint(Path(shutil.copy(first, tmp_path / "other.gguf"))).findings[0].message
 
 
+@pytest.mark.requirement("R2.8-4")
 def test_split_names_in_metadata_are_never_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_for: list[str] = []
     monkeypatch.setattr(os.path, "isfile", lambda path: looked_for.append(str(path)) or False)
-    part = next(case.data for case in malformed() if case.name == "split_alone")
+    part = broken("split_alone")
     path = tmp_path / "model-00001-of-00003.gguf"
     path.write_bytes(part)
     lint(path)
@@ -141,7 +138,7 @@ def test_findings_are_bounded_and_counted() -> None:
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=200)
+@examples(200)
 def test_any_bytes_get_a_report(data: bytes) -> None:
     for prefix in (b"", b"GGUF\3\0\0\0"):
         report = lint(prefix + data)
@@ -158,8 +155,8 @@ def test_every_prefix_gets_a_report(step: int) -> None:
 
 
 def test_same_verdict_from_path_buffer_and_stream(tmp_path: Path) -> None:
-    for case in malformed():
-        if len(case.data) > 100_000 or case.name.startswith("split"):
+    for case in SMALL.values():
+        if case.name.startswith("split"):
             continue
         path = tmp_path / "case.gguf"
         path.write_bytes(case.data)
@@ -171,16 +168,14 @@ def test_same_verdict_from_path_buffer_and_stream(tmp_path: Path) -> None:
 def test_report_as_data_is_plain(tmp_path: Path) -> None:
     import json
 
-    for case in malformed():
-        if len(case.data) < 100_000:
-            text = json.dumps(lint(case.data).as_dict(), allow_nan=False)
-            assert text.isascii()
-            assert pickle.loads(pickle.dumps(lint(case.data).as_dict())) == lint(case.data).as_dict()
+    for case in SMALL.values():
+        document = lint(case.data).as_dict()
+        assert json.dumps(document, allow_nan=False).isascii()
+        assert pickle.loads(pickle.dumps(document)) == document
 
 
 def test_totals_count() -> None:
-    cases = {case.name: case for case in malformed() if len(case.data) < 100_000}
-    reports = [lint(cases[name].data) for name in ("html", "gap", "dup_key")] + [lint(Draft().data)]
+    reports = [lint(broken(name)) for name in ("html", "gap", "dup_key")] + [lint(Draft().data)]
     totals = Totals()
     for report in reports:
         totals.add(report.as_dict())
@@ -204,16 +199,17 @@ def test_severity_counts_where_findings_are_elided() -> None:
 
 
 def test_excused_findings_are_counted_not_listed() -> None:
-    case = next(case for case in malformed() if case.name == "dup_key")
-    report = lint(case.data, excused={"G203": "the tool that reads it takes the first one"})
+    report = lint(broken("dup_key"), suppressed={"G203": "the tool that reads it takes the first one"})
     assert report.findings == ()
     assert report.ok
-    assert [tuple(excused) for excused in report.excused] == [("G203", 1, "the tool that reads it takes the first one")]
+    assert [tuple(suppressed) for suppressed in report.suppressed] == [
+        ("G203", 1, "the tool that reads it takes the first one")
+    ]
 
 
 def test_nothing_to_judge_has_no_excuse() -> None:
-    html = next(case.data for case in malformed() if case.name == "html")
-    for report in (lint(html, excused={"G": "no"}), lint(html, ignore=["G"]), lint(html, select=["I"])):
+    html = broken("html")
+    for report in (lint(html, suppressed={"G": "no"}), lint(html, ignore=["G"]), lint(html, select=["I"])):
         assert codes(report) == {"G004"}
         assert report.exit_code() == 3
 
@@ -264,9 +260,7 @@ def test_options_that_cannot_be_followed(options: dict[str, object], message: st
 
 
 def test_excerpts_hold_the_bytes_of_the_span() -> None:
-    for case in malformed():
-        if len(case.data) > 100_000:
-            continue
+    for case in SMALL.values():
         for finding in lint(case.data).findings:
             if not case.data:
                 assert finding.excerpt is None
@@ -282,12 +276,12 @@ def test_excerpts_hold_the_bytes_of_the_span() -> None:
 
 
 def test_a_rule_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(subject: object) -> None:
+    def failing(subject: object) -> None:
         raise KeyError("\x1b[2J")
 
-    monkeypatch.setitem(REGISTRY, "G106", REGISTRY["G106"]._replace(check=broken))
-    case = next(case for case in malformed() if case.name == "dup_key")
-    report = lint(case.data)
+    monkeypatch.setitem(REGISTRY, "G106", REGISTRY["G106"]._replace(check=failing))
+    data = broken("dup_key")
+    report = lint(data)
     assert codes(report) == {"G203"}
     assert not report.ok
     assert report.exit_code() == 4
@@ -295,7 +289,7 @@ def test_a_rule_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyPa
     assert "\x1b" not in str(report.as_dict())
     monkeypatch.setenv("I2S_DEBUG", "1")
     with pytest.raises(KeyError):
-        lint(case.data)
+        lint(data)
 
 
 def test_details_are_made_while_the_file_is_open(tmp_path: Path) -> None:
@@ -309,15 +303,15 @@ def test_details_are_made_while_the_file_is_open(tmp_path: Path) -> None:
 
 def test_header_only_leaves_out_rules_on_payloads() -> None:
     payload = {code for code, rule in REGISTRY.items() if rule.payload}
-    for case in malformed():
-        if case.code in payload and len(case.data) < 1_000_000:
+    for case in CASES.values():
+        if case.code in payload and not case.large:
             assert case.code not in codes(lint(case.data, payload="none"))
 
 
 def test_uri_loses_nothing() -> None:
     from urllib.parse import unquote_to_bytes, urlsplit
 
-    from i2s_spec.linter.judgement import uri_of
+    from i2s_spec.linter.report_data import uri_of
 
     for path in ("a b.gguf", "dir/ä#?%.gguf", "/tmp/\udcff:x.gguf", "c:d.gguf"):
         uri = uri_of(path)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from i2s_spec.linter.engine import lint
-from i2s_spec.schema.architecture import ARCHITECTURES
-from i2s_spec.schema.keys import EXPECTED, REQUIRED
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.keys import EXPECTED, REQUIRED
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Model
 
@@ -15,7 +15,7 @@ EACH = pytest.mark.parametrize("architecture", ARCHITECTURES)
 ALWAYS = {"bitnet-25": {"M019"}, "qwen3": {"P301"}, "gemma3": {"P301"}}
 
 
-def codes(model: Model) -> set[str]:
+def model_codes(model: Model) -> set[str]:
     found = {finding.code for finding in lint(model.built()).findings}
     return found - ALWAYS.get(model.architecture, set())
 
@@ -29,7 +29,7 @@ def test_every_tensor_is_needed_as_declared(architecture: str) -> None:
         spec, _ = declared.match(name) or (None, None)
         assert spec is not None
         wanted = {REQUIRED: {"M101"}, EXPECTED: {"M112"} if spec.role == "head" else {"M115"}}[spec.need]
-        assert codes(Model(architecture).without(name)) == wanted, name
+        assert model_codes(Model(architecture).without(name)) == wanted, name
 
 
 @EACH
@@ -39,9 +39,9 @@ def test_every_shape_is_as_declared(architecture: str) -> None:
         name, ne = tensor.name.decode(), tensor.ne
         kind = {0: "F32", 1: "F16", 36: "I2_S"}[tensor.number]
         wider = Model(architecture).like(name, (ne[0] + 128, *ne[1:]), kind)
-        assert codes(wider) == {"M103"}, name
+        assert model_codes(wider) == {"M103"}, name
         if len(ne) > 1:
-            taller = codes(Model(architecture).like(name, (ne[0], ne[1] + 4), kind))
+            taller = model_codes(Model(architecture).like(name, (ne[0], ne[1] + 4), kind))
             assert taller == ({"M105"} if name in ("token_embd.weight", "output.weight") else {"M103"}), name
 
 
@@ -51,8 +51,10 @@ def test_every_norm_is_of_a_float_type(architecture: str) -> None:
     for tensor in Model(architecture).tensors:
         name = tensor.name.decode()
         if "norm" in name:
-            assert codes(Model(architecture).like(name, tensor.ne, "F16")) == (set() if halves else {"M106"}), name
-            assert codes(Model(architecture).like(name, tensor.ne, "F32")) == set(), name
+            assert model_codes(Model(architecture).like(name, tensor.ne, "F16")) == (set() if halves else {"M106"}), (
+                name
+            )
+            assert model_codes(Model(architecture).like(name, tensor.ne, "F32")) == set(), name
 
 
 @EACH
@@ -60,16 +62,16 @@ def test_dimensions_of_one_do_not_count(architecture: str) -> None:
     model = Model(architecture)
     for tensor in model.tensors:
         tensor.ne = (*tensor.ne, 1)
-    assert codes(model) == set()
+    assert model_codes(model) == set()
 
 
 @EACH
 def test_layers(architecture: str) -> None:
-    assert codes(Model(architecture, layers=3)) == set()
+    assert model_codes(Model(architecture, layers=3)) == set()
     model = Model(architecture, layers=3).without(*(f"blk.1.{i}" for i in range(3)))
     model.tensors = [tensor for tensor in model.tensors if not tensor.name.startswith(b"blk.2.")]
-    assert codes(model) == {"M104"}
-    assert codes(Model(architecture, layers=2).set("{arch}.block_count", 1)) == {"M104"}
+    assert model_codes(model) == {"M104"}
+    assert model_codes(Model(architecture, layers=2).set("{arch}.block_count", 1)) == {"M104"}
 
 
 def test_the_message_names_whose_tensor_it_is() -> None:
@@ -81,7 +83,7 @@ def test_the_message_names_whose_tensor_it_is() -> None:
 @pytest.mark.parametrize("architecture", ["bitnet-b1.58", "llama"])
 def test_biases_and_rotation_factors_are_accepted(architecture: str) -> None:
     model = Model(architecture).like("rope_freqs.weight", (16,), "F32").like("blk.0.attn_q.bias", (128,), "F32")
-    assert codes(model) == set()
+    assert model_codes(model) == set()
 
 
 def test_rows_that_are_no_whole_blocks_have_to_stay() -> None:
@@ -90,20 +92,20 @@ def test_rows_that_are_no_whole_blocks_have_to_stay() -> None:
     model.like("blk.0.ffn_sub_norm.weight", (192,), "F32").like("blk.0.ffn_down.weight", (192, 128), "F16")
     for name in ("gate", "up"):
         model.like(f"blk.0.ffn_{name}.weight", (128, 192), "I2_S")
-    assert codes(model) == set()
+    assert model_codes(model) == set()
 
 
 def test_experts() -> None:
     model = Model("llama").add("{arch}.expert_count", ValueType.UINT32, 4)
     model.add("{arch}.expert_used_count", ValueType.UINT32, 2)
-    assert codes(model) == {
+    assert model_codes(model) == {
         "M101",
         "M102",
     }  # the dense feed-forward is none of such a model, and its experts are missing
     model.without(*(f"blk.0.ffn_{name}.weight" for name in ("gate", "up", "down")))
     for name, ne in (("gate", (128, 128, 4)), ("up", (128, 128, 4)), ("down", (128, 128, 4))):
         model.like(f"blk.0.ffn_{name}_exps.weight", ne, "F16")
-    assert codes(model.like("blk.0.ffn_gate_inp.weight", (128, 4), "F32")) == set()
+    assert model_codes(model.like("blk.0.ffn_gate_inp.weight", (128, 4), "F32")) == set()
 
 
 def test_names_of_tensors_are_never_believed() -> None:
@@ -119,5 +121,5 @@ def test_checkpoints_that_were_never_converted() -> None:
     model = Model("llama")
     for tensor in model.tensors:
         tensor.name = b"model.layers.0." + tensor.name.replace(b"blk.0.", b"")
-    found = codes(model)
+    found = model_codes(model)
     assert {"M101", "M102", "M104"} <= found

@@ -9,20 +9,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from transcripts_runner import run
 
 from i2s_spec.codec.native import pack
-from i2s_spec.convert.new import new
+from i2s_spec.convert.synthetic.new import new
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.gguf.ternary import ternary
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.linter.check import Options, check, validate
+from i2s_spec.linter.batch.lint_path import lint_path
+from i2s_spec.linter.batch.lint_paths import lint_paths
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.reference.declaration import Reference
+from i2s_spec.linter.options import Options
+from i2s_spec.linter.reference import Reference
+from i2s_spec.linter.reference.weights import Weights
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS
 
 DIALECTS = [
@@ -45,16 +48,16 @@ def weights(shape: tuple[int, int] = (64, 256), seed: int = 1) -> NDArray[np.int
     return np.random.default_rng(seed).choice([-1, 0, 0, 1], size=shape).astype(np.int8)
 
 
-def codes(data: bytes, **options: Any) -> list[str]:
+def reference_codes(data: bytes, **options: Any) -> list[str]:
     return [finding.code for finding in lint(data, select=I4, **options).findings]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.sampled_from(DIALECTS), st.sampled_from(DIALECTS), st.integers(1, 3), st.integers(1, 4), st.integers(0, 99))
 def test_the_same_weights_in_any_dialects_are_the_same(ours: str, theirs: str, rows: int, cols: int, seed: int) -> None:
     trits = weights((32 * rows, 128 * cols), seed)
     data, other = (file_of(pack(trits, 0.5, dialect), trits.shape) for dialect in (ours, theirs))
-    assert codes(data, reference=Reference(other, theirs, ours)) == []
+    assert reference_codes(data, reference=Reference(other, theirs, ours)) == []
 
 
 @pytest.mark.parametrize("dialect", DIALECTS[1:])
@@ -96,10 +99,12 @@ def test_masters_are_rounded_as_training_does() -> None:
     mean = np.abs(masters).mean()
     trits = np.clip(np.round(masters / mean), -1, 1).astype(np.int8)
     reference = file_of(masters.tobytes(), masters.shape, "F32")
-    assert codes(file_of(pack(trits, mean), trits.shape), reference=reference) == []
-    assert codes(file_of(pack(trits, 7 * mean), trits.shape), reference=reference) == []  # rules of scales differ
-    assert codes(file_of(pack(trits, mean, "interleave-64"), trits.shape), reference=reference) == ["I401"]
-    assert codes(file_of(pack(-trits, mean), trits.shape), reference=reference) == ["I402"]
+    assert reference_codes(file_of(pack(trits, mean), trits.shape), reference=reference) == []
+    assert (
+        reference_codes(file_of(pack(trits, 7 * mean), trits.shape), reference=reference) == []
+    )  # rules of scales differ
+    assert reference_codes(file_of(pack(trits, mean, "interleave-64"), trits.shape), reference=reference) == ["I401"]
+    assert reference_codes(file_of(pack(-trits, mean), trits.shape), reference=reference) == ["I402"]
 
 
 def test_one_weight_is_enough() -> None:
@@ -117,10 +122,11 @@ def test_one_weight_is_enough() -> None:
     assert finding.span.start == changed
 
 
+@pytest.mark.requirement("R8.2-1")
 def test_scales() -> None:
     trits = weights()
     sound = file_of(pack(trits, 1.42), trits.shape)
-    assert codes(file_of(pack(trits, 1.425), trits.shape), reference=sound) == []
+    assert reference_codes(file_of(pack(trits, 1.425), trits.shape), reference=sound) == []
     (finding,) = lint(file_of(pack(trits, 1 / 1.42), trits.shape), select=I4, reference=sound).findings
     assert finding.code == "I403"
     assert "one is the reciprocal of the other" in finding.message
@@ -129,7 +135,7 @@ def test_scales() -> None:
 
 @pytest.mark.parametrize("heads_of", ["checkpoint", "gguf"])
 def test_rows_of_heads_in_the_other_order(heads_of: str) -> None:
-    from i2s_spec.convert.hugging_face import to_checkpoint_rows, to_gguf_rows
+    from i2s_spec.convert.hugging_face.names import to_checkpoint_rows, to_gguf_rows
 
     keys = {"general.architecture": "llama", "llama.attention.head_count": np.uint32(4)}
     trits = weights()
@@ -143,15 +149,15 @@ def test_rows_of_heads_in_the_other_order(heads_of: str) -> None:
 def test_a_checkpoint_of_an_architecture_that_moves_rows(tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 
-    from i2s_spec.convert.hugging_face import to_gguf_rows
+    from i2s_spec.convert.hugging_face.names import to_gguf_rows
 
     trits = weights()
     save_file({"model.layers.0.self_attn.q_proj.weight": trits.astype(np.float32)}, tmp_path / "model.safetensors")
     keys = {"general.architecture": "llama", "llama.attention.head_count": np.uint32(4)}
     right = file_of(pack(np.ascontiguousarray(to_gguf_rows(trits, 4)), 1.0), trits.shape, keys=keys)
-    assert codes(right, reference=str(tmp_path)) == []
-    assert codes(file_of(pack(trits, 1.0), trits.shape, keys=keys), reference=str(tmp_path)) == ["I402"]
-    assert codes(file_of(pack(trits, 1.0), trits.shape), reference=tmp_path / "model.safetensors") == []
+    assert reference_codes(right, reference=str(tmp_path)) == []
+    assert reference_codes(file_of(pack(trits, 1.0), trits.shape, keys=keys), reference=str(tmp_path)) == ["I402"]
+    assert reference_codes(file_of(pack(trits, 1.0), trits.shape), reference=tmp_path / "model.safetensors") == []
 
 
 def test_a_packed_checkpoint(shared: Path) -> None:
@@ -213,7 +219,9 @@ def test_zeros_are_no_evidence() -> None:
     """All weights are 0 in both: every layout reads them alike, and nothing is wrong."""
     zeros = np.zeros((64, 256), dtype=np.int8)
     assert (
-        codes(file_of(pack(zeros, 0.5, "rows-1x4"), zeros.shape), reference=file_of(pack(zeros, 0.5), zeros.shape))
+        reference_codes(
+            file_of(pack(zeros, 0.5, "rows-1x4"), zeros.shape), reference=file_of(pack(zeros, 0.5), zeros.shape)
+        )
         == []
     )
 
@@ -255,9 +263,11 @@ def test_references_of_no_use(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="layout"):
         lint(data, reference=Reference(data, "row-blocks-4"))
     with pytest.raises(ValueError, match="not to be read"):
-        validate(Options(profile="security", reference=Reference(str(tmp_path / "model.gguf"))))
-    judged = check(tmp_path / "model.gguf", Options(select=I4, reference=Reference(str(tmp_path / "model.gguf"))))
-    assert judged["ok"]
+        Options(profile="security", reference=Reference(str(tmp_path / "model.gguf")))
+    file_report = lint_path(
+        tmp_path / "model.gguf", Options(select=I4, reference=Reference(str(tmp_path / "model.gguf")))
+    )
+    assert file_report["ok"]
     for options in (
         "--reference missing.gguf", "--reference text.gguf", "--reference one.npy", "--reference folder",
         "--reference bad.safetensors", "--reference model.gguf --header-only", "--expect rows-1x4",
@@ -267,6 +277,25 @@ def test_references_of_no_use(tmp_path: Path) -> None:
         output = run(f"i2s lint model.gguf {options}", tmp_path)
         assert output.endswith("[exit 2]\n"), options
         assert "Error: " in output
+
+
+def test_a_reference_is_opened_once_for_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Reference] = []
+
+    class Counted(Weights):
+        def __init__(self, reference: Reference) -> None:
+            opened.append(reference)
+            super().__init__(reference)
+
+    monkeypatch.setattr("i2s_spec.linter.reference.weights.Weights", Counted)
+    names = [str(tmp_path / name) for name in ("a.gguf", "b.gguf", "c.gguf")]
+    for name in names:
+        Path(name).write_bytes(file_of(pack(weights(), 0.5), (64, 256)))
+    reports = list(lint_paths(names, Options(select=I4, reference=Reference(names[0]))))
+    assert [report["ok"] for _, report in reports] == [True, True, True]
+    assert len(opened) == 1
+    assert lint(names[0], select=I4, reference=names[1]).ok
+    assert len(opened) == 2
 
 
 def test_the_command_line(tmp_path: Path) -> None:
@@ -295,5 +324,5 @@ def test_decoded_trits_are_the_definition(shared: Path) -> None:
     with open_file(shared / "vectors" / "gguf" / "bitnet.i2_s.gguf") as file:
         tensor = file.tensors["blk.1.ffn_down.weight"]
         known = of_tensor(file, tensor)
-        assert np.array_equal(known.whole(), ternary(file, tensor).whole()[0])
+        assert np.array_equal(known.whole(), tensor.ternary().whole()[0])
         assert np.array_equal(known.first_rows(3), known.whole()[:3])

@@ -8,16 +8,18 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from findings import codes
+from hypothesis import example, given
 from hypothesis import strategies as st
+from pace import units
 
-from i2s_spec.convert.new import new
-from i2s_spec.linter import template_source
+from i2s_spec.convert.synthetic.new import new
+from i2s_spec.linter.analysis.template import hazards
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.judgement import Report
+from i2s_spec.linter.report_data import Report
 from i2s_spec.linter.rule import Severity
-from i2s_spec.linter.rules import all_rules
-from i2s_spec.schema.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, Model, array, key_value
 
@@ -30,10 +32,6 @@ SAID = {
     "P301",  # upstream refuses every embedding model
     "T014",  # Phi-3 has fillers
 }
-
-
-def codes(report: Report) -> set[str]:
-    return {finding.code for finding in report.findings}
 
 
 def ours(report: Report) -> set[str]:
@@ -96,15 +94,6 @@ def test_new_models_are_sound(architecture: str, order: str) -> None:
     new(target, architecture, byte_order="big" if order == "big" else "little")
     assert ours(lint(target.getvalue())) <= SAID
     assert ours(lint(Model(architecture, "big" if order == "big" else "little", 2).built())) <= {"M019", "P301"}
-
-
-def test_every_row_of_the_catalogue_has_a_rule() -> None:
-    sources = {row for made in all_rules() for row in made.sources}
-    wanted = (
-        [f"M{n:02}" for n in range(1, 26)] + [f"A{n:02}" for n in range(1, 18)] + [f"K{n:02}" for n in range(1, 18)]
-    )
-    wanted += ["P16", "P17", "P18", "S17", "M40", "M41", "M42", "M43", "M44", "M45", "M46", "M69", "M70", "M71"]
-    assert [row for row in wanted if row not in sources] == []
 
 
 # --- what is no model of a declared architecture ------------------------------------------------------------------
@@ -202,7 +191,7 @@ def test_any_size_gets_a_verdict(name: str, value: int) -> None:
     ),
     st.integers(0, 255),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_any_value_gets_a_verdict(key: bytes, kind: ValueType, number: int) -> None:
     value = {
         ValueType.STRING: bytes([number]),
@@ -254,6 +243,12 @@ HARMLESS = [
     "{% macro render(x) %}{{ x }}{% endmacro %}{{ render(messages[0]) }}",
     "{% raw %}{{ not.closed {% endraw %}{# {{ a comment #}",
     "{% for i in range(0, messages|length) %}{{ messages[i] }}{% endfor %}",
+    "{{ messages[loop.index0 - 1].role }}{{ messages[messages|length - 1] }}{{ a[(b.c)] }}{{ tools[-1:] }}",
+    "{{ tool['function']['name'] }}{{ args[key|string] }}{{ x[y['index']] }}{{ ['a', 'b'][0] }}{{ x[y.find('a') + 1:] }}",
+    "{{ tools|selectattr('type', 'equalto', 'function')|list }}{{ m|map(attribute='a')|join(', ') }}{{ x|indent(4) }}",
+    "{%- macro spec(p, required, indent) -%}{%- if p['items'] -%}{{- spec(p['items'], required, indent + 1) -}}{%- endif -%}"
+    "{%- endmacro -%}{{ spec(tools[0], true, 0) }}",
+    "{% set ns.total = ns.total + 1 %}{% set n = n * 2 %}{% set s = s ~ 'x' ~ t %}{{ '%-10s|%5.2f%%' | format(a, b) }}",
     "{{ {'a': {'b': '}}'}}['a']['b'] }}",
     "{% set _ = x.update({'y': 2 ** 10}) %}{{ '-' * 40 }}",
     "{% generation %}{{ m.content }}{% endgeneration %}",
@@ -264,7 +259,7 @@ HARMLESS = [
 
 @pytest.mark.parametrize("source", HARMLESS)
 def test_harmless_templates(source: str) -> None:
-    assert template_source.hazards(source.encode()) == []
+    assert hazards.hazards(source.encode()) == []
     assert codes(lint(with_keys(key_value(b"tokenizer.chat_template", ValueType.STRING, source.encode())))) == set()
 
 
@@ -286,9 +281,54 @@ def test_harmless_templates(source: str) -> None:
     ],
 )
 def test_where_a_hazard_is(source: str, kind: str, shown: str) -> None:
-    [hazard] = template_source.hazards(source.encode())
+    [hazard] = hazards.hazards(source.encode())
     assert hazard.kind == kind
     assert source.encode()[hazard.start : hazard.stop].decode() == shown
+
+
+#: What Jinja runs and a cutter of bytes did not see, or a rule that knows names only; each alone.
+EVASIONS = {
+    "{{ cycler.\u00a0__init__.\u3000__globals__ }}": "reach",
+    "{%\u00a0include 'x'%}": "reach",
+    "{{ x['\\U0000005f_init__'] }}": "reach",
+    "{{ x['\\N{LOW LINE}_globals__'] }}": "reach",
+    "{{ x['__in\\\nit__'] }}": "reach",
+    "{% set u = '_' ~ '_' %}": "reach",
+    "{{ x[u ~ 'init' ~ u] }}": "reach",
+    "{{ x['__INIT__'|lower] }}": "reach",
+    "{% set a = '__INIT__' %}": "reach",
+    "{% set a = '__inXit__'|replace('X', '') %}": "reach",
+    "{{ '_' * 2 }}": "reach",
+    "{{ x[{'a': b}.a] }}": "reach",
+    "{{ x[y|lower] }}": "reach",
+    "{{ x['%sinit%s' % (u, u)] }}": "reach",
+    "{{ x['a' + b] }}": "reach",
+    "{{ x|map(attribute=y)|list }}": "reach",
+    "{{ x|selectattr(y)|list }}": "reach",
+    "{% for i in range(\u00a01000000000) %}{% endfor %}": "loop",
+    "{% for i in range(0xfffffff) %}{% endfor %}": "loop",
+    "{% for i in range(9\u0669\u0669\u0669\u0669\u0669\u0669\u0669) %}{% endfor %}": "loop",
+    "{{ x.center(10**12) }}": "loop",
+    "{{ x|center(1000000000) }}": "loop",
+    "{{ x.ljust(9_999_999, 'a') }}": "loop",
+    "{{ x|indent(width=999999999) }}": "loop",
+    "{{ '%999999999d'|format(1) }}": "loop",
+    "{{ '%.999999999f' % 1 }}": "loop",
+    "{% for i in range(40) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}": "loop",
+    "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}": "loop",
+    "{% macro m() %}{{ m() }}{% endmacro %}": "loop",
+}
+
+
+@pytest.mark.parametrize("source", EVASIONS)
+def test_what_names_alone_do_not_show(source: str) -> None:
+    found = hazards.hazards(source.encode())
+    assert {hazard.kind for hazard in found} == {EVASIONS[source]}
+
+
+def test_places_count_bytes() -> None:
+    [hazard] = hazards.hazards("é\u3000{{ '名' ~ x.\u3000_a }}".encode())
+    assert "é\u3000{{ '名' ~ x.\u3000_a }}".encode()[hazard.start : hazard.stop] == b"_a"
 
 
 _PIECES = [
@@ -299,22 +339,25 @@ _PIECES = [
 
 
 @given(st.lists(st.sampled_from(_PIECES), max_size=40).map("".join))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_any_template_gets_an_answer(source: str) -> None:
     data = source.encode()
-    for hazard in template_source.hazards(data):
+    for hazard in hazards.hazards(data):
         assert 0 <= hazard.start <= hazard.stop <= len(data)
 
 
+@example("{#+")
+@example("{#-\n")
+@example("{%raw%}\r\n")
 @given(st.lists(st.sampled_from(_PIECES), max_size=12).map("".join))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_what_jinja_parses_is_not_called_broken(source: str) -> None:
     jinja2 = pytest.importorskip("jinja2")
     try:
         jinja2.Environment().parse(source)
     except jinja2.TemplateSyntaxError:
         return
-    assert "broken" not in {hazard.kind for hazard in template_source.hazards(source.encode())}
+    assert "broken" not in {hazard.kind for hazard in hazards.hazards(source.encode())}
 
 
 @pytest.mark.parametrize(
@@ -334,37 +377,51 @@ def test_what_jinja_parses_is_not_called_broken(source: str) -> None:
         b"{% for i in " + b"range(" * 40_000 + b" %}",
         b"{% if 'abc' in content %}" + b"a" * 230_000,
         b"{% if 'abc' in content %}" * 5_000 + b"word word. " * 12_000,
+        b"{{ x" + b"[" * 250_000,
+        b"{{ " + b"x[y" * 80_000 + b"]" * 10,
+        b"{% macro m() %}{{ " + b"m(" * 100_000,
+        b"{% set x = " + b"x ~ " * 60_000 + b"x %}",
+        b"{{ '" + b"%9" * 120_000 + b"' }}",
+        b"{{ x.center(" + b"1," * 100_000,
+        "{{ \u00a0é.__a__ }}".encode() * 13_000,
     ],
 )
 def test_hostile_templates_take_linear_time(source: bytes) -> None:
-    from time import perf_counter
-
-    started = perf_counter()
-    template_source.hazards(source)
-    assert perf_counter() - started < 5  # a quadratic search takes minutes
+    assert units(lambda: hazards.hazards(source)) < 600  # a quadratic search takes thousands
 
 
 def test_what_is_behind_the_limit_is_not_looked_at() -> None:
-    long = b"x" * template_source.LOOKED_AT
-    assert template_source.hazards(long + b"{{ x.__class__ }}") == []
-    assert template_source.hazards(b"{{ '" + long) == []  # not called broken, because its end was not seen
+    long = b"x" * hazards.LOOKED_AT
+    assert hazards.hazards(long + b"{{ x.__class__ }}") == []
+    assert hazards.hazards(b"{{ '" + long) == []  # not called broken, because its end was not seen
 
 
 @pytest.mark.parametrize("run", [b"A0b" * 31 + b" ", b"Word-" * 400 + b". ", b"a" * 95 + b"/"])
 def test_hostile_texts_take_linear_time(run: bytes) -> None:
-    from time import perf_counter
-
     text = (run * (1 + (1 << 20) // len(run)))[: 1 << 20]
     data = with_keys(*(key_value(b"general.k%d" % i, ValueType.STRING, text) for i in range(4)))
-    started = perf_counter()
-    lint(data)
-    assert perf_counter() - started < 5
+    assert units(lambda: lint(data)) < 600
+
+
+def test_harmless_text_hides_no_template() -> None:
+    """Templates are looked at first, and what is not looked at is an error under `security`."""
+    evil = b"{{ ''.__class__.__mro__ }}{% for i in range(10**9) %}{% endfor %}"
+    filler = [key_value(b"general.k%02d" % i, ValueType.STRING, b"a " * 131_071) for i in range(17)]
+    template = key_value(b"tokenizer.chat_template", ValueType.STRING, evil)
+    report = lint(with_keys(*filler, template), profile="security")
+    assert {"S201", "S202", "S211"} <= codes(report)
+    late = key_value(b"tokenizer.chat_template", ValueType.STRING, b" " * (1 << 18) + evil)
+    report = lint(with_keys(late), profile="security")
+    assert [finding.code for finding in report.findings if finding.severity is Severity.ERROR] == ["S211"]
+    assert not report.ok
+    many = [key_value(b"tokenizer.chat_template.n%02d" % i, ValueType.STRING, b"a " * 131_071) for i in range(17)]
+    assert codes(lint(with_keys(*many))) == {"S211"}
 
 
 def test_texts_are_bounded() -> None:
     pairs = [key_value(b"general.k%d" % i, ValueType.STRING, b"A0b" * 100_000) for i in range(40)]
     report = lint(with_keys(*pairs))
-    assert codes(report) <= {"S206", "S210"}
+    assert codes(report) <= {"S206", "S210", "S211"}
 
 
 @pytest.mark.parametrize(
@@ -384,3 +441,20 @@ def test_texts_are_bounded() -> None:
 )
 def test_ordinary_texts(key: bytes, text: str) -> None:
     assert codes(lint(with_keys(key_value(key, ValueType.STRING, text.encode())))) == set()
+
+
+@pytest.mark.parametrize("name", ["block_count", "embedding_length", "attention.head_count", "rope.dimension_count"])
+def test_a_u64_of_the_gguf_document_is_no_fault_of_the_format(name: str) -> None:
+    """No loader takes it, and the document has it: M003 says so, and the profile that judges by the document does not."""
+    model = Model("llama")
+    at = model.place(f"llama.{name}")
+    pair = model.keys[at]
+    model.keys[at] = key_value(pair.key, ValueType.UINT64, pair.value)
+    data = model.built()
+    (finding,) = lint(data, select=["M003"]).findings
+    assert "u64, as the GGUF document has it and no loader takes it; u32" in finding.message
+    assert "M003" not in codes(lint(data, profile="spec"))
+    model.keys[at] = key_value(pair.key, ValueType.INT64, pair.value)
+    data = model.built()
+    (finding,) = lint(data, profile="spec", select=["M003"]).findings
+    assert "GGUF document" not in finding.message

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
+from malformed_cases import broken
 
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.profile import INDISPENSABLE, PROFILES, chosen, excuses, reading_of
 from i2s_spec.linter.rule import REGISTRY, Severity
 from i2s_spec.linter.rules import all_rules
-from i2s_spec.testing.malformed import malformed
+from i2s_spec.linter.selection.profile import INDISPENSABLE, PROFILES, reading_of, selected, suppressed_codes
 from i2s_spec.testing.sample import Draft
 
 #: Rules that the linter applies, as opposed to those on the input of conversions.
@@ -21,7 +22,7 @@ PREFIXES = st.lists(st.sampled_from(["G", "G1", "G2", "G203", "I", "M", "P1", "P
 
 
 def test_default_is_every_rule_as_it_is_declared() -> None:
-    levels = chosen(runtimes=True, reference=True).levels
+    levels = selected(runtimes=True, reference=True)
     assert levels == {code: rule.severity for code, rule in LINTED.items()}
 
 
@@ -33,33 +34,33 @@ def test_each_profile_has_a_purpose_of_one_line() -> None:
 
 
 def test_strict_knows_no_warnings() -> None:
-    levels = chosen("strict", runtimes=True, reference=True).levels
+    levels = selected("strict", runtimes=True, reference=True)
     assert levels.keys() == LINTED.keys()
     assert Severity.WARNING not in levels.values()
     assert all(levels[code] is Severity.NOTE for code, rule in LINTED.items() if rule.severity is Severity.NOTE)
 
 
 def test_spec_is_errors_of_the_format() -> None:
-    levels = chosen("spec", runtimes=True, reference=True).levels
+    levels = selected("spec", runtimes=True, reference=True)
     assert set(levels.values()) == {Severity.ERROR}
     assert {code[0] for code in levels.keys() - STOPS - INDISPENSABLE} <= set("GIMT")
 
 
 def test_llama_cpp_takes_what_upstream_refuses_for_errors() -> None:
-    levels = chosen("llama.cpp").levels
+    levels = selected("llama.cpp")
     for code in ("P101", "P102", "P103"):
         assert (LINTED[code].severity, levels[code]) == (Severity.WARNING, Severity.ERROR)
     assert levels["G406"] is Severity.WARNING
 
 
 def test_bitnet_cpp_does_not_care_for_upstream() -> None:
-    levels = chosen("bitnet.cpp", reference=True).levels
+    levels = selected("bitnet.cpp", reference=True)
     assert not any(code.startswith("P1") for code in levels)
     assert levels.keys() >= {code for code in LINTED if code[0] in "GIMTS"}
 
 
 def test_security_has_every_weakness_of_headers() -> None:
-    levels = chosen("security", payload=False).levels
+    levels = selected("security", payload=False)
     weak = {code for code, rule in LINTED.items() if rule.cwe is not None and not rule.payload}
     assert weak - {code for code in weak if code.startswith("P2")} <= levels.keys()
     assert {code for code in LINTED if code[0] in "GS" and not LINTED[code].payload} <= levels.keys()
@@ -68,7 +69,7 @@ def test_security_has_every_weakness_of_headers() -> None:
 
 
 def test_gap_under_each_profile() -> None:
-    gap = next(case.data for case in malformed() if case.name == "gap")
+    gap = broken("gap")
     verdicts = {name: lint(gap, profile=name) for name in PROFILES}
     found = {name: {f.code: f.severity.value for f in report.findings}.get("P101") for name, report in verdicts.items()}
     assert found == {
@@ -84,14 +85,14 @@ def test_sound_file_is_sound_under_every_profile(name: str) -> None:
 
 
 def test_select_replaces_the_choice_of_the_profile() -> None:
-    assert {code for code in chosen(select=["P1"]).levels if LINTED[code].check is not None} - INDISPENSABLE == {
+    assert {code for code in selected(select=["P1"]) if LINTED[code].check is not None} - INDISPENSABLE == {
         code for code in LINTED if code.startswith("P1")
     }
-    assert "P101" in chosen("spec", select=["P101"]).levels
+    assert "P101" in selected("spec", select=["P101"])
 
 
 def test_the_longer_prefix_wins() -> None:
-    levels = chosen(select=["G", "P101"], ignore=["P", "G4"]).levels
+    levels = selected(select=["G", "P101"], ignore=["P", "G4"])
     assert "P101" in levels
     assert "P102" not in levels
     assert "G406" not in levels
@@ -99,28 +100,28 @@ def test_the_longer_prefix_wins() -> None:
 
 
 def test_stops_of_the_reader_are_selected_with_anything() -> None:
-    assert chosen(select=["I104"]).levels.keys() >= STOPS
+    assert selected(select=["I104"]).keys() >= STOPS
     assert not lint(b"GGUF\3\0\0\0", select=["I104"]).ok
-    assert "G101" not in chosen(select=["I104"], ignore=["G101"]).levels
+    assert "G101" not in selected(select=["I104"], ignore=["G101"])
 
 
 def test_slugs_and_any_case() -> None:
-    expected = chosen(ignore=["P101"], severity={"G106": "error"})
-    assert chosen(ignore=["gap-between-tensors"], severity={"BIG-ENDIAN": "error"}) == expected
-    assert chosen(ignore=[" p101"], severity={"g106": Severity.ERROR}) == expected
+    expected = selected(ignore=["P101"], severity={"G106": "error"})
+    assert selected(ignore=["gap-between-tensors"], severity={"BIG-ENDIAN": "error"}) == expected
+    assert selected(ignore=[" p101"], severity={"g106": Severity.ERROR}) == expected
 
 
 def test_severity_by_the_longest_prefix() -> None:
-    levels = chosen("strict", severity={"P": "note", "P101": "error", "G": "warning"}).levels
+    levels = selected("strict", severity={"P": "note", "P101": "error", "G": "warning"})
     assert levels["P101"] is Severity.ERROR
     assert levels["P102"] is Severity.NOTE
     assert levels["G203"] is Severity.WARNING
 
 
 @given(PREFIXES, PREFIXES)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_what_says_that_nothing_was_judged_is_always_in_force(select: list[str], ignore: list[str]) -> None:
-    levels = chosen(select=select, ignore=ignore).levels
+    levels = selected(select=select, ignore=ignore)
     assert levels.keys() >= INDISPENSABLE
     assert levels.keys() <= LINTED.keys()
     for code in levels.keys() - INDISPENSABLE:
@@ -128,12 +129,12 @@ def test_what_says_that_nothing_was_judged_is_always_in_force(select: list[str],
 
 
 def test_rules_on_payloads_and_runtimes_need_them() -> None:
-    assert not any(LINTED[code].payload for code in chosen(payload=False).levels)
-    assert not any(code.startswith("P2") for code in chosen(select=["P"]).levels)
+    assert not any(LINTED[code].payload for code in selected(payload=False))
+    assert not any(code.startswith("P2") for code in selected(select=["P"]))
 
 
 def test_excuses_by_prefix() -> None:
-    reasons = excuses({"P": "old files", "P101": "this one above all", "G": "so be it"})
+    reasons = suppressed_codes({"P": "old files", "P101": "this one above all", "G": "so be it"})
     assert reasons["P101"] == "this one above all"
     assert reasons["P102"] == "old files"
     assert not reasons.keys() & INDISPENSABLE
@@ -143,21 +144,21 @@ def test_excuses_by_prefix() -> None:
 def test_prefixes_that_fit_nothing(wrong: str) -> None:
     for options in ({"select": [wrong]}, {"ignore": [wrong]}, {"severity": {wrong: "note"}}):
         with pytest.raises(ValueError, match="no rule has a code") as error:
-            chosen(**options)  # type: ignore[arg-type]
+            selected(**options)  # type: ignore[arg-type]
         assert str(error.value).isprintable()
 
 
 def test_a_new_rule_is_in_force_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen()
+    selected()
     fault = REGISTRY["G106"].fault._replace(code="G998")
     monkeypatch.setitem(REGISTRY, "G998", REGISTRY["G106"]._replace(fault=fault))
-    assert "G998" in chosen().levels
+    assert "G998" in selected()
 
 
 def test_rules_that_need_a_reference_need_one() -> None:
     """A file alone does not tell what they tell; nor does a header."""
-    assert not any(code.startswith("I4") for code in chosen(select=["I"]).levels)
-    assert {code for code in chosen(select=["I4"], reference=True).levels if code.startswith("I")} == {
+    assert not any(code.startswith("I4") for code in selected(select=["I"]))
+    assert {code for code in selected(select=["I4"], reference=True) if code.startswith("I")} == {
         code for code in LINTED if code.startswith("I4")
     }
-    assert not any(code.startswith("I4") for code in chosen(payload=False, reference=True).levels)
+    assert not any(code.startswith("I4") for code in selected(payload=False, reference=True))

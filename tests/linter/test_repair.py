@@ -8,33 +8,33 @@ import struct
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from findings import codes_of
+from hypothesis import given
 from hypothesis import strategies as st
+from malformed_cases import CASES, broken
 
-from i2s_spec.convert.edits import write_edited
-from i2s_spec.convert.rewrite import Value, rewrite
+from i2s_spec.convert.container.edits import write_edited
+from i2s_spec.convert.container.rewrite import Value, rewrite
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource, FileSource
-from i2s_spec.inspect.identity import identity, metadata_digest
-from i2s_spec.linter.engine import lint
-from i2s_spec.linter.repair.declaration import REPAIRS
+from i2s_spec.inspect.compare.identity import identity, metadata_digest
+from i2s_spec.linter.repair.actions.tokenizer_repairs import FAMILIES
 from i2s_spec.linter.repair.fix import Fixed, fix
-from i2s_spec.linter.repair.plan import chosen, plan, unknown_fixes
-from i2s_spec.linter.repair.tokenizer import FAMILIES
+from i2s_spec.linter.repair.registry import REPAIRS
+from i2s_spec.linter.repair.repair_plan import chosen, plan
 from i2s_spec.linter.rule import REGISTRY, Fix
 from i2s_spec.schema import faults
 from i2s_spec.schema.types import BY_NAME, ValueType
-from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft, Model, array, i2s_bytes, key_value
 
 #: Files with so many records that they are looked at once.
-LARGE = 1 << 20
 
 
 def fixed_bytes(data: bytes, **options: object) -> tuple[bytes, Fixed]:
@@ -44,8 +44,8 @@ def fixed_bytes(data: bytes, **options: object) -> tuple[bytes, Fixed]:
     return (out.getvalue() if fixed.written else data), fixed
 
 
-def codes(data: bytes) -> set[str]:
-    return {finding.code for finding in lint(data, payload="none").findings}
+#: What the header's rules find: payloads are not repaired.
+header_codes = partial(codes_of, payload="none")
 
 
 def weights(data: bytes) -> str:
@@ -56,7 +56,10 @@ def weights(data: bytes) -> str:
 
 
 def test_rules_and_repairs_agree() -> None:
-    assert list(unknown_fixes()) == []
+    assert set(REPAIRS) <= set(REGISTRY)
+    assert {code: rule.fix for code, rule in REGISTRY.items()} == {
+        code: REPAIRS[code].safety if code in REPAIRS else Fix.NONE for code in REGISTRY
+    }
 
 
 def test_every_repair_explains_itself() -> None:
@@ -84,22 +87,18 @@ def test_repairs_are_chosen_as_rules_are() -> None:
 # --- every broken copy -------------------------------------------------------------------------------------------
 
 
-@cache
-def cases() -> dict[str, bytes]:
-    return {case.name: case.data for case in malformed()}
-
-
 def held(data: bytes, unsafe: bool) -> None:
     """The laws of repairs, for one file."""
     made = plan(BufferSource(data), chosen(), unsafe)
     out = made.source.read(0, made.source.size)
+    if not made.actions:
+        assert out == data
+        return
     again = plan(BufferSource(out), chosen(), unsafe)
     assert again.actions == ()
     assert again.source.read(0, again.source.size) == out
-    if not made.actions:
-        assert out == data
 
-    left = codes(out)
+    left = header_codes(out)
     claimed = {action.code for action in made.actions} - {each.code for each in made.declined}
     assert not claimed & left
     if not unsafe:
@@ -119,18 +118,19 @@ def tensors_are_untouched(data: bytes, changes: object) -> None:
         assert not any(old.start < span.stop and span.start < old.stop for span in spans), change
 
 
-@pytest.mark.parametrize("name", sorted(cases()))
+@pytest.mark.requirement("R1.2-2")
+@pytest.mark.parametrize("name", CASES)
 def test_broken_copies(name: str) -> None:
-    data = cases()[name]
+    data = broken(name)
     for unsafe in (False, True):
         held(data, unsafe)
 
 
-@pytest.mark.parametrize("name", sorted(name for name, data in cases().items() if len(data) < LARGE))
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.large])
 @pytest.mark.parametrize("unsafe", [False, True])
 def test_broken_copies_as_written(name: str, unsafe: bool) -> None:
-    data = cases()[name]
-    if codes(data) & faults.NO_INPUT:
+    data = broken(name)
+    if header_codes(data) & faults.NO_INPUT:
         with pytest.raises(FormatError):
             fix(data)
         return
@@ -150,7 +150,7 @@ BACK = (
 
 @pytest.mark.parametrize("name", BACK)
 def test_the_way_back(name: str) -> None:
-    assert fixed_bytes(cases()[name], unsafe=True)[0] == Draft().data
+    assert fixed_bytes(broken(name), unsafe=True)[0] == Draft().data
 
 
 # --- files of other programs -------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def test_real_files(shared: Path) -> None:
 def test_a_dialect_is_brought_home(shared: Path) -> None:
     folder = shared / "vectors" / "gguf"
     wrong = (folder / "bitnet.i2_s.arm64block.gguf").read_bytes()
-    with pytest.raises(ValueError, match="matter of judgement"):
+    with pytest.raises(ValueError, match="does not state its dialect"):
         fix(wrong, dialect="interleave-64")
     out, fixed = fixed_bytes(wrong, unsafe=True, dialect="interleave-64")
     assert len(fixed.recoded) == 14
@@ -204,13 +204,13 @@ def test_tails_that_hold_weights_are_not_scrubbed() -> None:
 
 
 def test_large_alignments_become_usual() -> None:
-    data = cases()["align_2p17"]
+    data = broken("align_2p17")
     assert fixed_bytes(data)[0] == data
     out, fixed = fixed_bytes(data, unsafe=True)
     assert [action.code for action in fixed.actions] == ["S105", "G407"]
     assert weights(out) == weights(data)
     assert len(out) < len(data)
-    assert "S105" not in codes(out)
+    assert "S105" not in header_codes(out)
 
 
 def test_stale_tails_are_scrubbed_on_request(shared: Path) -> None:
@@ -291,7 +291,7 @@ CONTAINER: dict[str, Callable[[bytes], bytes]] = {
     st.sampled_from(["llama", "bitnet-b1.58", "bitnet-25"]),
     st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_faults_in_combination(faulty: list[str], around: list[str], architecture: str, unsafe: bool) -> None:
     model = Model(architecture)
     for name in faulty:
@@ -309,10 +309,10 @@ def test_faults_in_combination(faulty: list[str], around: list[str], architectur
 def test_breakings_are_found_and_repaired(name: str) -> None:
     sound = Model("llama").built()
     data = Model("llama").changed(BREAKINGS[name]).built()
-    assert name in codes(data)
+    assert name in header_codes(data)
     out, fixed = fixed_bytes(data, unsafe=True)
     assert name in {action.code for action in fixed.actions}
-    assert codes(out) <= codes(sound) | {"T014"}  # a token that was empty is a filler now
+    assert header_codes(out) <= header_codes(sound) | {"T014"}  # a token that was empty is a filler now
     if name not in ("M106", "T007", "T006", "T004", "T008", "G215"):
         assert metadata_digest(open_file(out)) == metadata_digest(open_file(sound))
         assert weights(out) == weights(sound)
@@ -329,12 +329,12 @@ def test_the_width_of_a_head_is_safe_where_tensors_confirm_it() -> None:
 
 
 def test_weights_that_change_unannounced_are_a_bug(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    fixed = fix(cases()["scale_be"], unsafe=True)
+    fixed = fix(broken("scale_be"), unsafe=True)
     assert not fixed.weights.unchanged
     assert fixed.weights.changed_by == ("I301",)
     monkeypatch.setitem(REPAIRS, "I301", REPAIRS["I301"]._replace(weights=False))
     with pytest.raises(RuntimeError, match="would have changed"):
-        fix(cases()["scale_be"], tmp_path / "a.gguf", unsafe=True)
+        fix(broken("scale_be"), tmp_path / "a.gguf", unsafe=True)
     assert os.listdir(tmp_path) == []
 
 
@@ -365,7 +365,7 @@ def test_an_architecture_is_not_renamed_where_its_tensors_are_others() -> None:
 def test_suspicions_are_followed_only_by_name() -> None:
     model = Model("bitnet-b1.58").set("tokenizer.ggml.model", b"llama")
     data = model.built()
-    assert "M117" in codes(data)
+    assert "M117" in header_codes(data)
     assert "M117" not in {action.code for action in fix(data, unsafe=True).actions}
     out, fixed = fixed_bytes(data, unsafe=True, select=["M117"])
     assert [action.code for action in fixed.actions] == ["M117"]
@@ -422,7 +422,7 @@ def _laid_out(alignment: int, stated: int, kind: ValueType = ValueType.UINT32) -
 def test_alignments_are_found_out(alignment: int, stated: int) -> None:
     data = _laid_out(alignment, stated)
     out, fixed = fixed_bytes(data, unsafe=True)
-    assert codes(out) == set(), [*fixed.actions, *fixed.declined]
+    assert header_codes(out) == set(), [*fixed.actions, *fixed.declined]
     file = open_file(out)
     assert [struct.unpack("<f", tensor.tail[:4])[0] for tensor in file.tensors.values()] == [
         0.75,
@@ -481,7 +481,7 @@ def test_types_are_corrected_where_the_value_fits(kind: ValueType, value: object
     data = Model("llama").set("llama.block_count", value, kind).built()
     out, fixed = fixed_bytes(data, unsafe=True, select=["M003"])
     assert bool(fixed.actions) is repaired
-    assert ("M003" in codes(out)) is not repaired
+    assert ("M003" in header_codes(out)) is not repaired
     if repaired:
         assert open_file(out).metadata["llama.block_count"] == 1
 
@@ -508,12 +508,12 @@ def test_arrays_of_anything_but_booleans_are_left_alone() -> None:
 
 def test_the_file_itself_is_never_written(tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
-    path.write_bytes(cases()["bool_2"])
+    path.write_bytes(broken("bool_2"))
     (tmp_path / "link.gguf").symlink_to(path)
     for name in ("a.gguf", "link.gguf"):
         with pytest.raises(ValueError, match="a name of its own"):
             fix(path, tmp_path / name, force=True)
-    assert path.read_bytes() == cases()["bool_2"]
+    assert path.read_bytes() == broken("bool_2")
     fix(path, tmp_path / "b.gguf")
     with pytest.raises(FileExistsError):
         fix(path, tmp_path / "b.gguf")
@@ -529,8 +529,8 @@ def test_a_sound_file_is_copied(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="G004"):
-        fix(cases()["html"], tmp_path / "a.gguf")
-    fixed = fix(cases()["trunc_infos"], tmp_path / "a.gguf", unsafe=True)
+        fix(broken("html"), tmp_path / "a.gguf")
+    fixed = fix(broken("trunc_infos"), tmp_path / "a.gguf", unsafe=True)
     assert not fixed.written
     assert not fixed.remaining.ok
     assert os.listdir(tmp_path) == []
@@ -541,9 +541,9 @@ def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fix(cases()["bool_2"], tmp_path / "a.gguf", progress=interrupt)
+        fix(broken("bool_2"), tmp_path / "a.gguf", progress=interrupt)
     with pytest.raises(KeyboardInterrupt):
-        write_edited(plan(BufferSource(cases()["bool_2"]), chosen()).source, tmp_path / "a.gguf", progress=interrupt)
+        write_edited(plan(BufferSource(broken("bool_2")), chosen()).source, tmp_path / "a.gguf", progress=interrupt)
     assert os.listdir(tmp_path) == []
 
 
@@ -566,12 +566,12 @@ def test_memory_does_not_grow_with_the_data(tmp_path: Path) -> None:
 
 
 def test_changes_say_which_bytes() -> None:
-    fixed = fix(cases()["bool_2"])
+    fixed = fix(broken("bool_2"))
     (change,) = fixed.changes
     assert (change.path, change.before, change.after) == ("key_values[4].value", b"\2", b"\1")
     assert list(change.lines()) == [
         "@@ key_values[4].value: bytes 0xc8 to 0xc9 become 0xc8 to 0xc9", "- 0xc8  02", "+ 0xc8  01",
     ]  # fmt: skip
-    dropped = fix(cases()["dup_key"], unsafe=True)
+    dropped = fix(broken("dup_key"), unsafe=True)
     assert [change.path for change in dropped.changes] == ["header.key_count", "key_values[8]", "padding"]
     assert dropped.changes[1].after == b""

@@ -8,36 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import model_bytes
 from construct import Container
 
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource, source_of
-from i2s_spec.inspect.survey import Reading
+from i2s_spec.inspect.survey.result import Reading
+from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.runtimes import Verdict, table, verdicts
-from i2s_spec.linter.subject import Subject
+from i2s_spec.linter.runtimes.verdicts import Verdict, table, verdicts
 from i2s_spec.schema import gguf
-from i2s_spec.schema.runtimes import RUNTIMES
+from i2s_spec.schema.programs.runtimes import RUNTIMES
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, key_value
 
 ENGINES = {"official x86-new": "bitnet.cpp-2025", "official x86-old": "bitnet.cpp-2025", "ik_llama.cpp": "ik_llama.cpp"}
 
 
-def judged(data: bytes | Path, dialect: str = "canonical", mode: Any = "none") -> dict[str, Verdict]:
+def verdicts_of(data: bytes | Path, dialect: str = "canonical", mode: Any = "none") -> dict[str, Verdict]:
     source = source_of(data) if isinstance(data, Path) else BufferSource(data)
     with File(source) as file:
         return {verdict.runtime: verdict for verdict in verdicts(Subject(file, None, Reading(mode)), dialect)}
-
-
-def made(**options: Any) -> bytes:
-    import io
-
-    from i2s_spec.convert.new import new
-
-    out = io.BytesIO()
-    new(out, **options)
-    return out.getvalue()
 
 
 def changed(data: bytes, change: Any) -> bytes:
@@ -98,7 +89,7 @@ def test_loaders_agree_with_the_record(shared: Path, recorded: list[dict[str, An
             if record["arch_renamed_to"] == "foo":
                 continue  # no architecture at all: that the name means nothing to anybody cannot be known here
             data = changed(data, renamed(former, record["arch_renamed_to"]))
-        verdict = judged(data)[runtime]
+        verdict = verdicts_of(data)[runtime]
         loads = record["exit_code"] == 0
         checked += 1
         if (verdict.loads in ("yes", "with option")) != loads:
@@ -110,15 +101,15 @@ def test_loaders_agree_with_the_record(shared: Path, recorded: list[dict[str, An
 def test_the_sound_files_load_and_the_record_of_layouts_agrees(shared: Path) -> None:
     """`logits_expected_wrong`: new ARM builds read x86 files wrong; a build that packs 4 rows reads its own files wrong."""
     folder = shared / "vectors" / "gguf"
-    verdict = judged(folder / "bitnet.i2_s.gguf")["bitnet.cpp-2025"]
+    verdict = verdicts_of(folder / "bitnet.i2_s.gguf")["bitnet.cpp-2025"]
     assert (verdict.loads, verdict.computes) == ("yes", "depends on the machine")
     said = " ".join(reason.text for reason in verdict.reasons)
     assert "ARM, built since 19 November 2025: reads interleave-128 as interleave-64" in said
     assert "ARM, built before" not in said
-    arm = judged(folder / "bitnet.i2_s.arm64block.gguf", "interleave-64")["bitnet.cpp-2025"]
+    arm = verdicts_of(folder / "bitnet.i2_s.arm64block.gguf", "interleave-64")["bitnet.cpp-2025"]
     assert arm.computes == "depends on the machine"
     assert "x86 with AVX2: reads interleave-64 as interleave-128" in " ".join(reason.text for reason in arm.reasons)
-    rows = judged(folder / "bitnet.i2_s.row4-BROKEN.gguf", "rows-1x4")
+    rows = verdicts_of(folder / "bitnet.i2_s.row4-BROKEN.gguf", "rows-1x4")
     assert {rows[name].computes for name in ("bitnet.cpp-2024", "bitnet.cpp-2025", "ik_llama.cpp", "0xBitNet")} == {
         "wrongly"
     }
@@ -126,7 +117,7 @@ def test_the_sound_files_load_and_the_record_of_layouts_agrees(shared: Path) -> 
 
 def test_corrupt_chunks_load_and_compute_rubbish(shared: Path) -> None:
     """`README.md` 12: the file loads, and logits are NaN."""
-    found = judged(shared / "vectors" / "gguf" / "bitnet.i2_s.2threads-CORRUPT.gguf")
+    found = verdicts_of(shared / "vectors" / "gguf" / "bitnet.i2_s.2threads-CORRUPT.gguf")
     assert (found["bitnet.cpp-2024"].loads, found["bitnet.cpp-2024"].computes) == ("yes", "wrongly")
     assert found["bitnet.cpp-2026"].loads == "no"  # its loader wants offsets that follow each other
 
@@ -134,7 +125,7 @@ def test_corrupt_chunks_load_and_compute_rubbish(shared: Path) -> None:
 def test_upstream_refuses_as_recorded(shared: Path) -> None:
     record = (shared / "vectors" / "readers" / "upstream_ggml_gguf_init_from_file.json").read_text(encoding="utf-8")
     assert "block size (0)" in record
-    verdict = judged(shared / "vectors" / "gguf" / "bitnet.i2_s.gguf")["llama.cpp"]
+    verdict = verdicts_of(shared / "vectors" / "gguf" / "bitnet.i2_s.gguf")["llama.cpp"]
     assert verdict.loads == "no"
     assert "block size (0)" in verdict.reasons[0].text
     assert verdict.reasons[0].span is not None
@@ -146,14 +137,14 @@ def test_readers_agree_with_the_record(shared: Path) -> None:
     for name, runtime in (("0xbitnet", "0xBitNet"), ("hf-gguf", "huggingface-gguf")):
         for record in sorted((shared / "vectors" / "readers").glob(f"*.{name}.json")):
             path = folder / record.name.removesuffix(f".{name}.json")
-            assert judged(path)[runtime].loads == "yes", record.name
+            assert verdicts_of(path)[runtime].loads == "yes", record.name
             checked += 1
     assert checked >= 10
     recorded = json.loads((shared / "vectors" / "readers" / "pygguf_0.19.0.json").read_text(encoding="utf-8"))
     for one in recorded:
         path = folder / one["file"]
         if path.is_file():
-            verdict = judged(path)["gguf-py"]
+            verdict = verdicts_of(path)["gguf-py"]
             assert (verdict.loads == "yes") == one["ok"]
             assert "36 is not a valid GGMLQuantizationType" in verdict.reasons[0].text
             assert "36) is not a valid GGMLQuantizationType" in one["error"]
@@ -163,25 +154,25 @@ def test_readers_agree_with_the_record(shared: Path) -> None:
 
 
 def test_activation_of_2026() -> None:
-    found = judged(made(architecture="bitnet-b1.58", embd=256, ff=512))
+    found = verdicts_of(model_bytes(architecture="bitnet-b1.58", embd=256, ff=512))
     assert found["bitnet.cpp-2026"].computes == "wrongly"
     assert found["bitnet.cpp-2026"].reasons[0].source == "microsoft/BitNet#588"
-    assert judged(made(architecture="bitnet"))["bitnet.cpp-2026"].computes == "depends on the machine"
+    assert verdicts_of(model_bytes(architecture="bitnet"))["bitnet.cpp-2026"].computes == "depends on the machine"
 
 
 @pytest.mark.parametrize(
     ("architecture", "loads"),
     [
         ("bitnet", ("yes", "yes", "yes", "with option", "yes")),
-        ("bitnet-25", ("no", "yes", "unknown", "with option", "yes")),
+        ("bitnet-25", ("no", "yes", "not tried", "with option", "yes")),
         ("bitnet-b1.58", ("no", "yes", "yes", "with option", "yes")),
         ("llama", ("yes", "yes", "yes", "with option", "yes")),
-        ("qwen3", ("no", "no", "yes", "unknown", "no")),
-        ("gemma3", ("no", "no", "yes", "unknown", "no")),
+        ("qwen3", ("no", "no", "yes", "not tried", "no")),
+        ("gemma3", ("no", "no", "yes", "not tried", "no")),
     ],
 )
 def test_architectures(architecture: str, loads: tuple[str, ...]) -> None:
-    found = judged(made(architecture=architecture))
+    found = verdicts_of(model_bytes(architecture=architecture))
     names = ("bitnet.cpp-2024", "bitnet.cpp-2025", "bitnet.cpp-2026", "ik_llama.cpp", "0xBitNet")
     assert tuple(found[name].loads for name in names) == loads
     for name in ("llama.cpp", "ollama", "lm-studio", "gguf-py"):
@@ -190,65 +181,66 @@ def test_architectures(architecture: str, loads: tuple[str, ...]) -> None:
 
 
 def test_rotation_and_activation_of_0xbitnet() -> None:
-    llama = judged(made(architecture="llama"))["0xBitNet"]
+    llama = verdicts_of(model_bytes(architecture="llama"))["0xBitNet"]
     assert llama.computes == "correctly"
-    bitnet = judged(made(architecture="bitnet"))["0xBitNet"]
+    bitnet = verdicts_of(model_bytes(architecture="bitnet"))["0xBitNet"]
     assert [reason.effect for reason in bitnet.reasons[:2]] == ["wrong", "wrong"]
 
 
 def test_every_front_end_follows_its_engine() -> None:
-    found = judged(made(architecture="bitnet"))
+    found = verdicts_of(model_bytes(architecture="bitnet"))
     for runtime in RUNTIMES:
         if runtime.kind == "front":
             assert found[runtime.name].loads == found[runtime.of].loads
-            assert found[runtime.name].reasons[0].source == runtime.source
+            assert runtime.refusal is not None
+            assert found[runtime.name].reasons[0].source == runtime.refusal.source
 
 
 def test_a_file_without_i2s_is_no_matter_of_type_36() -> None:
     def floats(file: Container) -> None:
         file.tensor_infos, file.data = [], b""
 
-    found = judged(changed(Draft().data, floats))
+    found = verdicts_of(changed(Draft().data, floats))
     assert found["gguf-py"].loads == "yes"
     assert all("36" not in reason.text for verdict in found.values() for reason in verdict.reasons)
 
 
 def test_code_3_where_payloads_are_read() -> None:
-    data = bytearray(made(architecture="bitnet"))
+    data = bytearray(model_bytes(architecture="bitnet"))
     with File(BufferSource(bytes(data))) as file:
         start = file.tensors["blk.0.attn_q.weight"].span.start
     data[start] = 0xFF
-    assert judged(bytes(data), mode="none")["bitnet.cpp-2025"].computes == "depends on the machine"
-    read = judged(bytes(data), mode="full")["bitnet.cpp-2025"]
+    assert verdicts_of(bytes(data), mode="none")["bitnet.cpp-2025"].computes == "depends on the machine"
+    read = verdicts_of(bytes(data), mode="full")["bitnet.cpp-2025"]
     assert read.computes == "wrongly"
     assert "code 3" in read.reasons[0].text
 
 
 def test_a_scale_that_is_no_number() -> None:
-    data = bytearray(made(architecture="bitnet"))
+    data = bytearray(model_bytes(architecture="bitnet"))
     with File(BufferSource(bytes(data))) as file:
         span = file.tensors["blk.0.attn_q.weight"].tail_span
     data[span.start : span.start + 4] = struct.pack("<f", float("nan"))
-    verdict = judged(bytes(data), mode="full")["bitnet.cpp-2025"]
+    verdict = verdicts_of(bytes(data), mode="full")["bitnet.cpp-2025"]
     assert verdict.computes == "wrongly"
     assert verdict.reasons[0].span == (span.start, span.start + 4, verdict.reasons[0].span.path)  # type: ignore[union-attr]
 
 
 def test_halves_as_norms_kill_the_old_fork() -> None:
-    data = made(architecture="bitnet")
+    data = model_bytes(architecture="bitnet")
 
     def halved(file: Container) -> None:
         for info in file.tensor_infos:
             if info.name == b"output_norm.weight":
                 info.type = 1
 
-    found = judged(changed(data, halved))
+    found = verdicts_of(changed(data, halved))
     assert found["bitnet.cpp-2025"].loads == "crash"
     assert found["bitnet.cpp-2026"].loads in ("yes", "no")
 
 
 def test_big_endian_files() -> None:
-    found = judged(made(architecture="bitnet", byte_order="big"))
+    found = verdicts_of(model_bytes(architecture="bitnet", byte_order="big"))
     assert {found[name].loads for name in ("bitnet.cpp-2025", "llama.cpp", "ik_llama.cpp")} == {"no"}
     assert found["huggingface-gguf"].loads == "yes"
 
@@ -260,7 +252,7 @@ def test_verdicts_are_plain_data() -> None:
     draft = Draft()
     file = draft.records()
     file.tensor_infos[1].name = b"\x1b[31m\xff.weight"
-    for verdict in judged(draft.built(file)).values():
+    for verdict in verdicts_of(draft.built(file)).values():
         about = json.loads(json.dumps(verdict.as_dict()))
         assert about["runtime"] == verdict.runtime
         for reason in about["reasons"]:
@@ -269,7 +261,7 @@ def test_verdicts_are_plain_data() -> None:
 
 
 def test_table() -> None:
-    found = tuple(judged(made(architecture="bitnet")).values())
+    found = tuple(verdicts_of(model_bytes(architecture="bitnet")).values())
     rows = table(found)
     assert rows[0] == ["runtime", "loads", "computes", "why"]
     assert len(rows) == 1 + len(RUNTIMES)
@@ -280,11 +272,11 @@ def test_table() -> None:
 
 #: A broken copy for each rule: it applies to sound files too, since what is broken is a runtime.
 RULES = {
-    "P201": made(architecture="bitnet-b1.58"),
-    "P202": made(architecture="bitnet-b1.58"),
-    "P203": made(architecture="bitnet"),
-    "P204": made(architecture="bitnet"),
-    "P205": changed(made(architecture="bitnet"), without_tensor("output_norm.weight")),
+    "P201": model_bytes(architecture="bitnet-b1.58"),
+    "P202": model_bytes(architecture="bitnet-b1.58"),
+    "P203": model_bytes(architecture="bitnet"),
+    "P204": model_bytes(architecture="bitnet"),
+    "P205": changed(model_bytes(architecture="bitnet"), without_tensor("output_norm.weight")),
 }
 
 
@@ -296,12 +288,12 @@ def test_rules_apply_only_where_runtimes_are_asked_for(code: str) -> None:
 
 def test_useful_files_have_a_runtime() -> None:
     for architecture in ("bitnet", "bitnet-25", "bitnet-b1.58", "llama"):
-        report = lint(made(architecture=architecture, embd=512, ff=512), payload="none", runtimes=True)
+        report = lint(model_bytes(architecture=architecture, embd=512, ff=512), payload="none", runtimes=True)
         assert "P205" not in {finding.code for finding in report.findings}
 
 
 def test_report_carries_the_verdicts() -> None:
-    report = lint(made(architecture="bitnet"), payload="none", runtimes=True)
+    report = lint(model_bytes(architecture="bitnet"), payload="none", runtimes=True)
     assert [verdict.runtime for verdict in report.runtimes] == [runtime.name for runtime in RUNTIMES]
     assert report.as_dict()["runtimes"][0]["runtime"] == RUNTIMES[0].name
     assert not report.bugs
@@ -310,7 +302,7 @@ def test_report_carries_the_verdicts() -> None:
 def test_alignment_of_another_type_is_no_bug_of_ours() -> None:
     file = Draft().records()
     file.key_values.append(key_value(b"general.alignment", ValueType.STRING, b"\xff32"))
-    found = judged(Draft().built(file))
+    found = verdicts_of(Draft().built(file))
     assert found["gguf-py"].loads == "no"
     assert found["bitnet.cpp-2025"].loads == "crash"
 
@@ -328,8 +320,8 @@ def test_what_is_no_whole_model_is_not_judged_as_one(keys: Any, words: str) -> N
         file.key_values += [key_value(*key) for key in keys]
 
     for name in ("bitnet.cpp-2025", "ik_llama.cpp"):
-        verdict = judged(changed(without_tensors(made(layers=1)), change))[name]
-        assert (verdict.loads, verdict.computes) == ("unknown", "unknown")
+        verdict = verdicts_of(changed(without_tensors(model_bytes(layers=1)), change))[name]
+        assert (verdict.loads, verdict.computes) == ("not tried", "not tried")
         assert words in verdict.reasons[0].text
 
 
@@ -340,9 +332,12 @@ def without_tensors(data: bytes) -> bytes:
 @pytest.mark.parametrize("name", ["llama-spm", "gpt-2", "bert-bge", "phi-3"])
 def test_a_vocabulary_alone_is_no_model(shared: Path, name: str) -> None:
     """The engines that descend from llama.cpp load it where that is asked for; nothing else has a use for it."""
-    found = judged(shared / "real" / f"ggml-vocab-{name}.gguf")
+    found = verdicts_of(shared / "real" / f"ggml-vocab-{name}.gguf")
     for runtime in RUNTIMES:
         verdict = found[runtime.name]
+        if runtime.recorded:
+            assert verdict.loads == "not tried"
+            continue
         if runtime.kind == "reader":
             assert verdict.loads == "yes"
         elif runtime.kind == "front" or runtime.name == "0xBitNet":
@@ -356,12 +351,12 @@ def test_a_vocabulary_alone_is_no_model(shared: Path, name: str) -> None:
 
 def test_a_vocabulary_with_a_fault_is_not_loaded(shared: Path) -> None:
     """A size of another type, and an architecture that nobody has declared."""
-    found = judged(shared / "real" / "bitnet-rs.llama3-128k.gguf")
+    found = verdicts_of(shared / "real" / "bitnet-rs.llama3-128k.gguf")
     assert found["llama.cpp"].loads == "no"
     vocabulary = gguf.parse((shared / "real" / "ggml-vocab-llama-spm.gguf").read_bytes())
     for pair in vocabulary.key_values:
         if pair.key == b"general.architecture":
             pair.value = b"nobody"
-    found = judged(Draft().built(vocabulary))
-    assert found["llama.cpp"].loads == "unknown"
+    found = verdicts_of(Draft().built(vocabulary))
+    assert found["llama.cpp"].loads == "not tried"
     assert found["0xBitNet"].loads == "no"

@@ -8,19 +8,20 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
+from malformed_cases import CASES, broken
 
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.inspect.identity import identity
+from i2s_spec.inspect.compare.identity import identity
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import REGISTRY
-from i2s_spec.linter.sanitize import UNDERSTOOD, Sanitized, sanitize
+from i2s_spec.linter.sanitize.sanitize import Sanitized, sanitize
 from i2s_spec.schema.types import ValueType, padded
-from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft, Model, array, key_value
 
 
@@ -68,12 +69,9 @@ def held(data: bytes, **options: bool) -> None:
     }
 
 
-SMALL = [case for case in malformed() if len(case.data) < 1 << 20]
-
-
-@pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
-def test_broken_copies_are_understood_or_refused(case: object) -> None:
-    data = case.data  # type: ignore[attr-defined]
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.large])
+def test_broken_copies_are_understood_or_refused(name: str) -> None:
+    data = broken(name)
     for options in ({"keep_unknown": True}, {}):
         try:
             cleaned(data, **options)
@@ -87,8 +85,9 @@ def test_broken_copies_are_understood_or_refused(case: object) -> None:
 
 
 def test_every_refusal_is_a_rule() -> None:
-    assert set(UNDERSTOOD) <= set(REGISTRY)
-    assert all(REGISTRY[code].check is not None for code in UNDERSTOOD)
+    ambiguous = [rule for rule in REGISTRY.values() if rule.ambiguous]
+    assert len(ambiguous) == 29
+    assert all(rule.check is not None for rule in ambiguous)
 
 
 def test_real_files(shared: Path) -> None:
@@ -198,10 +197,8 @@ def test_odd_booleans_become_plain() -> None:
 
 
 def test_other_alignments_and_orders_are_laid_out_anew() -> None:
-    cases = {
-        case.name: case.data for case in malformed() if case.name in {"align4", "align_2p17", "gap", "out_of_order"}
-    }
-    for name, data in cases.items():
+    for name in ("align4", "align_2p17", "gap", "out_of_order"):
+        data = broken(name)
         out, done = cleaned(data, keep_unknown=True)
         assert "general.alignment" not in open_file(out).metadata, name
         assert len(out) < 1000
@@ -259,7 +256,7 @@ def test_writing(tmp_path: Path) -> None:
     st.binary(max_size=80),
     st.sampled_from(["llama", "bitnet", "qwen3", "gemma3"]),
 )
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_nothing_of_what_is_hidden_is_left(texts: list[str], tail: bytes, behind: bytes, architecture: str) -> None:
     model = Model(architecture)
     for i, text in enumerate(texts):
@@ -284,7 +281,7 @@ def test_sizes_are_believed_only_where_they_are_certain() -> None:
     out, done = cleaned(shifted, keep_unknown=True)
     assert out == Draft().data
     assert [each.size for each in done.left_out] == [32]
-    # Behind an I2_S tensor the same bytes may be the rest of a payload that was written in two parts.
+    # After an I2_S tensor the same bytes may be the rest of a payload that was written in two parts.
     file = draft.records()
     file.tensor_infos[2].offset += 32
     data = draft.built(file)

@@ -1,88 +1,151 @@
-"""Where findings point: every span is the field that its path names, and meets what was broken."""
+"""Where findings point, to the byte; and what lies just on either side of a rule."""
 
 from __future__ import annotations
 
-import re
+import struct
 
 import pytest
+from builders import sample_with
 
+import i2s_spec as i2s
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.inspect.walk import file_nodes
-from i2s_spec.linter.engine import lint
-from i2s_spec.linter.rule import Finding
-from i2s_spec.testing.malformed import Case, malformed
-from i2s_spec.testing.sample import Draft
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.report_data import Report
+from i2s_spec.linter.rule import Finding, Severity
+from i2s_spec.schema.types import BY_NAME
+from i2s_spec.testing.sample import Draft, i2s_bytes
 
-CASES = [case for case in malformed() if len(case.data) < 1 << 20]
-
-#: What sound files look like that most cases were made from.
-SOUND = (Draft().data, Draft("big").data, Draft("little", "f32").data)
-
-#: These point at what a tensor has, where that is another number of bytes than its type says.
-ROOMS = {"I106", "I107", "I108", "I112"}
-
-#: Fields that are one number: a finding about one covers all of it and nothing else.
-NUMBERS = re.compile(r".*\.(?:type|offset|n_dims|ne|ne\[\d\]|length|count|version|magic|key_count|tensor_count|scale)")
+Info = tuple[bytes, tuple[int, ...], int, int]
+I2_S, I8 = BY_NAME["I2_S"].number, BY_NAME["I8"].number
 
 
-def changed(sound: bytes, broken: bytes) -> tuple[int, int]:
-    """The first and the last byte that differ, in the broken file."""
-    most = min(len(sound), len(broken))
-    first = next((at for at in range(most) if sound[at] != broken[at]), most)
-    same = next((at for at in range(most - first) if sound[-1 - at] != broken[-1 - at]), most - first)
-    return first, len(broken) - same
+def found(report: Report, code: str) -> list[Finding]:
+    return [finding for finding in report.findings if finding.code == code]
 
 
-def nodes_of(data: bytes) -> tuple[dict[str, tuple[int, int]], bool]:
-    """Start and stop of each node by its path, and whether all of the file was understood."""
-    file = File(BufferSource(data))
-    nodes: dict[str, tuple[int, int]] = {}
-    for node in file_nodes(file):
-        nodes.setdefault(node.path, (node.start, node.stop))
-    return nodes, file.fault is None
+def shown(data: bytes, finding: Finding) -> bytes:
+    return data[finding.span.start : finding.span.stop]
 
 
-def enclosing(path: str, nodes: dict[str, tuple[int, int]]) -> tuple[str, tuple[int, int]] | None:
-    """The node of a path, or of the nearest record around it; a text is inside the node that has its length as well."""
-    while path:
-        if path in nodes:
-            return path, nodes[path]
-        path = re.sub(r"(?:\.\w+|\[\d+\])$", "", path) if re.search(r"\.\w+$|\[\d+\]$", path) else ""
-    return None
+def test_spans_are_the_bytes_of_their_fields() -> None:
+    data = sample_with(
+        [(b"bad\x01name", (8,), I8, 0), (b"odd", (129, 3), I2_S, 32), (b"what", (4,), 99, 192)], bytes(256)
+    )
+    report = i2s.lint(data)
+    by_path = {finding.span.path: shown(data, finding) for finding in report.findings}
+    assert by_path["tensor_infos[0].name"] == b"bad\x01name"
+    assert by_path["tensor_infos[1].ne"] == struct.pack("<QQ", 129, 3)
+    assert by_path["tensor_infos[2].type"] == struct.pack("<i", 99)
+    subject = Subject(File(BufferSource(data)))
+    for i, (name, ne, number, offset) in enumerate(
+        [(b"bad\x01name", (8,), I8, 0), (b"odd", (129, 3), I2_S, 32), (b"what", (4,), 99, 192)]
+    ):
+        wanted = {
+            "n_dims": struct.pack("<I", len(ne)), "ne": struct.pack(f"<{len(ne)}Q", *ne),
+            "type": struct.pack("<i", number), "offset": struct.pack("<Q", offset),
+        }  # fmt: skip
+        assert data[slice(*subject.name_span(i)[:2])] == name
+        assert {field: data[slice(*subject.info_span(i, field)[:2])] for field in wanted} == wanted
+    assert data[slice(*subject.key_span(0)[:2])] == b"general.architecture"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code}-{case.name}")
-def test_spans_are_the_fields_that_they_name(case: Case) -> None:
-    nodes, understood = nodes_of(case.data)
-    for finding in lint(case.data).findings:
-        found = enclosing(finding.span.path, nodes)
-        if found is None or finding.code in ROOMS or not understood or finding.span.path.startswith("padding["):
-            continue  # what the reader stopped at is in no field yet; padding and gaps have names of the linter's own
-        path, (start, stop) = found
-        assert start <= finding.span.start <= finding.span.stop <= stop, finding
-        if path == finding.span.path and NUMBERS.fullmatch(path):
-            assert (start, stop) == finding.span[:2], finding
+def test_a_span_ends_with_the_file() -> None:
+    data = Draft().data[:-200]
+    (cut,) = found(i2s.lint(data), "G401")
+    assert cut.span.stop == len(data)
+    assert cut.span.start < cut.span.stop
 
 
-def _is_model(case: Case) -> bool:
-    """Whether a case was made from a model, not from the sample: there is no sound file to hold it against."""
-    return case.code[0] in "MTP" or changed(SOUND[0], case.data)[1] > 1 << 14
+@pytest.mark.parametrize("length", [0, 3, 16, 23, 24, 30])
+def test_something_is_shown_where_a_file_ends_too_early(length: int) -> None:
+    data = Draft().data[:length]
+    for finding in i2s.lint(data).findings:
+        if not data:
+            assert finding.excerpt is None
+            continue
+        assert finding.excerpt is not None
+        start, shown = finding.excerpt
+        assert shown == data[start : start + len(shown)]
+        assert start % 16 == 0
+        assert 1 <= len(shown) <= 48
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if not _is_model(case)], ids=lambda case: f"{case.code}-{case.name}"
-)
-def test_spans_meet_what_was_broken(case: Case) -> None:
-    """Of what was cut off nothing is left: there the span ends with the file."""
-    if case.data in SOUND:
-        return  # big-endian: the fault is in every number
-    first, last = min((changed(sound, case.data) for sound in SOUND), key=lambda window: window[1] - window[0])
-    cut = first == last == len(case.data)
+def test_an_excerpt_is_three_rows() -> None:
+    draft = Draft()
+    file = draft.records()
+    file.key_values[1].key = b"general name " * 20
+    data = draft.built(file)
+    wide = [finding for finding in i2s.lint(data).findings if finding.span.stop - finding.span.start > 100]
+    assert wide
+    for finding in wide:
+        assert finding.excerpt is not None
+        assert (finding.excerpt.start, len(finding.excerpt.data)) == (finding.span.start // 16 * 16, 48)
 
-    def meets(finding: Finding) -> bool:
-        return finding.span.stop == len(case.data) if cut else finding.span.start <= last and first <= finding.span.stop
 
-    told = [f for f in lint(case.data).findings if f.code == case.code and f.span.path == case.path]
-    cut_counts = [f for f in told if f.span.stop == len(case.data)]  # more records declared than there are
-    assert any(map(meets, told)) or cut_counts
+def test_findings_of_the_level_itself_count() -> None:
+    report = i2s.lint(Draft().data + bytes(7))
+    worst = max(finding.severity.rank for finding in report.findings)
+    assert [level for level in Severity if report.exit_code(level)] == [
+        level for level in Severity if level.rank <= worst
+    ]
+    assert report.exit_code(Severity("warning")) == 1
+    assert report.exit_code(None) == 0
+
+
+def test_findings_are_in_the_order_of_the_bytes() -> None:
+    data = sample_with(
+        [(b"bad\x01name", (8,), I8, 0), (b"odd", (129, 3), I2_S, 32), (b"what", (4,), 99, 192)], bytes(256)
+    )
+    report = i2s.lint(bytes(data) + b"more")
+    spans = [finding.span[:2] for finding in report.findings]
+    assert spans == sorted(spans)
+    assert [finding.code for finding in report.findings] != sorted(finding.code for finding in report.findings)
+
+
+def test_neighbours_do_not_overlap_and_what_is_inside_does() -> None:
+    sound = sample_with([(b"a", (32,), I8, 0), (b"b", (32,), I8, 32), (b"c", (32,), I8, 64)], bytes(96))
+    assert not found(i2s.lint(sound), "G404")
+    inside = sample_with([(b"large", (128,), I8, 0), (b"one", (32,), I8, 32), (b"two", (32,), I8, 96)], bytes(128))
+    both = found(i2s.lint(inside), "G404")
+    assert [(finding.got, finding.want) for finding in both] == [(32, 128), (96, 128)]
+    assert [finding.details["name"] for finding in both] == [b"one", b"two"]
+    assert all(finding.details["other"] == b"large" for finding in both)
+
+
+@pytest.mark.parametrize("left", [0, 1, 4, 31])
+def test_a_file_that_ends_inside_its_last_tail(left: int) -> None:
+    payload = i2s_bytes(512)[:-32]
+    report = i2s.lint(sample_with([(b"a.weight", (128, 4), I2_S, 0)], payload + bytes(left)))
+    (finding,) = found(report, "I104")
+    assert (finding.got, finding.want) == (left, 32)
+    assert not found(report, "G401")
+
+
+@pytest.mark.parametrize("left", [0, 4, 28])
+def test_a_tensor_that_begins_inside_a_tail(left: int) -> None:
+    payload = i2s_bytes(512)[:-32]
+    infos = [(b"a.weight", (128, 4), I2_S, 0), (b"b.weight", (8,), I8, 128 + left)]
+    report = i2s.lint(sample_with(infos, payload + bytes(left) + bytes(32)))
+    (finding,) = found(report, "I105")
+    assert (finding.got, finding.want) == (left, 32)
+    assert not found(report, "G404")
+
+
+def test_most_scales_must_be_in_the_other_order() -> None:
+    """One of two may be chance; two of three are not."""
+    good, turned = i2s_bytes(512, 0.75), i2s_bytes(512, 0.75, "big")
+    for scales, wrong in (([good, turned], False), ([good, turned, turned], True), ([turned], True), ([good], False)):
+        infos = [(b"%d.weight" % i, (128, 4), I2_S, 160 * i) for i in range(len(scales))]
+        report = i2s.lint(sample_with(infos, b"".join(scales)))
+        assert bool(found(report, "I301")) == wrong
+
+
+@pytest.mark.parametrize("name", ["MXFP4", "TL2", "NVFP4", "I2_SR"])
+def test_the_room_of_the_last_tensor_ends_with_the_data(name: str) -> None:
+    """What a number means is told by the room, which is counted in the data section."""
+    kind, ne = BY_NAME[name], (512, 7)
+    file = File(BufferSource(sample_with([(b"a", ne, kind.number, 0)], bytes(kind.nbytes(ne)))))
+    assert file.data_start
+    (placement,) = Subject(file).placements
+    assert placement.size == kind.nbytes(ne)

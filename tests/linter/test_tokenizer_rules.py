@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pace import units
 
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import Finding
@@ -56,7 +57,8 @@ def test_lengths(name: str, change: int) -> None:
 def test_special_tokens_beyond_the_vocabulary() -> None:
     model = Model("llama").set("tokenizer.ggml.bos_token_id", 272).set("tokenizer.ggml.eos_token_id", 2**32 - 1)
     assert [finding.code for finding in lint(model.built()).findings] == ["T008", "T008"]
-    assert lint(Model("llama").set("tokenizer.ggml.bos_token_id", 271).built()).findings == ()
+    last = lint(Model("llama").set("tokenizer.ggml.bos_token_id", 271).built())
+    assert [finding.code for finding in last.findings] == ["T019"]  # that of the end of a turn
 
 
 @pytest.mark.parametrize("pre", ["llama-bpe", "default", "qwen2", "falcon3", "gpt-2"])
@@ -116,14 +118,11 @@ def test_arrays_of_another_type(key: str, kind: ValueType) -> None:
 
 
 def test_large_vocabularies_take_linear_time() -> None:
-    from time import perf_counter
-
     model = Model("llama")
     model.items(TOKENS)[:] = [b"token%d" % i for i in range(200_000)]
     model.items(MERGES)[:] = [b"a%d b%d" % (i, i) for i in range(200_000)]
     data = model.built()
     lint(data[:1000])
-    started = perf_counter()
+    assert units(lambda: lint(data)) < 250  # some 3; a quadratic search takes thousands
     report = lint(data)
-    assert perf_counter() - started < 2  # some 20 ms; a quadratic search takes minutes
     assert {"T012", "T004", "M013"} <= {finding.code for finding in report.findings}

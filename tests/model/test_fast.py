@@ -9,22 +9,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
-from test_forward import TOKENS, made, rewritten, tables
+from test_forward import TOKENS, model_file, rewritten, tables
 
-from i2s_spec.convert.new import new
+from i2s_spec.convert.synthetic.new import new
 from i2s_spec.errors import SettingError
-from i2s_spec.model import _fast, fast, residence
-from i2s_spec.model.bitlinear import accumulate
-from i2s_spec.model.fast import FastOperations
+from i2s_spec.model import _fast
+from i2s_spec.model.fast import fast_operations, preload
+from i2s_spec.model.fast.compile import translate
+from i2s_spec.model.fast.fast_operations import FastOperations
+from i2s_spec.model.fast.plan import NotTranslated, address
 from i2s_spec.model.forward import Model, Result
 from i2s_spec.model.load import load_model
-from i2s_spec.model.plan import NotTranslated, address
-from i2s_spec.model.program import translate
+from i2s_spec.model.reference.bitlinear import accumulate
 
 ARCHITECTURES = ["bitnet-b1.58", "bitnet-25", "bitnet", "llama", "qwen3", "gemma3"]
-SETS = [each for each in fast.kernel_sets() if each.available]
+SETS = [each for each in fast_operations.kernel_sets() if each.available]
 NAMES = [each.name for each in SETS]
 
 
@@ -43,7 +45,7 @@ def distance(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def has_program(model: Model) -> bool:
-    operations = model.operations()
+    operations = model.operations
     assert isinstance(operations, FastOperations)
     return operations.plan(model.graph, model.weights, {}) is not None
 
@@ -55,7 +57,7 @@ def architecture(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def data(architecture: str) -> bytes:
-    return made(architecture, **settings_of(architecture))
+    return model_file(architecture, **settings_of(architecture))
 
 
 # Programs
@@ -155,7 +157,7 @@ def test_integers_are_the_definition(data: bytes) -> None:
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q6_K", "I2_S"])
 def test_heads_of_every_type(kind: str) -> None:
     pytest.importorskip("gguf")
-    plain = made()
+    plain = model_file()
     content, _ = tables(plain)[kind]
     changed = rewritten(plain, {"token_embd.weight": (kind, content)})
     model, golden = load_model(changed, "fast", threads=2, force=True), load_model(changed, force=True)
@@ -167,17 +169,19 @@ def test_heads_of_every_type(kind: str) -> None:
 
 
 def test_what_is_not_for_a_program_is_walked() -> None:
-    data = made()
+    data = model_file()
     model, golden = load_model(data, "fast", threads=1), load_model(data)
     strange = model.graph.without("ffn_sub_norm-0")
     assert (
-        distance(result(model.but(graph=strange).forward(TOKENS)), result(golden.but(graph=strange).forward(TOKENS)))
+        distance(
+            result(model.replace(graph=strange).forward(TOKENS)), result(golden.replace(graph=strange).forward(TOKENS))
+        )
         < 0.2
     )
-    other = model.but(profile=model.profile.but(quantiser={"rounding": "away"}))
+    other = model.replace(numerics=model.numerics.replace(quantizer={"rounding": "away"}))
     assert not has_program(other)
     assert distance(result(other.forward(TOKENS)), result(golden.forward(TOKENS))) < 0.2
-    wide = model.but(profile=model.profile.but(cache="f32"))
+    wide = model.replace(numerics=model.numerics.replace(cache="f32"))
     assert distance(result(wide.forward(TOKENS)), result(golden.forward(TOKENS))) < 0.1
     part = model.graph.layer(0)
     with pytest.raises(NotTranslated):
@@ -185,7 +189,7 @@ def test_what_is_not_for_a_program_is_walked() -> None:
 
 
 def test_infinities_and_nan_come_through() -> None:
-    data = made()
+    data = model_file()
     model = load_model(data, "fast", threads=1)
     gain = model.weights.vector("blk.0.attn_norm.weight").copy()
     for value in (np.nan, np.inf, 1e38):
@@ -205,11 +209,11 @@ def test_small_official_models(shared: Path) -> None:
 
 
 def test_what_is_refused() -> None:
-    model = load_model(made(), "fast")
+    model = load_model(model_file(), "fast")
     with pytest.raises(SettingError, match="too many"):
         model.forward([1] * (model.context_length + 1))
     with pytest.raises(SettingError, match="another profile"):
-        model.forward([1], cache=load_model(made()).new_cache())
+        model.forward([1], cache=load_model(model_file()).new_cache())
 
 
 # Kernels
@@ -223,7 +227,7 @@ def test_what_is_refused() -> None:
     st.sampled_from(["float32", "float16", "uint16"]),
     st.data(),
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_products(isa: Any, rows: int, columns: int, tokens: int, kind: str, data: st.DataObject) -> None:
     """Near the sums of float64; and each the same whatever is computed beside it, but for one token alone."""
     random = np.random.Generator(np.random.PCG64(data.draw(st.integers(0, 1 << 30))))
@@ -296,28 +300,29 @@ def test_norms(isa: Any, width: int) -> None:
 
 def test_weights_are_read_once_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
-    path.write_bytes(made())
+    path.write_bytes(model_file())
     seen: list[tuple[int, int]] = []
     model = load_model(path, "fast", threads=2, progress=lambda done, of: seen.append((done, of)))
     assert seen[-1][0] == seen[-1][1] > 0
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     matrix = model.weights.matrix("blk.0.attn_q.weight")
-    assert address(matrix.payload) % residence.LINE == 0  # type: ignore[union-attr]
+    assert address(matrix.payload) % preload.LINE == 0  # type: ignore[union-attr]
     first = result(model.forward(TOKENS))
     model.close()
     assert result(model.forward(TOKENS)).tobytes() == first.tobytes()
-    assert first.tobytes() == result(load_model(made(), "fast", threads=2).forward(TOKENS)).tobytes()
+    assert first.tobytes() == result(load_model(model_file(), "fast", threads=2).forward(TOKENS)).tobytes()
     silent: list[Any] = []
     load_model(path, progress=lambda *seen: silent.append(seen))
     assert silent == []
 
 
+@pytest.mark.requirement("R9.11-3")
 def test_other_byte_order_and_dialect(tmp_path: Path) -> None:
-    plain = result(load_model(made(), "fast").forward(TOKENS))
+    plain = result(load_model(model_file(), "fast").forward(TOKENS))
     path = tmp_path / "big.gguf"
-    path.write_bytes(made(byte_order="big"))
+    path.write_bytes(model_file(byte_order="big"))
     assert result(load_model(path, "fast").forward(TOKENS)).tobytes() == plain.tobytes()
-    path.write_bytes(made())
+    path.write_bytes(model_file())
     other, golden = (load_model(path, profile, dialect="interleave-64") for profile in ("fast", "bitnet-golden-1"))
     assert has_program(other)
     assert distance(result(other.forward(TOKENS)), result(golden.forward(TOKENS))) < 0.1
@@ -326,7 +331,7 @@ def test_other_byte_order_and_dialect(tmp_path: Path) -> None:
 
 def test_rows_that_begin_inside_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A matrix of 320 columns, which no converter writes: rows are repacked once."""
-    monkeypatch.setattr("i2s_spec.convert.new.BLOCK", 64)
+    monkeypatch.setattr("i2s_spec.convert.synthetic.new.BLOCK", 64)
     out = io.BytesIO()
     new(out, "qwen3", layers=2, seed=3, embd=256, ff=256, heads=4, heads_kv=2, head_dim=80)
     model, golden = load_model(out.getvalue(), "fast", force=True), load_model(out.getvalue(), force=True)

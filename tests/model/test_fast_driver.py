@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 HERE = Path(__file__).resolve().parent
 HEADERS = HERE.parent.parent / "pyx"
 

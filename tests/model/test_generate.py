@@ -10,17 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.convert.new import new
+from i2s_spec.convert.synthetic.new import new
 from i2s_spec.errors import FormatError, SettingError
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.model.conversation import Conversation
-from i2s_spec.model.generate import Generation, rate
-from i2s_spec.model.perplexity import chunks, log_likelihoods, perplexity
-from i2s_spec.model.sampling import Sampling
-from i2s_spec.model.template import FORMATS
+from i2s_spec.model.text.chat_template import FORMATS
+from i2s_spec.model.text.conversation import Conversation
+from i2s_spec.model.text.generate import Generation, rate
+from i2s_spec.model.text.perplexity import chunks, log_likelihoods, perplexity
+from i2s_spec.model.text.sampling import Sampling
 from i2s_spec.model.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 VOCAB = 50
@@ -142,7 +143,7 @@ def test_what_cannot_be_generated(prompt: list[int], options: dict[str, Any], wo
     st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=20),
     st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=20),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_cache_changes_nothing(first: list[int], second: list[int]) -> None:
     model, cache = Arithmetic(), Cache(64)
     assert list(Generation(model, first, limit=3, cache=cache)) == model.said(first, 3)
@@ -265,7 +266,7 @@ def emulated(model: Arithmetic, tokens: list[int], context: int, bos: int | None
 
 
 @given(st.lists(st.integers(0, VOCAB - 1), min_size=24, max_size=80), st.sampled_from([None, 7]), st.integers(4, 12))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_perplexity_is_llama_perplexitys(tokens: list[int], bos: int | None, context: int) -> None:
     model = Arithmetic()
     estimates = list(perplexity(model, chunks(tokens, context, bos)))

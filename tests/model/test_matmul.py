@@ -11,14 +11,16 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from i2s_spec.codec import isa
 from i2s_spec.errors import SettingError
-from i2s_spec.model import _matmul, bitlinear, matmul
-from i2s_spec.model.bitlinear import Activations
+from i2s_spec.model import _matmul
+from i2s_spec.model.reference import bitlinear, matmul
+from i2s_spec.model.reference.bitlinear import Activations
 
 SETS: Final = [each.name for each in matmul.kernel_sets() if each.available]
 F32 = np.float32
@@ -32,7 +34,7 @@ def kernel_set(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def payload_at(content: bytes, offset: int) -> Any:
-    """A payload that begins so many bytes behind a multiple of 64."""
+    """A payload that begins so many bytes after a multiple of 64."""
     raw = np.empty(len(content) + 192, dtype=np.uint8)
     start = -_matmul.address(raw) % 64 + offset
     raw[start : start + len(content)] = np.frombuffer(content, dtype=np.uint8)
@@ -50,7 +52,7 @@ def random_codes(rng: np.random.Generator, shape: tuple[int, int], kind: str) ->
     offset=st.sampled_from([0, 1, 16, 32, 33]), ends=st.sampled_from(["any", "least", "most"]), threes=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_products(
     rows: int, blocks: int, tokens: int, threads: int, offset: int, ends: str, threes: bool, seed: int
 ) -> None:
@@ -101,7 +103,7 @@ def in_floats(content: bytes, rows: int, columns: int, codes: np.ndarray[Any, An
 
 
 @given(st.sampled_from([(2, 64), (4, 96), (8, 16), (128, 1), (64, 2), (16, 200), (32, 4)]), st.integers(0, 2**32 - 1))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_rows_that_begin_inside_blocks(shape: tuple[int, int], seed: int) -> None:
     rng = np.random.default_rng(seed)
     content, codes = rng.bytes(shape[0] * shape[1] // 4), random_codes(rng, (3, shape[1]), "any")
@@ -114,7 +116,7 @@ def test_rows_that_begin_inside_blocks(shape: tuple[int, int], seed: int) -> Non
 
 
 @given(arrays(F32, st.tuples(st.integers(0, 5), st.integers(0, 70)), elements=st.floats(width=32)), st.integers(1, 3))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_activations(x: np.ndarray[Any, Any], threads: int) -> None:
     """All floats: NaN and infinities among them."""
     same(matmul.quantize_activations(x, threads=threads), bitlinear.quantize_activations(x))
@@ -149,7 +151,7 @@ def test_activations_that_are_ties() -> None:
     rows=st.integers(1, 40), tokens=st.integers(0, 6), threads=st.integers(1, 3),
     weight_scale=st.floats(width=32), spoil=st.sampled_from([None, np.nan, np.inf]), seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_linear(rows: int, tokens: int, threads: int, weight_scale: float, spoil: float | None, seed: int) -> None:
     rng = np.random.default_rng(seed)
     payload, x = rng.bytes(rows * 64), rng.standard_normal((tokens, 256)).astype(F32)
@@ -183,7 +185,7 @@ def test_callers_in_many_threads() -> None:
 def test_a_child_process_has_threads_of_its_own() -> None:
     code = """if True:
         import os, sys, numpy as np
-        from i2s_spec.model import matmul
+        from i2s_spec.model.reference import matmul
         payload, codes = bytes([0x5A] * 64 * 640), np.ones((1, 2560), dtype=np.int8)
         want = matmul.dot(payload, 64, 2560, codes, threads=3).tolist()
         child = os.fork()
@@ -224,10 +226,12 @@ def test_arguments_that_do_not_fit() -> None:
 
 
 def test_the_set_in_use(kernel_set: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One variable for all tables of kernels: where one has no set of that name it takes what is beneath."""
+    """One variable for all tables of kernels: where one cannot run a set of that name it takes what is beneath."""
     sets = matmul.kernel_sets()
     assert isa.chosen(sets).name == kernel_set
-    assert isa.chosen().name == {"avxvnni": "avx2", "avx512vl": "avx512", "dotprod": "neon"}.get(kernel_set, kernel_set)
+    order = [name for name, _ in isa.names()]
+    fitting = [each.name for each in isa.kernel_sets() if each.available]
+    assert isa.chosen().name == [name for name in fitting if order.index(name) <= order.index(kernel_set)][-1]
     monkeypatch.setenv(isa.VARIABLE, "mmx")
     with pytest.raises(SettingError, match="I2S_ISA is 'mmx'; there are portable"):
         isa.chosen(sets)

@@ -17,7 +17,9 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from i2s_spec.model import bitlinear
+from i2s_spec.model.reference import bitlinear
+
+pytestmark = pytest.mark.thorough
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "driver" / "driver.c"

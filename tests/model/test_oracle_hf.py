@@ -6,10 +6,10 @@ The models are made by `new` and their weights copied into transformers' own cla
 
 from __future__ import annotations
 
-import io
 import os
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -17,19 +17,22 @@ import pytest
 
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # compiled, transformers disagrees with itself
 
+if find_spec("transformers") is None:  # before torch, whose import takes seconds
+    pytest.skip("transformers is not installed: pip install -e '.[oracle]'", allow_module_level=True)
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'i2s-spec[oracle]'")
-    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'i2s-spec[oracle]'")
+    torch = pytest.importorskip("torch", reason="torch is not installed: pip install -e '.[oracle]'")
     from transformers.integrations.bitnet import AutoBitLinear, BitLinear, pack_weights
 
-from i2s_spec.convert.new import new
-from i2s_spec.model.embedding import Table
+from builders import model_bytes
+
 from i2s_spec.model.forward import Model
 from i2s_spec.model.load import load_model
+from i2s_spec.model.reference.embedding_table import EmbeddingTable
 from i2s_spec.model.weights import Ternary
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.thorough]
 
 #: Farthest from a tie that a code may differ: the rounding of x * s, for any rule that multiplies once.
 TAU = 127 * 2**-23
@@ -48,10 +51,8 @@ GEMMA_NORMS = {
 }  # fmt: skip
 
 
-def made(architecture: str, seed: int, profile: str, **sizes: int) -> Model:
-    out = io.BytesIO()
-    new(out, architecture, layers=2, seed=seed, **sizes)
-    return load_model(out.getvalue(), profile, threads=1)
+def loaded(architecture: str, seed: int, profile: str, **sizes: int) -> Model:
+    return load_model(model_bytes(architecture, layers=2, seed=seed, **sizes), profile, threads=1)
 
 
 def trits_of(matrix: Any) -> np.ndarray:
@@ -63,7 +64,7 @@ def trits_of(matrix: Any) -> np.ndarray:
 
 
 def floats(model: Model, name: str) -> np.ndarray:
-    return Table(model.weights, name).take(np.arange(model.vocab_size))
+    return EmbeddingTable(model.weights, name).take(np.arange(model.vocab_size))
 
 
 def unpermuted(w: np.ndarray, heads: int) -> np.ndarray:
@@ -217,7 +218,7 @@ SEEDS = range(4)
 def test_codes_and_results_are_those_of_transformers(architecture: str, profile: str) -> None:
     without = 0
     for seed in SEEDS:
-        model = made(architecture, seed, profile, **SIZES[architecture])
+        model = loaded(architecture, seed, profile, **SIZES[architecture])
         oracle = Oracle(model, packed=seed % 2 == 1)
         theirs = oracle(TOKENS)
         result = model.forward(TOKENS, taps=("act_q8", "result_norm"))
@@ -237,9 +238,9 @@ def test_codes_and_results_are_those_of_transformers(architecture: str, profile:
 
 
 def test_a_wrong_reading_is_far_from_transformers() -> None:
-    model = made("bitnet-b1.58", 0, "hf-f32", heads=4, heads_kv=2)
+    model = loaded("bitnet-b1.58", 0, "hf-f32", heads=4, heads_kv=2)
     theirs = Oracle(model)(TOKENS)
-    wrong = model.but(graph=model.graph.replaced("Qcur-0#1", pairs="norm"))
+    wrong = model.replace(graph=model.graph.replaced("Qcur-0#1", pairs="norm"))
     logits = wrong.forward(TOKENS).logits
     assert logits is not None
     assert np.abs(logits - theirs).max() / np.abs(theirs).max() > 1e-2

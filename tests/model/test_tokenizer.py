@@ -5,16 +5,18 @@ from __future__ import annotations
 import io
 import unicodedata
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from builders import model_bytes
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.convert.new import new
-from i2s_spec.convert.vocabulary import alphabet, trained
+from i2s_spec.convert.synthetic.vocabulary import alphabet, trained
 from i2s_spec.errors import FormatError, SettingError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
@@ -31,15 +33,13 @@ SEPARATOR = "\n__ggml_vocab_test__\n"
 REAL = ("gpt-2", "llama-spm", "phi-3")
 
 
-def made(architecture: str, **options: Any) -> bytes:
-    target = io.BytesIO()
-    new(target, architecture, layers=1, **options)
-    return target.getvalue()
+#: A file of one layer.
+model_file = partial(model_bytes, layers=1)
 
 
 TYPES = {"token_type": "arr[i32]", "scores": "arr[f32]", "merges": "arr[str]", "tokens": "arr[str]"}
 
-FILES = {name: made(name) for name in ("bitnet-b1.58", "bitnet", "llama", "qwen3", "gemma3")}
+FILES = {name: model_file(name) for name in ("bitnet-b1.58", "bitnet", "llama", "qwen3", "gemma3")}
 
 
 def tokenizer(architecture: str, pre: str | None = None) -> Tokenizer:
@@ -158,7 +158,7 @@ texts = st.text(
 
 
 @given(texts)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_llama_bpe_is_that_of_tiktoken(text: str) -> None:
     tiktoken = pytest.importorskip("tiktoken", reason="tiktoken is not installed")
     ranks = {to_bytes(token): i for i, token in enumerate(trained()[0])}
@@ -188,7 +188,7 @@ def gpt2(shared: Path) -> tuple[Tokenizer, Any]:
 
 
 @given(text=texts)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_gpt2_is_that_of_tiktoken(gpt2: tuple[Tokenizer, Any], text: str) -> None:
     assert gpt2[0].encode(text, add_special=False) == gpt2[1].encode(text, disallowed_special=())
 
@@ -210,7 +210,7 @@ def spm(shared: Path) -> tuple[Tokenizer, Any]:
 
 
 @given(text=texts)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_llama_pieces_are_those_of_tokenizers(spm: tuple[Tokenizer, Any], text: str) -> None:
     wanted = spm[1].encode((" " + text).replace(" ", "▁"), add_special_tokens=False).ids if text else []
     assert spm[0].encode(text, add_special=False) == wanted
@@ -218,7 +218,7 @@ def test_llama_pieces_are_those_of_tokenizers(spm: tuple[Tokenizer, Any], text: 
 
 @pytest.mark.parametrize("pre", [each.name for each in PRE_TOKENIZERS])
 @given(text=texts)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_splits_are_those_of_another_engine(pre: str, text: str) -> None:
     regex = pytest.importorskip("regex", reason="regex is not installed")
     parts = [text] if text else []
@@ -290,7 +290,7 @@ def test_splits(pre: str, text: str, parts: list[str]) -> None:
     ],
 )
 def test_a_missing_name_is_handled_as_each_runtime_does(asked: str | None, name: str) -> None:
-    file = open_file(made("bitnet-b1.58", as_published=True))
+    file = open_file(model_file("bitnet-b1.58", as_published=True))
     choice = load_tokenizer(file, asked).choice
     assert choice is not None
     assert (choice.pre.name, choice.assumed) == (name, True)
@@ -444,7 +444,7 @@ def test_letters_are_bytes() -> None:
 
 @pytest.mark.parametrize("architecture", list(FILES))
 @given(text=st.text(st.characters(exclude_categories=("Cs",)), max_size=80))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_decoding_gives_back_what_was_encoded(architecture: str, text: str) -> None:
     made = peers(architecture)
     wanted = text if made.choice is not None else text.replace("▁", " ")
@@ -463,7 +463,7 @@ def peers(architecture: str) -> Tokenizer:
 
 
 @given(st.lists(texts, max_size=4))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_special_tokens_separate(parts: list[str]) -> None:
     made = peers("bitnet-b1.58")
     parts = [part.replace("<|", "") for part in parts]
@@ -475,7 +475,7 @@ def test_special_tokens_separate(parts: list[str]) -> None:
 
 
 @given(st.lists(st.one_of(texts, st.just("<|eot_id|>")), max_size=5))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_pieces_are_one_text(parts: list[str]) -> None:
     made = peers("bitnet-b1.58")
     assert made.encode_pieces([(part, False) for part in parts]) == made.encode("".join(parts))
@@ -497,7 +497,7 @@ def naive(pieces: dict[str, int], scores: list[float], word: str) -> list[str]:
     st.lists(st.integers(-3, 3), min_size=20, max_size=20),
     st.text("ab ", max_size=24),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_pieces_are_joined_as_defined(pieces: list[str], numbers: list[int], text: str) -> None:
     tokens = ["<unk>", "a", "b", "▁", *pieces]
     scores = [float(number) for number in numbers[: len(tokens)]]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
-import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
+from pace import units
 
-from i2s_spec.convert.vocabulary import alphabet
+from i2s_spec.convert.synthetic.vocabulary import alphabet
 from i2s_spec.errors import FormatError, SettingError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
@@ -161,20 +162,19 @@ def test_a_large_hostile_vocabulary_takes_no_time() -> None:
             {"model": "llama", "tokens": tokens, "scores": [float(i) for i in range(count)], "add_space_prefix": False}
         )
     )
-    start = time.perf_counter()
-    ids = made.encode("a" * 40_000, add_special=False)
+    ids: list[int] = []
+    assert units(lambda: ids.extend(made.encode("a" * 40_000, add_special=False))) < 2500
     assert made.decode(ids) == "a" * 40_000
-    assert time.perf_counter() - start < 20
 
 
 def test_a_hundred_thousand_control_tokens_take_no_time() -> None:
     tokens = (*alphabet(), *(f"<{i}>" for i in range(100_000)))
     types = [1] * 256 + [3] * 100_000
     made = load_tokenizer(file_of({**GOOD, "tokens": tokens, "token_type": types, "merges": ()}))
-    start = time.perf_counter()
-    ids = made.encode("".join(f"<{i}>" for i in range(50_000)), add_special=False, parse_special=True)
+    text = "".join(f"<{i}>" for i in range(50_000))
+    ids: list[int] = []
+    assert units(lambda: ids.extend(made.encode(text, add_special=False, parse_special=True))) < 1250
     assert ids == list(range(256, 50_256))
-    assert time.perf_counter() - start < 10
 
 
 short = st.text("ab Ġ▁<>|é\x00", max_size=4)
@@ -200,9 +200,9 @@ vocabularies = st.fixed_dictionaries(
 
 
 @given(vocabularies, st.booleans(), st.text("ab \n<|eot_id>é🦙\x00", max_size=30))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_any_vocabulary_gets_an_answer(values: dict[str, Any], fitting: bool, text: str) -> None:
-    if fitting:  # lengths that agree, so that what lies behind that check is met, too
+    if fitting:  # lengths that agree, so that what lies after that check is met, too
         tokens = list(dict.fromkeys(values["tokens"]))
         values = {**values, "tokens": tokens}
         for name, fill in (("token_type", 1), ("scores", 0.0)):

@@ -13,11 +13,12 @@ import pytest
 
 import i2s_spec as i2s
 from i2s_spec.gguf.reader import File
-from i2s_spec.schema import inventory
-from i2s_spec.schema.architecture import ARCHITECTURES, Architecture
-from i2s_spec.schema.hyperparameters import Hyperparameters, hyperparameters
-from i2s_spec.schema.inventory import ROLES
-from i2s_spec.schema.keys import EXPECTED, NEEDS, OPTIONAL, READERS, REQUIRED
+from i2s_spec.schema.architectures import inventory
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES, Architecture
+from i2s_spec.schema.architectures.hyperparameters import hyperparameters
+from i2s_spec.schema.architectures.inventory import ROLES
+from i2s_spec.schema.architectures.keys import EXPECTED, OPTIONAL, READERS, REQUIRED
+from i2s_spec.schema.architectures.sizes import Hyperparameters
 from i2s_spec.schema.types import BY_NAME, VALUE_LABELS
 
 EACH = pytest.mark.parametrize("architecture", ARCHITECTURES.values(), ids=repr)
@@ -116,7 +117,7 @@ def test_declarations_are_whole(architecture: Architecture) -> None:
         assert name == key.name
         assert re.fullmatch(r"[a-z0-9_.-]+", name)
         assert set(key.types) <= values
-        assert key.need in NEEDS
+        assert key.need in (REQUIRED, EXPECTED, OPTIONAL)
         assert set(key.readers) <= READERS.keys()
         assert key.meaning.endswith(".")
         assert re.fullmatch(r"[23]\.\d", key.clause)
@@ -126,7 +127,7 @@ def test_declarations_are_whole(architecture: Architecture) -> None:
     assert len({spec.name for spec in architecture.inventory}) == len(architecture.inventory)
     for spec in architecture.inventory:
         assert spec.role in ROLES
-        assert spec.need in NEEDS
+        assert spec.need in (REQUIRED, EXPECTED, OPTIONAL)
         assert set(spec.types) <= BY_NAME.keys()
         assert all(hasattr(SMALL, size) for size in spec.ne)
         assert spec.when in ("", "dense", "experts")
@@ -193,7 +194,7 @@ def test_layers_may_differ() -> None:
 
 
 def test_experts_take_the_place_of_the_feed_forward() -> None:
-    dense = set(names("llama", NEEDS))
+    dense = set(names("llama", (REQUIRED, EXPECTED, OPTIONAL)))
     shapes = {name: ne for name, ne, _ in ARCHITECTURES["llama"].tensors(SMALL._replace(experts=8))}
     assert "blk.0.ffn_up.weight" in dense
     assert not any("exps" in name or "inp" in name for name in dense)
@@ -262,7 +263,7 @@ def test_what_tells_the_architectures_apart() -> None:
 def test_reading_the_declarations_is_light() -> None:
     heavy = ("numpy", "construct", "rich", "inspect", "dataclasses")
     code = (
-        "import sys; before = set(sys.modules); import i2s_spec.schema.hyperparameters;"
+        "import sys; before = set(sys.modules); import i2s_spec.schema.architectures.hyperparameters;"
         f"print([name for name in {heavy} if name in set(sys.modules) - before])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.schema.dialect import (
@@ -28,7 +29,7 @@ EVERY = [
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=str)
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(data=st.data())
 def test_every_place_of_the_payload_is_one_element_s(layout: Layout, data: st.DataObject) -> None:
     rows = layout.row_block * data.draw(st.integers(1, 6))
@@ -71,6 +72,7 @@ def test_code_maps() -> None:
         assert {code_map.code_of(trit) for trit in (-1, 0, 1)} | {code_map.unused} == {0, 1, 2, 3}
 
 
+@pytest.mark.requirement("R11.1-3")
 @pytest.mark.parametrize("dialect", EVERY, ids=str)
 def test_names_lead_back(dialect: Dialect) -> None:
     assert parse(dialect.name) == dialect

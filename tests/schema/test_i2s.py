@@ -3,7 +3,8 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.schema import i2s
@@ -11,7 +12,7 @@ from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 
 
 @given(st.integers(0, 300), st.sampled_from(["little", "big"]), st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_build_undoes_parse(elements: int, order: str, draw: st.DataObject) -> None:
     data = draw.draw(st.binary(min_size=elements // 4 + 32, max_size=elements // 4 + 32))
     tensor = i2s.parse(data, elements, order)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from i2s_spec.schema import numbers, types
-from i2s_spec.schema.keys import FILE_TYPES
+from i2s_spec.schema.architectures.keys import FILE_TYPES
 
 
 @pytest.mark.parametrize("number", range(36, 43))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from i2s_spec.schema.architecture import ARCHITECTURES
-from i2s_spec.schema.hyperparameters import Hyperparameters
-from i2s_spec.schema.keys import OPTIONAL
-from i2s_spec.schema.releases import RELEASES, Release, by_digest, by_size
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.keys import OPTIONAL
+from i2s_spec.schema.architectures.sizes import Hyperparameters
+from i2s_spec.schema.programs.releases import RELEASES, Release, by_size
 from i2s_spec.schema.types import BY_NAME, padded
 
 #: Tokens and width of a head of each model.
@@ -55,10 +55,3 @@ def test_a_size_means_one_release() -> None:
     assert len(set(known)) == len(known)
     assert [release.name for release in by_size(1_187_801_280)] == ["bitnet-b1.58-2B-4T"]
     assert by_size(1) == ()
-
-
-def test_digests() -> None:
-    digest = "4221b252fdd5fd25e15847adfeb5ee88886506ba50b8a34548374492884c2162"
-    assert [release.name for release in by_digest(digest)] == ["bitnet-b1.58-2B-4T"]
-    assert [release.name for release in by_digest("492e4d2a" + "0" * 56)] == ["bitnet-b1.58-2B-4T-embed-q6_k"]
-    assert by_digest("0" * 64) == ()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, find, given, settings
 
 from i2s_spec.codec import native, reference
@@ -21,7 +22,7 @@ from i2s_spec.testing.twins import scanner_against_schema
 #: False alarms that the strategies have found: this list has to be empty again.
 DISPUTED: dict[str, str] = {}
 
-few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(examples(40), suppress_health_check=[HealthCheck.too_slow])
 
 
 @few
@@ -42,7 +43,7 @@ def test_tensors_hold_their_weights(tensor: strategies.I2sTensor) -> None:
         assert scale == np.float32(tensor.scale)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(strategies.models())
 def test_models_are_sound(data: bytes) -> None:
     assert lint(data).ok
@@ -76,7 +77,7 @@ def test_shrinks_to_the_least() -> None:
     assert len(data) < 300
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(strategies.gguf_files(byte_order="little", types=["F32", "F16", "Q8_0", "I32"]))
 def test_the_reference_reader_reads_them(data: bytes) -> None:
     reader_module = pytest.importorskip("gguf.gguf_reader")
@@ -102,11 +103,11 @@ def test_without_hypothesis_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
         return true_import(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", no_hypothesis)
-    with pytest.raises(MissingExtra, match=r"i2s-spec\[testing\]"):
+    with pytest.raises(MissingExtra, match=r"\[testing\]"):
         strategies.gguf_files()
 
 
-@settings(max_examples=2, deadline=None)
+@examples(2)
 @given(strategies.models("llama", byte_order="big"))
 def test_models_take_either_order(data: bytes) -> None:
     assert File(BufferSource(data)).byte_order == "big"

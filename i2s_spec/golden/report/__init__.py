@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from i2s_spec.errors import SettingError, quote
 
 if TYPE_CHECKING:
-    from i2s_spec.golden.result import Comparison
+    from i2s_spec.golden.replay.result import Comparison
 
 #: The module of each format.
 FORMATS: Final = {"text": "text", "json": "structured", "markdown": "markdown", "html": "page"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from i2s_spec.golden.replay.result import Comparison
 from i2s_spec.golden.report.words import TITLES, about, diagnosis_words, first_wrong, others, rows, title
-from i2s_spec.golden.result import Comparison
 
 
 def lines(result: Comparison) -> Iterator[str]:

@@ -6,9 +6,9 @@ import html
 from collections.abc import Iterator
 from typing import Final
 
+from i2s_spec.golden.replay.result import Comparison
 from i2s_spec.golden.report.plot import layers_plot, taps_plot
 from i2s_spec.golden.report.words import TITLES, about, diagnosis_words, first_wrong, others, rows, title
-from i2s_spec.golden.result import Comparison
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --back: #fff; --text: #1b1f24; --dim: #667; --line: #d5d9df; --good: #1a7f37;

@@ -8,18 +8,18 @@ from math import floor, isfinite, log10
 from typing import Final, NamedTuple
 
 from i2s_spec.draw.text import visible
-from i2s_spec.golden.result import Comparison
-from i2s_spec.golden.tolerance import FAIL
+from i2s_spec.golden.replay.result import Comparison
+from i2s_spec.golden.replay.tolerance import FAIL
 
 WIDTH: Final = 960
 HEIGHT: Final = 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 12, 30
 
-#: What is drawn at the bottom: nothing that is nearer can be told apart in float32.
+#: The lower end of the axis: float32 does not resolve smaller differences.
 LEAST: Final = 1e-8
 
 
-class Point(NamedTuple):
+class DriftPoint(NamedTuple):
     """One value: what it is called, how far it is off, what became of it."""
 
     label: str
@@ -29,17 +29,17 @@ class Point(NamedTuple):
 
 def layers_plot(result: Comparison) -> str:
     """The drift of what leaves each layer; empty where nothing is known of it."""
-    points = [Point(f"layer {layer}", far, "ok") for layer, far, _ in result.drift]
+    points = [DriftPoint(f"layer {layer}", far, "ok") for layer, far, _ in result.drift]
     return _plot(points, "layer", [str(layer) for layer, _, _ in result.drift]) if points else ""
 
 
 def taps_plot(result: Comparison) -> str:
     """The drift of every tap in the order of computation; empty where nothing is known of it."""
-    points = [Point(tap.name, tap.drift, tap.status) for tap in result.taps if tap.drift is not None]
+    points = [DriftPoint(tap.name, tap.drift, tap.status) for tap in result.taps if tap.drift is not None]
     return _plot(points, "tap", None) if len(points) > 1 else ""
 
 
-def _plot(points: Sequence[Point], what: str, ticks: Sequence[str] | None) -> str:
+def _plot(points: Sequence[DriftPoint], what: str, ticks: Sequence[str] | None) -> str:
     far = [min(max(point.far, LEAST), 1e6) if isfinite(point.far) else 1e6 for point in points]
     low, high = floor(log10(min(far))), max(0, floor(log10(max(far))) + 1)
     low = min(low, high - 1)

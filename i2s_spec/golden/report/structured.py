@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from i2s_spec.draw.text import json_document, json_string
-from i2s_spec.golden.result import SCHEMA_VERSION, Comparison, Diagnosis, TapResult
-from i2s_spec.golden.sums import Flips
+from i2s_spec.golden.replay.code_flips import Flips
+from i2s_spec.golden.replay.result import SCHEMA_VERSION, Comparison, Diagnosis, TapResult
 
 #: What a document repeats of the record's header.
 _HEADER: Final = ("profile", "weights", "architecture", "activation", "dialect", "token_ids")

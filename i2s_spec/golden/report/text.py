@@ -8,8 +8,8 @@ from typing import Final
 
 from i2s_spec.draw.table import Column, table
 from i2s_spec.draw.terminal import Line, Piece, plain
+from i2s_spec.golden.replay.result import Comparison
 from i2s_spec.golden.report.words import TITLES, about, diagnosis_words, first_wrong, others, rows, title
-from i2s_spec.golden.result import Comparison
 
 _STYLES: Final = {"wrong": "bold red", "behind": "red", "flips": "yellow", "ok": "green"}
 

@@ -7,9 +7,9 @@ from math import isfinite
 from typing import Final, NamedTuple
 
 from i2s_spec.draw.text import visible
-from i2s_spec.golden.grouping import group_words
-from i2s_spec.golden.result import Comparison, Diagnosis, TapResult
-from i2s_spec.model.taps import INTEGER_TAPS, base
+from i2s_spec.golden.replay.result import Comparison, Diagnosis, TapResult
+from i2s_spec.golden.replay.summary import group_words
+from i2s_spec.model.graph.taps import INTEGER_TAPS, base
 
 #: Taps up to which every compared one has a row of its own; of more, those that are right share one by name.
 MOST_ROWS: Final = 80
@@ -20,7 +20,7 @@ MOST_NAMES: Final = 8
 TITLES: Final = ("tap", "result", "rel. L2", "cosine", "max |d|", "at", "ulp", "over", "flips", "limit and notes")
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row of the table: cells that are escaped for a terminal, and the status that colours it."""
 
     cells: tuple[str, ...]
@@ -89,7 +89,7 @@ def first_wrong(result: Comparison) -> Iterator[str]:
         pair = f": {flips.got}, and should be {flips.want}" if flips.got is not None else ""
         yield f"as integers: {flips.unexplained:,} sums or codes differ{where}{pair}"
         if flips.fractional:
-            yield f"{flips.fractional:,} outputs stand for no integer: another way to quantise activations, or none"
+            yield f"{flips.fractional:,} outputs stand for no integer: another way to quantize activations, or none"
     if len(tap.reach) > 1:
         yield f"replayed together: {', '.join(visible(name, bare=True) for name in tap.reach[:8])}"
 
@@ -107,7 +107,7 @@ def others(result: Comparison) -> Iterator[str]:
         yield from (group_words(group) for group in result.groups)
 
 
-def rows(result: Comparison) -> Iterator[Row]:
+def rows(result: Comparison) -> Iterator[TableRow]:
     """The table: every tap that was compared, or of many that are right one row for each name."""
     shown = [tap for tap in result.taps if tap.status not in ("missing", "extra")]
     if len(shown) <= MOST_ROWS:
@@ -117,12 +117,12 @@ def rows(result: Comparison) -> Iterator[Row]:
     for tap in shown:
         if tap.status == "ok":
             seen.setdefault(base(tap.name), []).append(tap)
-    told: set[str] = set()
+    shown_words: set[str] = set()
     for tap in shown:
         if tap.status != "ok":
             yield _row(tap)
-        elif (word := base(tap.name)) not in told:
-            told.add(word)
+        elif (word := base(tap.name)) not in shown_words:
+            shown_words.add(word)
             same = seen[word]
             worst = max(same, key=lambda each: each.measures.relative if each.measures is not None else 0.0)
             row = _row(worst)
@@ -130,14 +130,14 @@ def rows(result: Comparison) -> Iterator[Row]:
             yield row._replace(cells=(name, *row.cells[1:]))
 
 
-def _row(tap: TapResult) -> Row:
+def _row(tap: TapResult) -> TableRow:
     m, flips = tap.measures, tap.flips
     name, notes = visible(tap.name, bare=True), [visible(note, 160, bare=True) for note in tap.notes]
     if tap.diagnoses:
         notes.insert(0, ", ".join(each.name for each in tap.diagnoses[:3]))
     end = "; ".join(part for part in (tap.limit, *notes) if part)
     if m is None:
-        return Row((name, tap.status, "", "", "", "", "", "", "", end), tap.status)
+        return TableRow((name, tap.status, "", "", "", "", "", "", "", end), tap.status)
     shown = (
         "" if flips is None else f"{flips.explained}" + (f" + {flips.unexplained} wrong" if flips.unexplained else "")
     )
@@ -145,7 +145,7 @@ def _row(tap: TapResult) -> Row:
     ulp = f"{m.ulp:,}" if m.ulp < 10**6 else f"{m.ulp:.1e}"
     cells = (name, tap.status, number(m.relative), f"{m.cosine:.6f}", number(m.largest), at, ulp,
              f"{m.over:.2%}" if m.over else "", shown, end)  # fmt: skip
-    return Row(cells, tap.status)
+    return TableRow(cells, tap.status)
 
 
 def number(value: float | None) -> str:

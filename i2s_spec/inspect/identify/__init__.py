@@ -3,10 +3,10 @@
     evidence        evidence, hypotheses, questions, and the scale of confidence
     observed        what is to be seen in a file: order of keys, inventory, rooms, codes, tails
     legacy          tensors with a number from before the release
-    leftovers       stale bytes behind a scale, traced to the tensor that they are leftovers of
     origin          is it a release, and what wrote its keys
     packer          what packed its tensors
     packing         code map, layout, tail
+    weights         what the weights themselves tell of the layout
     reference       the dialect by weights that are known
     identification  all of it together (identify.schema.json)
     page            the answers as text

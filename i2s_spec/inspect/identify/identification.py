@@ -21,9 +21,13 @@ from i2s_spec.inspect.show import fault as fault_dict
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
+    from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence
     from i2s_spec.inspect.identify.reference import Comparison
 
 SCHEMA_VERSION: Final = 1
+
+#: Layers whose weights are asked where payloads are sampled.
+SAMPLED_LAYERS: Final = 4
 
 Progress = Callable[[int, int], object]
 
@@ -32,7 +36,8 @@ class Identification(NamedTuple):
     """The answers about one file: its questions, what they were answered from, and what stopped the reading, if any.
 
     `looked_at` says how much of the payloads was read: `full`, `sample` or `none`; `tensors` how many tensors and `i2s`
-    how many of them are I2_S; `comparison` how a tensor fits the reference, if one was given.
+    how many of them are I2_S; `comparison` how a tensor fits the reference, if one was given; `weights` what the
+    weights tell of their layout, if they were asked.
     """
 
     path: str
@@ -47,10 +52,11 @@ class Identification(NamedTuple):
     sha256: str | None
     questions: tuple[Question, ...]
     comparison: Comparison | None
+    weights: LayoutEvidence | None
     fault: FormatError | None
 
     def question(self, name: str) -> Question:
-        """One question by its name: release, converter, quantiser, code map, layout or tail."""
+        """One question by its name: release, converter, quantizer, code map, layout, tail or rotation."""
         return next(question for question in self.questions if question.name == name)
 
     @property
@@ -81,8 +87,16 @@ class Identification(NamedTuple):
             "dialect": self.dialect,
             "questions": [question.as_dict() for question in self.questions],
             "reference": None if self.comparison is None else _comparison(self.comparison),
+            "weights": None if self.weights is None else _weights(self.weights),
+            "likelihood": None,  # `model.likelihood` makes it; nothing here runs a model
             "fault": None if self.fault is None else fault_dict(self.fault),
         }
+
+
+def _weights(found: LayoutEvidence) -> dict[str, Any]:
+    from i2s_spec.inspect.identify.weights import as_dict
+
+    return as_dict(found)
 
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:
@@ -146,7 +160,9 @@ def _identify(
     threads: int,
     progress: Progress | None,
 ) -> Identification:
-    from i2s_spec.inspect.survey import Reading, survey
+    from i2s_spec.inspect.identify.weights import rotation
+    from i2s_spec.inspect.survey.reader import survey
+    from i2s_spec.inspect.survey.result import Reading
 
     comparison = None
     if tensor is not None:
@@ -158,23 +174,28 @@ def _identify(
 
     digest = _digest(file, progress) if sha256 else None
 
-    def told(done: int, total: int) -> None:
+    def reported(done: int, total: int) -> None:
         if progress is not None:
             progress(done, total)
 
-    reading = Reading(payloads, threads, None if progress is None else told)
+    reading = Reading(payloads, threads, None if progress is None else reported)
     found = survey(file, reading) if file.fault is None else None
     seen = Observed(file, found)
     release = origins.release(seen, digest)
     converter = origins.converter(seen)
     questions = [release, converter]
     i2s = sum(seen.rooms.values())
+    weights = None
     if i2s:
-        quantiser = packer.quantiser(seen, converter.answer.name if converter.answer is not None else None)
-        packed = [packing.code_map(seen, quantiser), packing.layout(seen, release, quantiser)]
+        quantizer = packer.quantizer(seen, converter.answer.name if converter.answer is not None else None)
+        if found is not None and payloads != "none":
+            weights = _asked(file, seen, payloads, threads)
+        packed = [packing.code_map(seen, quantizer), packing.layout(seen, release, quantizer, weights)]
         if comparison is not None:
             packed = [weigh(question, comparison) for question in packed]
-        questions += [quantiser, *packed, packing.tail(seen)]
+        questions += [quantizer, *packed, packing.tail(seen)]
+        if weights is not None and (rotated := rotation(weights)) is not None:
+            questions.append(rotated)
     return Identification(
         file.name,
         file.size,
@@ -188,8 +209,18 @@ def _identify(
         digest,
         tuple(questions),
         comparison,
+        weights,
         file.fault,
     )
+
+
+def _asked(file: File, seen: Observed, payloads: str, threads: int) -> LayoutEvidence | None:
+    """What the weights tell; of a sample, those of a few layers."""
+    from i2s_spec.inspect.evidence.balance import likely_code_map
+    from i2s_spec.inspect.evidence.layout_evidence import layout_evidence
+
+    layers = None if payloads == "full" else SAMPLED_LAYERS
+    return layout_evidence(file, likely_code_map(seen.counts), threads=threads, layers=layers)
 
 
 def _digest(file: File, progress: Progress | None) -> str:

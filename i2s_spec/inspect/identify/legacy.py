@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, Final, Literal
 
-from i2s_spec.inspect.survey import Run, TensorSurvey
+from i2s_spec.inspect.survey.result import Run, TensorSurvey
+from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def legacy_surveys(file: File, rows: Iterator[tuple[int, bytes, tuple[int, ...],
 
     :param rows: row, name, ne and offset of each
     """
-    from i2s_spec.codec.native import histogram
+    from i2s_spec.codec.payload_native import count_codes
 
     for row, name, ne, offset in rows:
         start, size = (file.data_start or 0) + offset, prod(ne) // 4
@@ -32,10 +33,10 @@ def legacy_surveys(file: File, rows: Iterator[tuple[int, bytes, tuple[int, ...],
         read = min(size, BYTES)
         payload = file.source.read(start, read)
         tail = file.source.read(start + size, TAIL_BYTES)
-        counts = histogram(payload + bytes(TAIL_BYTES), (1, 4 * read), strict=False)
+        counts = count_codes(payload)
         kind: Literal["zero", "replicated", "stale"]
         kind = "zero" if not any(tail[4:]) else "replicated" if tail == tail[:4] * 8 else "stale"
-        (scale,) = struct.unpack("<f" if file.byte_order == "little" else ">f", tail[:4])
+        (scale,) = struct.unpack(order_prefix(file.byte_order) + "f", tail[:4])
         last: Run | None = None
         if read == size and payload:
             length = len(payload) - len(payload.rstrip(payload[-1:]))

@@ -14,8 +14,8 @@ from i2s_spec.schema.types import I2_S, TAIL_BYTES, padded
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
-    from i2s_spec.inspect.identify.leftovers import Leftovers
-    from i2s_spec.inspect.survey import Survey, TensorSurvey
+    from i2s_spec.inspect.leftovers import StaleTails
+    from i2s_spec.inspect.survey.result import Survey, TensorSurvey
 
 #: Keys and tensors that are looked at, the first ones; no real file has as many.
 MOST: Final = 10_000
@@ -47,7 +47,7 @@ class Observed:
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """The keys in the order of the file, with `{a}` where the architecture's name stands."""
-        names = (self.file.index.key(i)[1] for i in range(min(self.file.index.keys, MOST)))
+        names = (self.file.index.key(i).name for i in range(min(self.file.index.keys, MOST)))
         prefix = f"{self.architecture}." if self.architecture else None
         found = []
         for raw in names:
@@ -80,14 +80,14 @@ class Observed:
 
     @cached_property
     def names(self) -> frozenset[bytes]:
-        return frozenset(self.file.index.tensor(i)[1] for i in range(min(self.file.index.tensors, MOST)))
+        return frozenset(self.file.index.tensor(i).name for i in range(min(self.file.index.tensors, MOST)))
 
     @cached_property
     def layer_order(self) -> str:
         """`text` where layers come as 0, 1, 10, 11, 2, `number` as 0, 1, 2, 10; empty where that does not show."""
         seen: list[bytes] = []
         for i in range(min(self.file.index.tensors, MOST)):
-            found = _LAYER.match(self.file.index.tensor(i)[1])
+            found = _LAYER.match(self.file.index.tensor(i).name)
             if found and (not seen or seen[-1] != found[1]):
                 seen.append(found[1])
         if len(set(seen)) != len(seen) or len(seen) < 11:
@@ -111,7 +111,8 @@ class Observed:
         """Row, name, ne, offset and room of every tensor of type 36, or of an older number with an I2_S room."""
         index = self.file.index
         for i in range(min(index.tensors, MOST)):
-            _, name, ne, number, offset, _ = index.tensor(i)
+            info = index.tensor(i)
+            name, ne, number, offset = info.name, info.ne, info.type, info.offset
             ours = number == I2_S.number or (number in _LEGACY and self._has_i2s_room(ne, offset))
             if ours and ne and min(ne) > 0:
                 yield i, name, ne, offset, self.file.tensors.room(offset)
@@ -130,14 +131,14 @@ class Observed:
     def numbers(self) -> Counter[int]:
         """Type numbers under which I2_S tensors are there."""
         index = self.file.index
-        return Counter(index.tensor(i)[3] for i, *_ in self.i2s())
+        return Counter(index.tensor(i).type for i, *_ in self.i2s())
 
     @cached_property
     def rooms(self) -> Counter[str]:
         """How many I2_S tensors have which room until the next tensor begins.
 
         `exact` n/4 + 32; `unpacked` n; `bare` n/4; `scale` n/4 + 4; `blocks` whole blocks, then 32; `chunks` more than
-        one tail; `end` the last tensor, with more behind it; `odd` anything else.
+        one tail; `end` the last tensor, with more after it; `odd` anything else.
         """
         return Counter(self._room(ne, room) for _, _, ne, _, room in self.i2s())
 
@@ -165,7 +166,7 @@ class Observed:
         if self.survey is None:
             return ()
         tensor = self.file.index.tensor
-        rows = ((i, name, ne, offset) for i, name, ne, offset, _ in self.i2s() if tensor(i)[3] != I2_S.number)
+        rows = ((i, name, ne, offset) for i, name, ne, offset, _ in self.i2s() if tensor(i).type != I2_S.number)
         return tuple(legacy_surveys(self.file, islice(rows, TENSORS)))
 
     def payloads(self) -> Iterator[TensorSurvey]:
@@ -187,11 +188,11 @@ class Observed:
         return Counter(tensor.tail_class for tensor in self.payloads())
 
     @cached_property
-    def leftovers(self) -> Leftovers:
-        """What stale tails are leftovers of."""
-        from i2s_spec.inspect.identify.leftovers import leftovers
+    def stale_tails(self) -> StaleTails:
+        """Which tails hold leftovers, and of which tensor."""
+        from i2s_spec.inspect.leftovers import stale_tails
 
-        return leftovers(self.file, self.survey)
+        return stale_tails(self.file, self.survey)
 
     @cached_property
     def scales(self) -> tuple[float, ...]:

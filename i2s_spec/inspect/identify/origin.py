@@ -7,8 +7,8 @@ from itertools import pairwise
 from i2s_spec.errors import quote
 from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Case, Evidence, Hypothesis, Question
 from i2s_spec.inspect.identify.observed import Observed
-from i2s_spec.schema.producers import CONVERTERS, YOUNG_KEYS, Converter
-from i2s_spec.schema.releases import RELEASES, Release
+from i2s_spec.schema.programs.producers import CONVERTERS, YOUNG_KEYS, Converter
+from i2s_spec.schema.programs.releases import RELEASES, Release
 
 #: Fewest keys that an order of keys can be told from.
 ENOUGH_KEYS = 8

@@ -1,4 +1,4 @@
-"""This module asks which program packed the I2_S tensors of a file, by the marks that quantisers leave."""
+"""This module asks which program packed the I2_S tensors of a file, by the marks that quantizers leave."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from i2s_spec.errors import quote
 from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Case, Question
 from i2s_spec.inspect.identify.observed import Observed
 from i2s_spec.schema.dialect import CODE_MAPS
-from i2s_spec.schema.producers import QUANTISERS
+from i2s_spec.schema.programs.producers import QUANTIZERS
 
 
-def quantiser(seen: Observed, wrote_keys: str | None = None) -> Question:
+def quantizer(seen: Observed, wrote_keys: str | None = None) -> Question:
     """Which program packed the I2_S tensors?
 
     :param wrote_keys: the answer to `converter`
     """
-    case = Case([*((each.name, each.title) for each in QUANTISERS), ("other", "another writer")])
+    case = Case([*((each.name, each.title) for each in QUANTIZERS), ("other", "another writer")])
     _weigh_version(seen, case)
     _weigh_converter(seen, case, wrote_keys)
     _weigh_rooms(seen, case)
@@ -24,13 +24,13 @@ def quantiser(seen: Observed, wrote_keys: str | None = None) -> Question:
     tell = "the weights that it was made from, or its author"
     if seen.survey is None:
         tell = "the payloads, which were not read"
-    return case.question("quantiser", "What packed its I2_S tensors?", tell)
+    return case.question("quantizer", "What packed its I2_S tensors?", tell)
 
 
 def _weigh_version(seen: Observed, case: Case) -> None:
     """general.quantization_version: llama-quantize always writes it, the Python converters never."""
     there = "general.quantization_version" in seen.keys
-    for each in QUANTISERS:
+    for each in QUANTIZERS:
         if each.version is None:
             continue
         if there == each.version:
@@ -44,14 +44,14 @@ def _weigh_version(seen: Observed, case: Case) -> None:
         for other in case.names:
             if other != "i2s-spec":
                 case.against(other, f"general.name is {quote(name)}, as i2s new writes it", STRONG)
-    for each in QUANTISERS:
+    for each in QUANTIZERS:
         if each.architectures and seen.architecture and seen.architecture not in each.architectures:
             names = " or ".join(each.architectures)
             case.against(each.name, f"the architecture is {quote(seen.architecture)}; it writes {names}", STRONG)
 
 
 def _weigh_converter(seen: Observed, case: Case, wrote_keys: str | None) -> None:
-    """Programs that convert and quantise in one go leave keys and tails that fit each other."""
+    """Programs that convert and quantize in one go leave keys and tails that fit each other."""
     alone = {"convert-hf-2026": "convert-hf", "convert-embedding": "convert-embedding"}.get(wrote_keys or "")
     if alone is None or "general.quantization_version" in seen.keys:
         return
@@ -83,20 +83,20 @@ def _weigh_rooms(seen: Observed, case: Case) -> None:
         if rooms[kind] > total // 2:
             text = f"{rooms[kind]} of {total} I2_S tensors have {what}"
             case.favour("other", text, STRONG)
-            for each in QUANTISERS:
+            for each in QUANTIZERS:
                 case.against(each.name, text, STRONG)
 
 
 def _weigh_tails(seen: Observed, case: Case) -> None:
-    """What lies behind the scales."""
+    """What lies after the scales."""
     total = sum(seen.tails.values())
     if not total:
         return
-    left = seen.leftovers
+    left = seen.stale_tails
     if left.first is not None:
         one = left.first
         text = (
-            f"the 28 bytes behind the scale of {quote(one.name)} are bytes {one.start:,} to {one.stop:,} of "
+            f"the 28 bytes after the scale of {quote(one.name)} are bytes {one.start:,} to {one.stop:,} of "
             f"{quote(one.source)}: one buffer held both ({left.found} of {left.traced} tails that hold anything)"
         )
         case.favour("llama-quantize", text, STRONG, one.span)
@@ -106,15 +106,15 @@ def _weigh_tails(seen: Observed, case: Case) -> None:
             case.against(name, text, PROOF, one.span)
         case.against("other", text, STRONG, one.span)
     elif seen.tails["stale"]:
-        text = f"{seen.tails['stale']} of {total} tails hold other bytes than zeros behind the scale"
-        for each in QUANTISERS:
+        text = f"{seen.tails['stale']} of {total} tails hold other bytes than zeros after the scale"
+        for each in QUANTIZERS:
             if "stale" in each.tails:
                 case.favour(each.name, text, WEAK)
             else:
                 case.against(each.name, text, STRONG)
     if seen.tails["zero"] == total:
-        text = f"all {total} tails are zero behind the scale"
-        for each in QUANTISERS:
+        text = f"all {total} tails are zero after the scale"
+        for each in QUANTIZERS:
             if "zero" in each.tails:
                 case.favour(each.name, text, WEAK)
         if left.spared:
@@ -123,7 +123,7 @@ def _weigh_tails(seen: Observed, case: Case) -> None:
             case.against("llama-quantize-threads", more, STRONG)
     if seen.tails["replicated"] == total:
         text = f"all {total} tails hold the scale eight times"
-        for each in QUANTISERS:
+        for each in QUANTIZERS:
             if "replicated" in each.tails:
                 case.favour(each.name, text, STRONG)
             else:
@@ -133,9 +133,9 @@ def _weigh_tails(seen: Observed, case: Case) -> None:
 
 
 def _weigh_numbers(seen: Observed, case: Case) -> None:
-    """Type numbers, and codes that only some quantisers write."""
+    """Type numbers, and codes that only some quantizers write."""
     if seen.numbers:
-        for each in QUANTISERS:
+        for each in QUANTIZERS:
             if not set(seen.numbers) & set(each.numbers):
                 case.against(each.name, f"I2_S has the number {min(seen.numbers)} here", STRONG)
             elif set(seen.numbers) - {36}:
@@ -147,7 +147,7 @@ def _weigh_numbers(seen: Observed, case: Case) -> None:
     for code, count in enumerate((zero, one, two, three)):
         if count <= codes // 100:
             continue
-        for each in QUANTISERS:
+        for each in QUANTIZERS:
             if each.code_map and CODE_MAPS[each.code_map].unused == code and each.name != "llama-quantize-threads":
                 text = f"code {code}, which it never writes, is {100 * count / codes:.0f} % of all"
                 case.against(each.name, text, STRONG)
@@ -164,7 +164,7 @@ def _weigh_scales(seen: Observed, case: Case) -> None:
         text = f"all {len(words)} scales are exact in BF16, as weight_scale of a packed checkpoint is"
         case.favour("convert-hf", text, STRONG)
     elif half == len(words):
-        text = f"all {len(words)} scales are exact in F16: the quantiser read an F16 file"
+        text = f"all {len(words)} scales are exact in F16: the quantizer read an F16 file"
         case.favour("llama-quantize", text, WEAK)
         case.favour("llama-quantize-threads", text, WEAK)
     if any(word >> 31 for word in words):

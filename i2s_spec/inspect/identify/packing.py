@@ -1,7 +1,7 @@
-"""This module asks how the tensors of a file are packed: code map, tail, and the layout, which a file hardly ever tells.
+"""This module asks how the tensors of a file are packed: code map, tail, and the layout.
 
-The histogram of codes is the same under every layout, so that nothing in the payload of a tensor of whole blocks tells
-one from another (clause 5.5). What does: who packed it, weights that are known, and remainders that a quantiser left.
+The histogram of codes is the same under every layout (clause 5.5). What tells one from another: the order in weights that
+somebody trained (clause 7.7), who packed them, weights that are known, and remainders that a quantizer left.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from math import prod
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import quote
+from i2s_spec.inspect.evidence.balance import FAR, balance
 from i2s_spec.inspect.identify.evidence import CERTAIN, PROOF, STRONG, WEAK, Case, Question
 from i2s_spec.inspect.identify.observed import Observed
+from i2s_spec.inspect.identify.weights import reconsidered, weigh_weights
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Layout, parse
-from i2s_spec.schema.producers import QUANTISER
-from i2s_spec.schema.releases import RELEASES
+from i2s_spec.schema.programs.producers import QUANTIZER
+from i2s_spec.schema.programs.releases import RELEASES
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.survey import TensorSurvey
-
-#: By how much the shares of -1 and +1 may differ in weights that somebody trained.
-BALANCE: Final = 0.05
+    from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence
+    from i2s_spec.inspect.survey.result import TensorSurvey
 
 #: A code that stands for nothing may be damage below this share; from it on, it is a code that is used.
 USED: Final = 0.01
@@ -29,10 +29,10 @@ USED: Final = 0.01
 IN_GGUF: Final = tuple(layout for layout in LAYOUTS.values() if layout.in_gguf)
 
 
-def code_map(seen: Observed, quantiser: Question) -> Question:
+def code_map(seen: Observed, quantizer: Question) -> Question:
     """What do the codes 0 to 3 stand for?
 
-    :param quantiser: the question of `packer`, which may answer this one
+    :param quantizer: the question of `packer`, which may answer this one
     """
     case = Case([(each.name, f"codes 0 to 3: {_trits(each)}; {each.known_as}") for each in CODE_MAPS.values()])
     counts, total = seen.counts, sum(seen.counts)
@@ -40,8 +40,8 @@ def code_map(seen: Observed, quantiser: Question) -> Question:
         shares = [count / total for count in counts]
         for each in CODE_MAPS.values():
             _weigh_map(each, counts, shares, case)
-    if quantiser.answer is not None and quantiser.answer.name in QUANTISER:
-        known = QUANTISER[quantiser.answer.name]
+    if quantizer.answer is not None and quantizer.answer.name in QUANTIZER:
+        known = QUANTIZER[quantizer.answer.name]
         if known.layouts and known.code_map:  # else it destroys what it writes, or writes what it is told
             case.favour(known.code_map, f"{known.title} writes these codes", STRONG)
     return case.question("code map", "What do its codes stand for?", "weights that are known: --reference")
@@ -49,7 +49,6 @@ def code_map(seen: Observed, quantiser: Question) -> Question:
 
 def _weigh_map(each: CodeMap, counts: tuple[int, int, int, int], shares: list[float], case: Case) -> None:
     unused = each.unused
-    total = sum(counts)
     if shares[unused] >= USED:
         case.against(each.name, f"code {unused}, which would mean nothing, is {_percent(shares[unused])} of all", PROOF)
         return
@@ -58,14 +57,16 @@ def _weigh_map(each: CodeMap, counts: tuple[int, int, int, int], shares: list[fl
     else:
         case.favour(each.name, f"code {unused}, which would mean nothing, does not occur", WEAK)
     minus, zero, plus = (shares[each.code_of(trit)] for trit in (-1, 0, 1))
-    noise = 5 / total**0.5
     shown = f"{_percent(minus)} would be -1, {_percent(zero)} 0, {_percent(plus)} +1"
-    if min(minus, plus) and abs(minus - plus) <= (minus + plus) * (BALANCE + noise):
-        others = [min(shares[i] for i in range(4) if i != unused)]
-        uniform = abs(zero - others[0]) <= BALANCE and abs(zero - 1 / 3) <= BALANCE
-        case.favour(each.name, f"{shown}: as many of either sign", WEAK if uniform else STRONG)
-    elif abs(minus - plus) > 0.1 + noise:
-        case.against(each.name, f"{shown}: trained weights have as many of either sign", STRONG)
+    signs = min(each.code_of(-1), each.code_of(1)), max(each.code_of(-1), each.code_of(1))
+    found = balance(counts, unused)
+    off = f"{found.sigmas[signs]:.3g} standard deviations off balance"
+    if found.pair == signs:
+        case.favour(each.name, f"{shown}: as many of either sign, {off}", STRONG)
+    elif found.pair is not None:
+        case.against(each.name, f"{shown}: {off}, and trained weights have as many of either sign", STRONG)
+    elif found.sigmas[signs] <= FAR:
+        case.favour(each.name, f"{shown}: {off}, as other readings may be", WEAK)
 
 
 def _trits(each: CodeMap) -> str:
@@ -77,7 +78,7 @@ def _percent(share: float) -> str:
 
 
 def tail(seen: Observed) -> Question:
-    """What is behind the payloads?"""
+    """What is after the payloads?"""
     case = Case(
         [
             ("first-float/zeros", "one float32, then zeros"),
@@ -95,27 +96,31 @@ def tail(seen: Observed) -> Question:
             case.against(name, f"none of {total} tails", PROOF)
     if total and 0 < seen.tails["stale"] < total and not seen.tails["replicated"]:
         text = "one buffer was reused for all tensors, and was fresh at first"
-        case.favour("first-float/leftovers", text, STRONG if seen.leftovers.found else WEAK)
-    return case.question("tail", "What is behind the scale?")
+        case.favour("first-float/leftovers", text, STRONG if seen.stale_tails.found else WEAK)
+    return case.question("tail", "What is after the scale?")
 
 
-def layout(seen: Observed, release: Question, quantiser: Question) -> Question:
+def layout(seen: Observed, release: Question, quantizer: Question, weights: LayoutEvidence | None = None) -> Question:
     """Where does the code of each element lie?
 
-    :param release, quantiser: questions that may answer this one
+    :param release, quantizer: questions that may answer this one
+    :param weights: what the weights themselves tell
     """
     case = Case([(each.name, each.known_as) for each in IN_GGUF])
     _weigh_release(case, release)
-    _weigh_quantiser(case, quantiser)
+    _weigh_quantizer(case, quantizer)
     _weigh_shapes(case, seen)
-    if quantiser.answer is not None and quantiser.answer.name == "llama-quantize":
+    if quantizer.answer is not None and quantizer.answer.name == "llama-quantize":
         for tensor in seen.payloads():
             _weigh_remainder(case, tensor)
+    if weights is not None:
+        weigh_weights(case, weights)
     tell = (
         "weights that it was made from (--reference FILE.npy --tensor NAME, or a GGUF or safetensors file with them), "
-        "the output of a correct program, or the machine on which it was quantised"
+        "the output of a correct program, or the machine on which it was quantized"
     )
-    return case.question("layout", "Where do its codes lie?", tell)
+    question = case.question("layout", "Where do its codes lie?", tell)
+    return question if weights is None else reconsidered(question, weights)
 
 
 def _weigh_release(case: Case, release: Question) -> None:
@@ -132,11 +137,11 @@ def _weigh_release(case: Case, release: Question) -> None:
         case.favour(name, f"the release {known.name} is packed so", STRONG)
 
 
-def _weigh_quantiser(case: Case, quantiser: Question) -> None:
-    answer = quantiser.answer
-    if answer is None or answer.name not in QUANTISER:
+def _weigh_quantizer(case: Case, quantizer: Question) -> None:
+    answer = quantizer.answer
+    if answer is None or answer.name not in QUANTIZER:
         return
-    known = QUANTISER[answer.name]
+    known = QUANTIZER[answer.name]
     if not known.layouts:
         return
     if len(known.layouts) == 1:
@@ -162,11 +167,11 @@ def _weigh_shapes(case: Case, seen: Observed) -> None:
 
 
 def _weigh_remainder(case: Case, tensor: TensorSurvey) -> None:
-    """A C quantiser leaves what is no whole block at 0: how many bytes those are depends on the layout (clause 5.3)."""
+    """A C quantizer leaves what is no whole block at 0: how many bytes those are depends on the layout (clause 5.3)."""
     if tensor.last_run is None:
         return
     n = prod(tensor.ne)
-    layouts = [LAYOUTS[name] for name in QUANTISER["llama-quantize"].layouts]
+    layouts = [LAYOUTS[name] for name in QUANTIZER["llama-quantize"].layouts]
     left = {each.name: unwritten(each, tensor.ne) for each in layouts}
     if n % 4 or len(set(left.values())) < 2:
         return
@@ -188,7 +193,7 @@ def _weigh_remainder(case: Case, tensor: TensorSurvey) -> None:
 
 
 def unwritten(each: Layout, ne: tuple[int, ...]) -> int:
-    """Bytes at the end of a payload that a C quantiser of a layout never writes."""
+    """Bytes at the end of a payload that a C quantizer of a layout never writes."""
     n = prod(ne)
     if each.row_block > 1:
         return n // 4 - (n // ne[0] // each.row_block) * ne[0]

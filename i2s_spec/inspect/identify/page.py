@@ -23,10 +23,10 @@ def page(found: Identification, everything: bool = False) -> Iterator[Line]:
     """
     order = f", {found.byte_order}-endian" if found.version is not None else ""
     yield [Piece(visible(found.path, 4096, bare=True), "bold"), Piece(f"  GGUF version {found.version}{order}")]
-    kept = "none of them I2_S" if not found.i2s else f"{found.i2s:,} of them I2_S"
+    retained = "none of them I2_S" if not found.i2s else f"{found.i2s:,} of them I2_S"
     architecture = visible(found.architecture, 64, bare=True) or "no architecture"
     plural = "" if found.tensors == 1 else "s"
-    tensors = f"{found.tensors:,} tensor{plural}, {kept}" if found.tensors else "no tensors"
+    tensors = f"{found.tensors:,} tensor{plural}, {retained}" if found.tensors else "no tensors"
     yield [Piece(f"  {architecture}, {found.size:,} bytes ({size_words(found.size)}), {tensors}")]
     if found.i2s:
         yield [Piece(f"  {_read(found)}", "dim")]
@@ -56,12 +56,12 @@ def _read(found: Identification) -> str:
 def _question(question: Question, everything: bool) -> Iterator[Line]:
     answer = question.answer
     if answer is not None:
-        said = f"{answer.name} ({answer.confidence}): {answer.title}"
+        message = f"{answer.name} ({answer.confidence}): {answer.title}"
     elif question.name == "release":
-        said = "none that is known" if not question.open else "cannot tell"
+        message = "none that is known" if not question.open else "cannot tell"
     else:
-        said = "cannot tell from the file"
-    yield [Piece(question.text, "bold"), Piece("  "), Piece(said, _STYLES.get(question.confidence, ""))]
+        message = "cannot tell from the file"
+    yield [Piece(question.text, "bold"), Piece("  "), Piece(message, _STYLES.get(question.confidence, ""))]
     if everything:
         for hypothesis in question.hypotheses:
             yield [Piece(f"  {hypothesis.name} ({hypothesis.confidence}): {hypothesis.title}")]
@@ -81,10 +81,10 @@ def _question(question: Question, everything: bool) -> Iterator[Line]:
 
 
 def _evidence(hypothesis: Hypothesis, most: int | None, label: str = "") -> Iterator[Line]:
-    for sign, style, kept in (("+", "green", hypothesis.favour), ("-", "red", hypothesis.against)):
-        for evidence in _strongest(kept, most):
+    for sign, style, retained in (("+", "green", hypothesis.favour), ("-", "red", hypothesis.against)):
+        for evidence in _strongest(retained, most):
             yield [Piece(f"    {sign} ", style), Piece(f"{label}{evidence.text}")]
-        left = 0 if most is None else len(kept) - most
+        left = 0 if most is None else len(retained) - most
         if left > 0 and not label:
             yield [Piece(f"    {sign} and {left} more; -v shows them", "dim")]
 

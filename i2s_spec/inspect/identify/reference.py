@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from i2s_spec.errors import quote
 from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Case, Evidence, Hypothesis, Question
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, Dialect, Layout
-from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,7 +101,7 @@ def matched(file: File, tensor: Tensor, known: NDArray[np.int8], scale: float | 
     """
     import numpy as np
 
-    from i2s_spec.codec.native import unpack
+    from i2s_spec.codec.payload_native import unpack_codes
     from i2s_spec.codec.tail import read_tail
     from i2s_spec.schema.dialect import CANONICAL
 
@@ -117,13 +116,7 @@ def matched(file: File, tensor: Tensor, known: NDArray[np.int8], scale: float | 
     for layout in LAYOUTS.values():
         if not layout.in_gguf or not _fits(layout, rows, cols):
             continue
-        canonical, _ = unpack(
-            payload + bytes(TAIL_BYTES),
-            (rows, cols),
-            Dialect(layout, CANONICAL.code_map, CANONICAL.tail),
-            code3="plus-two",
-        )
-        codes = canonical + np.int8(1)
+        codes = unpack_codes(payload, (rows, cols), layout)
         found = [codes == code for code in range(4)]
         for code_map in CODE_MAPS.values():
             pairs = ((found[code], wanted[trit]) for code, trit in enumerate(code_map.trits) if trit is not None)

@@ -1,10 +1,37 @@
 """A file against another one of the same model whose weights are known: what a file alone does not tell.
 
-    declaration  which file, and how both are meant to be packed
     known        the weights of one tensor, whatever holds them, a window at a time
     weights      the file of known weights: GGUF of any ternary or float type, safetensors with floats or packed trits
     comparison   one tensor against what is known of it
     compared     all I2_S tensors of a file, once for all rules
+    floats       all its other tensors, likewise; float_comparison is one of them
 
 The dialects are tried by `inspect.identify.reference`, which `i2s identify --reference` asks too.
 """
+
+from typing import NamedTuple
+
+from i2s_spec.gguf.source import Origin
+
+
+class Reference(NamedTuple):
+    """A file of the same model whose weights are right.
+
+    `origin` is a GGUF file, or a safetensors file or a folder of them. No file states how its I2_S tensors are packed:
+    `dialect` gives it for the reference, `expected` for the file that is linted.
+    """
+
+    origin: Origin
+    dialect: str = "canonical"
+    expected: str = "canonical"
+
+    def check(self) -> None:
+        """
+        :raises ValueError: for a dialect that does not exist, or occurs in no GGUF file
+        """
+        from i2s_spec.schema.dialect import parse
+
+        for name in (self.dialect, self.expected):
+            layout = parse(name).layout
+            if not layout.in_gguf:
+                raise ValueError(f"{layout} is a layout of checkpoints; it does not occur in GGUF files")

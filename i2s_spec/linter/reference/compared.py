@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from i2s_spec.errors import FormatError
-from i2s_spec.linter.rooms import judged
-from i2s_spec.linter.subject import Subject
-from i2s_spec.schema import faults
+from i2s_spec.linter.analysis.subject import Subject, analysis
+from i2s_spec.linter.analysis.tensor_extents import extent_anomalies
+from i2s_spec.linter.reference.incomparable import noted
+from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.reference.comparison import Outcome
+    from collections.abc import Iterator
 
-#: What is said of a file that changes while it is read.
-_GONE: Final = (faults.CHANGED.code, faults.UNREADABLE.code)
+    from i2s_spec.gguf.reader import Tensor
+    from i2s_spec.inspect.compare.tensor_rows import Rows
+    from i2s_spec.linter.reference.comparison import Outcome
+    from i2s_spec.linter.reference.weights import Weights
 
 
 class Compared(NamedTuple):
@@ -25,25 +29,16 @@ class Compared(NamedTuple):
     tensors: int
 
 
+@analysis
 def compared(subject: Subject) -> Compared | None:
     """The outcomes for a file; None where there is no reference, or nothing says where tensors are."""
-    if subject.weights is None or subject.survey is None:
+    weights, survey, reading = subject.weights, subject.survey, subject.reading
+    if weights is None or survey is None:
         return None
-    found = subject.kept.get("compared")
-    if found is None:
-        found = subject.kept["compared"] = _compared(subject)
-    assert isinstance(found, Compared)
-    return found
-
-
-def _compared(subject: Subject) -> Compared:
     from i2s_spec.linter.reference import comparison
     from i2s_spec.schema.dialect import parse
 
-    weights, survey, reading = subject.weights, subject.survey, subject.reading
-    assert weights is not None
-    assert survey is not None
-    expected, odd = parse(weights.expected), judged(subject).rows
+    expected, odd = parse(weights.expected), extent_anomalies(subject).rows
     outcomes: list[tuple[int, Outcome]] = []
     left: list[tuple[int, str]] = []
     for place in range(len(survey)):
@@ -51,21 +46,44 @@ def _compared(subject: Subject) -> Compared:
         if row in odd:
             left.append((row, "its extent is wrong"))
             continue
-        tensor = subject.file.tensors.row(row)
-        try:
+        tensor = subject.file.tensors.by_index(row)
+        with noted(subject, row, left):
             known = weights.known(subject.file, tensor)
             twin = weights.twin(tensor)
             pair = None if twin is None or weights.file is None else (weights.file, twin)
+            others = partial(_alike, subject, weights, tensor)
             outcome = comparison.compared(
-                subject.file, tensor, known, expected, pair, reading.threads, reading.mode == "full"
+                subject.file, tensor, known, expected, pair, others, reading.threads, reading.mode == "full"
             )
-        except FormatError as error:
-            if error.code in _GONE and subject.file.source.changed() is not None:
-                raise
-            left.append((row, f"one of the two files does not hold it ({error.code})"))
-        except ValueError as error:
-            left.append((row, str(error)))
-        else:
             if not outcome.good:
                 outcomes.append((row, outcome))
     return Compared(tuple(outcomes), tuple(left), len(survey))
+
+
+def _alike(subject: Subject, weights: Weights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
+    """What the reference has of the other I2_S tensors of this shape."""
+    from i2s_spec.inspect.compare.tensor_rows import flat_rows
+
+    for row, _ in subject.i2s():
+        other = subject.file.tensors.by_index(row)
+        if other.name != tensor.name and other.shape == tensor.shape:
+            try:
+                known = weights.known(subject.file, other)
+            except (FormatError, ValueError):
+                continue
+            yield other.name, flat_rows(known.shape, known.unit, known.trits, 0.0)
+
+
+def owners_of(subject: Subject, scale: float) -> list[str]:
+    """The I2_S tensors that have this scale in the reference, where that is a GGUF file, bit for bit."""
+    weights = subject.weights
+    if weights is None or weights.file is None:
+        return []
+    found = []
+    for name, tensor in weights.file.tensors.items():
+        if tensor.number == I2_S.number:
+            try:
+                found += [name] if float(tensor.scale()) == scale else []
+            except (FormatError, ValueError):
+                continue
+    return found

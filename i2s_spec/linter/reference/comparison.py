@@ -11,19 +11,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec.in_order import in_order
+from i2s_spec.codec.quantization.in_order import in_order
 from i2s_spec.codec.trits import WINDOW
-from i2s_spec.convert.hugging_face import to_checkpoint_rows, to_gguf_rows
+from i2s_spec.convert.hugging_face.names import to_checkpoint_rows, to_gguf_rows
+from i2s_spec.inspect.compare.explanation import explanation
+from i2s_spec.inspect.compare.tensor_rows import flat_rows, rows_of
 from i2s_spec.inspect.identify.reference import AGREES, COMPARED, ENOUGH, MARGIN, Match, matched, rows_compared
 from i2s_spec.linter.reference.known import Known, of_tensor
 from i2s_spec.schema.dialect import Dialect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
     from i2s_spec.gguf.reader import File, Tensor
+    from i2s_spec.inspect.compare.tensor_rows import Rows
 
 #: How far scales may lie apart that are the same: bfloat16 has 8 bits.
 SCALE: Final = 1 / 128
@@ -73,6 +76,7 @@ def compared(
     known: Known,
     expected: Dialect,
     twin: tuple[File, Tensor] | None = None,
+    others: Callable[[], Iterable[tuple[str, Rows]]] = lambda: (),
     threads: int = 1,
     whole: bool = True,
 ) -> Outcome:
@@ -80,6 +84,7 @@ def compared(
 
     :param expected: how the tensor is meant to be packed
     :param twin: the tensor of the reference, where that is a GGUF file
+    :param others: the reference's other tensors of this shape, with their names
     :param whole: look at all weights, not at the first `COMPARED` of them
     :raises ValueError: for shapes that have no place in the dialect
     :raises FormatError: where a file does not hold its tensor
@@ -98,6 +103,10 @@ def compared(
     if not how and twin is not None and known.dialect is not None:
         other = _decided(matched(*twin, ours.first_rows(rows), None).matches, known.dialect)
         how = "" if other is None else f"they agree if it is the reference that is packed as {other.dialect}"
+    if not how and difference.weights > (1 - AGREES) * difference.compared:
+        how = explanation(rows_of(file, tensor, expected), flat_rows(known.shape, known.unit, known.trits, 0.0), others)
+        if how:
+            return Outcome(difference, None, how, None)  # of another tensor the scale is that tensor's
     alien = not how and difference.weights > (1 - AGREES) * difference.compared
     return Outcome(difference, None, how, None if alien else scale)
 
@@ -147,7 +156,7 @@ def _scales(stored: float | None, known: Known) -> tuple[float, float] | None:
 
 
 def _decided(matches: tuple[Match, ...], expected: Dialect) -> Match | None:
-    """The other dialect that explains the tensor, if one does; the expected one is none, however well it agrees."""
+    """The other dialect that explains the tensor, if one does; the expected one is never given, however well it agrees."""
     if not matches or matches[0].share < AGREES or matches[0].compared < ENOUGH:
         return None
     best = matches[0]

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec.form import FLOAT_WORDS, NotTernaryError, widened
+from i2s_spec.codec.ternary_types import NotTernaryError
 from i2s_spec.codec.trits import WINDOW
-from i2s_spec.gguf.ternary import ternary
+from i2s_spec.inspect.compare.tensor_rows import float_reader
 from i2s_spec.inspect.identify.reference import NOTHING, SAME
 from i2s_spec.schema.dialect import Dialect
+from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,7 +29,7 @@ class Known(NamedTuple):
     """The weights of one tensor, in NumPy's shape.
 
     `trits` gives the int8 trits of a range of flat elements whose ends are multiples of `unit`, or the end; `scale` is
-    what +1 stands for, None where that is not said; `exact` is False for weights that were rounded here. Of a payload of
+    what +1 stands for, None where it is not known; `exact` is False for weights that were rounded here. Of a payload of
     I2_S, `payload` gives the bytes that hold a range.
     """
 
@@ -62,19 +63,10 @@ def of_tensor(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") 
     :raises ValueError: for types that hold neither trits nor floats, and shapes that have no place in them
     :raises FormatError: where the file does not hold the tensor
     """
-    name = tensor.type.name if tensor.type is not None else ""
-    span = tensor.span
-    tensor.require(span)
-    if name in FLOAT_WORDS:
-        mark = ("<" if file.byte_order == "little" else ">") + FLOAT_WORDS[name]
-        width = np.dtype(mark).itemsize
-        return of_floats(
-            tensor.shape,
-            lambda start, stop: _floats(
-                file.source.read(span.start + width * start, width * (stop - start)), mark, name
-            ),
-        )
-    held = ternary(file, tensor, dialect, "zero")
+    floats = float_reader(file, tensor)
+    if floats is not None:
+        return of_floats(tensor.shape, floats)
+    held = tensor.ternary(dialect, "zero")
     form = held.form
 
     def payload(start: int, stop: int) -> bytes:
@@ -87,14 +79,10 @@ def of_tensor(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") 
         scale: float | None = float(held.scale)
     except NotTernaryError:  # blocks with scales of their own
         scale = None
-    packed = name == "I2_S"
+    packed = tensor.number == I2_S.number
     return Known(
         tensor.shape, form.unit, trits, scale, True, payload if packed else None, form.dialect if packed else None
     )  # fmt: skip
-
-
-def _floats(data: bytes, mark: str, kind: str) -> NDArray[np.float32]:
-    return widened(np.frombuffer(data, dtype=mark).astype(mark[1:], copy=False), kind)
 
 
 def of_floats(shape: tuple[int, ...], fetch: Callable[[int, int], NDArray[np.float32]]) -> Known:

@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec.form import FLOAT_WORDS, widened
-from i2s_spec.convert.checkpoint import Checkpoint, Stored
-from i2s_spec.convert.hugging_face import heads_that_move, module_name, to_gguf_rows
-from i2s_spec.convert.packed import checked_convention, configured, scale_of
+from i2s_spec.convert.hugging_face.names import heads_that_move, module_name, to_gguf_rows
+from i2s_spec.convert.hugging_face.packed import checked_convention, configured, scale_of
+from i2s_spec.convert.hugging_face.safetensors import Checkpoint, Stored
 from i2s_spec.errors import quote
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import FileSource
-from i2s_spec.linter.reference.declaration import Reference
+from i2s_spec.inspect.compare.tensor_rows import ROUNDING, Rows, flat_rows, rows_of
+from i2s_spec.linter.reference import Reference
 from i2s_spec.linter.reference.known import Known, of_floats, of_tensor
-from i2s_spec.schema.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.dialect import parse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from i2s_spec.gguf.reader import File, Tensor
@@ -78,12 +81,36 @@ class Weights:
 
     @property
     def expected(self) -> str:
-        """The dialect that the file which is judged is meant to have."""
+        """The dialect that the file under test is meant to have."""
         return str(parse(self.reference.expected))
 
     def twin(self, tensor: Tensor) -> Tensor | None:
         """The tensor of that name, if the reference is a GGUF file that has one."""
         return self.file.tensors.get(tensor.name) if self.file is not None else None
+
+    def floats(self, file: File, tensor: Tensor) -> Rows:
+        """The floats that are known of a tensor of a file, as rows.
+
+        :raises ValueError: where there are none; the text says why
+        :raises FormatError: where the bytes cannot be read
+        """
+        if self.file is not None:
+            twin = self.file.tensors.get(tensor.name)
+            if twin is None:
+                raise ValueError(f"the reference has no tensor {quote(tensor.name)}")
+            if twin.type is None or twin.type.name not in FLOAT_WORDS:
+                raise ValueError("the reference does not hold it as floats")
+            return rows_of(self.file, twin)
+        assert self._checkpoint is not None
+        name = self._stored_name(tensor.name)
+        if name is None:
+            raise ValueError(f"the reference has no tensor {quote(module_name(tensor.name) or tensor.name)}")
+        if name != tensor.name and _heads(file, tensor.name) is not None:
+            raise ValueError("its rows are in another order there")
+        stored = self._checkpoint[name]
+        if stored.dtype not in FLOAT_WORDS or not stored.shape or not min(stored.shape):
+            raise ValueError(f"it is {quote(stored.dtype, bare=True)} there")
+        return flat_rows(stored.shape, 1, _stored_floats(stored), ROUNDING[stored.dtype])
 
     def _of_file(self, tensor: Tensor, name: str | None) -> Known:
         assert self.file is not None
@@ -121,14 +148,7 @@ class Weights:
 
     def _of_stored(self, stored: Stored) -> Known:
         if stored.dtype in FLOAT_WORDS and stored.shape and min(stored.shape):
-            mark = FLOAT_WORDS[stored.dtype]
-            width = np.dtype(mark).itemsize
-
-            def floats(start: int, stop: int) -> NDArray[np.float32]:
-                words = np.frombuffer(stored.read(width * start, width * stop), dtype="<" + mark)
-                return widened(words.astype(mark, copy=False), stored.dtype)
-
-            return of_floats(stored.shape, floats)
+            return of_floats(stored.shape, _stored_floats(stored))
         if stored.dtype == "U8" and len(stored.shape) == 2 and min(stored.shape):
             return _packed(stored, self._scale(stored))
         raise ValueError(f"it is {quote(stored.dtype, bare=True)} there; floats, or packed U8, can be compared")
@@ -153,6 +173,18 @@ class Weights:
     @property
     def _path(self) -> Any:
         return self.reference.origin
+
+
+def _stored_floats(stored: Stored) -> Callable[[int, int], NDArray[np.float32]]:
+    """The floats of a range of a stored tensor."""
+    mark = FLOAT_WORDS[stored.dtype]
+    width = np.dtype(mark).itemsize
+
+    def floats(start: int, stop: int) -> NDArray[np.float32]:
+        words = np.frombuffer(stored.read(width * start, width * stop), dtype="<" + mark)
+        return widened(words.astype(mark, copy=False), stored.dtype)
+
+    return floats
 
 
 def _is_checkpoint(path: Any) -> bool:

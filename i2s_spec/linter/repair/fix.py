@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from i2s_spec.draw.text import fault_words
 from i2s_spec.errors import FormatError
-from i2s_spec.gguf.output import Target, refuse_source, refuse_taken
+from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import Origin, Source, source_of
+from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.judgement import Report
-from i2s_spec.linter.repair.bench import Wishes
-from i2s_spec.linter.repair.declaration import REPAIRS, Action, Declined
-from i2s_spec.linter.repair.difference import ByteChange, byte_changes
-from i2s_spec.linter.repair.plan import Plan, chosen, plan
+from i2s_spec.linter.repair.byte_changes import ByteChange, byte_changes
 from i2s_spec.linter.repair.recode import recodings, write_recoded
-from i2s_spec.linter.subject import Subject
+from i2s_spec.linter.repair.registry import REPAIRS, Action, Declined
+from i2s_spec.linter.repair.repair_plan import Plan, chosen, plan
+from i2s_spec.linter.repair.tensor_bytes import TensorBytes
+from i2s_spec.linter.repair.workspace import ExtraRepairs
+from i2s_spec.linter.report_data import Report
 from i2s_spec.schema import faults
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
 
@@ -39,7 +40,7 @@ class Weights(NamedTuple):
     """The identity of the weights before and after, as `i2s hash` gives it; None, and why, where it has none.
 
     `changed_by` are the codes of the repairs that change names, shapes, types or contents of tensors, or take some out.
-    `touched` says whether a byte that belongs to a tensor was changed.
+    `touched` says whether a byte was changed that a tensor may hold, by the spans of all tensors.
     """
 
     before: str | None
@@ -57,7 +58,7 @@ class Fixed(NamedTuple):
     """What became of a file.
 
     `changes` are the first of `changed` places in which bytes differ; `recoded` tensors were brought into the canonical
-    dialect besides. `withheld` could be repaired too if unsafe repairs were asked for. `remaining` judges the result.
+    dialect besides. `withheld` could be repaired too if unsafe repairs were asked for. `remaining` reports on it.
     `written` is False for a dry run, and for a file that could not be read to the end of its header even then.
     """
 
@@ -95,11 +96,11 @@ def fix(
 
     :param origin: a path, a buffer, a seekable stream or a `Source`
     :param target: a path, or a binary stream; without it nothing is written
-    :param unsafe: make repairs that need judgement, too
+    :param unsafe: make repairs that somebody has to review, too
     :param select: codes, or beginnings of codes, of the findings to repair; without any, all
     :param ignore: codes, or beginnings of codes, of findings to leave alone
     :param dialect: what the I2_S tensors are packed in; they are brought into the canonical dialect (needs `unsafe`)
-    :param scrub_tail: overwrite stale bytes behind the scales with zeros
+    :param scrub_tail: overwrite stale bytes after the scales with zeros
     :param force: replace an existing file, but never the one that is read
     :param threads: how many threads decode tensors
     :param progress: called now and then with (bytes done, bytes to do), for each of several stages
@@ -116,12 +117,12 @@ def fix(
                 refuse_taken(target, force)
         wanted = None if dialect is None else parse(dialect)
         if wanted is not None and wanted != CANONICAL and not unsafe:
-            raise ValueError("which dialect a file is in is a matter of judgement: that takes unsafe repairs")
+            raise ValueError("a file does not state its dialect: recoding it takes unsafe repairs")
         repairs = chosen(select, ignore)
         original = _file(source)
         if original.fault is not None and original.fault.code in faults.NO_INPUT:
             raise original.fault
-        made = plan(source, repairs, unsafe, path, Wishes(scrub_tail, wanted))
+        made = plan(source, repairs, unsafe, path, ExtraRepairs(scrub_tail, wanted))
         return _finished(original, made, wanted or CANONICAL, target, path, force, threads, progress)
     finally:
         if path is not None:
@@ -152,15 +153,16 @@ def _finished(
     threads: int,
     progress: Progress | None,
 ) -> Fixed:
-    """Prove a plan, write it, and judge the result."""
-    from i2s_spec.convert.edits import write_edited
+    """Prove a plan, write it, and lint the result."""
+    from i2s_spec.convert.container.edits import write_edited
 
     file = _file(made.source)
     recoded = {} if file.fault is not None else recodings(file, dialect, threads)
     weights = Weights(None, None, "nothing was repaired")
     if made.actions or recoded:
         codes = tuple(dict.fromkeys(action.code for action in made.actions if REPAIRS[action.code].weights))
-        touched = bool(recoded) or any(change.old.path.startswith("data[") for change in made.source.changes())
+        held = TensorBytes(Subject(original))
+        touched = bool(recoded) or any(held.why_not(*change.old[:2]) for change in made.source.changes())
         weights = _weights(original, file, dialect, threads, progress)._replace(changed_by=codes, touched=touched)
     if weights.before != weights.after and not weights.why and not weights.changed_by:
         raise RuntimeError("repairs that leave weights alone would have changed them; nothing was written")
@@ -191,7 +193,7 @@ def _finished(
 
 def _weights(before: File, after: File, dialect: Dialect, threads: int, progress: Progress | None) -> Weights:
     """The identity of the weights before and after the edits, both read in the dialect that the file is in."""
-    from i2s_spec.inspect.identity import identity
+    from i2s_spec.inspect.compare.identity import identity
 
     found: list[str | None] = []
     why = ""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from i2s_spec.convert.rewrite import Replacement, rewrite
+from i2s_spec.convert.container.rewrite import Replacement, rewrite
 from i2s_spec.errors import FormatError, quote
 from i2s_spec.schema.dialect import CANONICAL, Dialect
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
-    from i2s_spec.convert.weights import Recoding
-    from i2s_spec.gguf.output import Target
+    from i2s_spec.convert.tensors.encode import Recoding
+    from i2s_spec.gguf.atomic_file import Target
     from i2s_spec.gguf.reader import File
     from i2s_spec.gguf.writer import Progress
 
@@ -26,15 +26,14 @@ def recodings(file: File, dialect: Dialect, threads: int = 1) -> dict[str, Recod
     :raises ValueError: for a tensor that the dialect has no place for
     """
     from i2s_spec.codec.form import Form
-    from i2s_spec.convert.weights import Recoding
-    from i2s_spec.gguf.ternary import ternary
+    from i2s_spec.convert.tensors.encode import Recoding
 
     made = {}
     for tensor in file.tensors.rows if dialect != CANONICAL else ():
         if tensor.type is I2_S:
             try:
                 form = Form("I2_S", tensor.shape, CANONICAL, file.byte_order)
-                made[tensor.name] = Recoding(ternary(file, tensor, dialect), form, threads)
+                made[tensor.name] = Recoding(tensor.ternary(dialect), form, threads)
             except FormatError:
                 raise
             except ValueError as error:

@@ -13,9 +13,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, ClassVar
 
-from i2s_spec.linter.judgement import Report
+from i2s_spec.linter.report_data import FileReport, Report, Totals
 from i2s_spec.linter.rule import Severity
-from i2s_spec.linter.totals import Judged, Totals
 
 
 class Format(ABC):
@@ -41,15 +40,15 @@ class Format(ABC):
         """What comes before the first report."""
         return ""
 
-    def file(self, report: Report | Judged) -> str:
+    def file(self, report: Report | FileReport) -> str:
         """One report; what another format of the run wanted to know of the file is not for this one."""
-        judged = report.as_dict() if isinstance(report, Report) else report
-        if type(self).details is None and "details" in judged:
-            judged = {name: value for name, value in judged.items() if name != "details"}
-        return self._file(judged)
+        file_report = report.as_dict() if isinstance(report, Report) else report
+        if type(self).details is None and "details" in file_report:
+            file_report = {name: value for name, value in file_report.items() if name != "details"}
+        return self._file(file_report)
 
     @abstractmethod
-    def _file(self, judged: Judged) -> str:
+    def _file(self, file_report: FileReport) -> str:
         """One report, as plain data."""
 
     def end(self, totals: Totals) -> str:
@@ -67,7 +66,7 @@ FORMATS = {
     "junit": ("i2s_spec.linter.report.junit", "JUnit"),
     "github": ("i2s_spec.linter.report.github", "GitHub"),
     "markdown": ("i2s_spec.linter.report.markdown", "Markdown"),
-    "html": ("i2s_spec.linter.report.html", "Html"),
+    "html": ("i2s_spec.linter.report.html.page", "Html"),
 }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.runtime_table import table_of
-from i2s_spec.linter.totals import Judged, Totals
+from i2s_spec.linter.report_data import FileReport, Totals
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
@@ -18,36 +18,39 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 class GitHub(Format):
     """A line for each finding, and one for the run."""
 
-    def _file(self, judged: Judged) -> str:
-        path = judged["path"]
+    def _file(self, file_report: FileReport) -> str:
+        path = file_report["path"]
         text = ""
-        for finding in judged["findings"]:
+        for finding in file_report["findings"]:
             span = finding["span"]
             at = f" ({span['path']})" if span["path"] else ""
             words = f"0x{span['start']:x}..0x{span['stop']:x}{at}: {finding['message']}"
             title = f"{finding['code']} {finding['slug']}"
             text += _command(_COMMANDS[finding["severity"]], path, title, words)
-        for code, count in judged["summary"]["elided"].items():
+        for code, count in file_report["summary"]["elided"].items():
             text += _command("notice", path, code, f"{count:,} more findings of {code}")
-        for bug in judged["bugs"]:
+        for bug in file_report["bugs"]:
             text += _command("error", path, "internal error of i2s-spec", f"{bug['where']}: {bug['message']}")
-        rows = table_of(judged)
+        rows = table_of(file_report)
         if rows:
             text += _command("notice", path, "runtimes", "\n".join(": ".join(filter(None, row)) for row in rows[1:]))
         if not self._quiet:
-            for excused in judged["excused"]:
-                words = f"{excused['findings']:,} findings of {excused['code']} excused: {excused['reason']}"
+            for suppressed in file_report["excused"]:
+                words = (
+                    f"{suppressed['findings']:,} findings of {suppressed['code']} suppressed: {suppressed['reason']}"
+                )
                 text += _command("notice", path, "excused", words)
-            if "skipped" in judged:
-                text += _command("notice", path, "skipped", judged["skipped"])
+            if "skipped" in file_report:
+                text += _command("notice", path, "skipped", file_report["skipped"])
         return text
 
     def end(self, totals: Totals) -> str:
+        remarks = "".join(_message(f"i2s: configuration: {remark}") + "\n" for remark in totals.remarks)
         if self._quiet:
-            return ""
+            return remarks
         counts = [(totals[name], name) for name in ("ok", "unreadable", "errors", "warnings", "notes")]
         words = ", ".join(f"{count:,} {name.removesuffix('s') if count == 1 else name}" for count, name in counts)
-        return f"i2s: {totals['files']:,} {'file' if totals['files'] == 1 else 'files'}: {words}\n"
+        return remarks + f"i2s: {totals['files']:,} {'file' if totals['files'] == 1 else 'files'}: {words}\n"
 
 
 def _command(name: str, path: str, title: str, words: str) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.proof import proof
 from i2s_spec.linter.report.runtime_table import text_table
+from i2s_spec.linter.report_data import FileReport, Totals
 from i2s_spec.linter.rule import Severity
-from i2s_spec.linter.totals import Judged, Totals
 from i2s_spec.schema.faults import NO_INPUT
 
 #: What XML 1.0 cannot hold in any form.
@@ -29,37 +29,37 @@ class JUnit(Format):
     def begin(self) -> str:
         return '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="i2s lint">\n'
 
-    def _file(self, judged: Judged) -> str:
-        cases = list(self._cases(judged))
+    def _file(self, file_report: FileReport) -> str:
+        cases = list(self._cases(file_report))
         counts = {kind: sum(found == kind for found, _ in cases) for kind in ("failure", "error", "skipped")}
         attributes = {
-            "name": judged["path"],
+            "name": file_report["path"],
             "tests": len(cases),
             "failures": counts["failure"],
             "errors": counts["error"],
             "skipped": counts["skipped"],
         }
-        out = _element("system-out", {}, "\n".join(self._remarks(judged)))
+        out = _element("system-out", {}, "\n".join(self._remarks(file_report)))
         return f"  <testsuite{_attributes(attributes)}>\n{''.join(text for _, text in cases)}{out}  </testsuite>\n"
 
     def end(self, totals: Totals) -> str:
         return "</testsuites>\n"
 
-    def _cases(self, judged: Judged) -> Iterator[tuple[str, str]]:
+    def _cases(self, file_report: FileReport) -> Iterator[tuple[str, str]]:
         """What became of each test case, and its element."""
-        path = judged["path"]
-        for bug in judged["bugs"]:
+        path = file_report["path"]
+        for bug in file_report["bugs"]:
             words = f"internal error in {bug['where']}: {bug['message']}"
             yield "error", _case(path, "i2s-spec", _element("error", {"message": words, "type": "bug"}, words))
-        if "skipped" in judged:
-            yield "skipped", _case(path, "lint", _element("skipped", {"message": judged["skipped"]}, ""))
-        elif not judged["findings"] and not judged["bugs"]:
+        if "skipped" in file_report:
+            yield "skipped", _case(path, "lint", _element("skipped", {"message": file_report["skipped"]}, ""))
+        elif not file_report["findings"] and not file_report["bugs"]:
             yield "passed", _case(path, "lint", "")
-        for finding in judged["findings"]:
+        for finding in file_report["findings"]:
             what = self._became(finding)
             span = finding["span"]
             words = f"0x{span['start']:x}..0x{span['stop']:x}: {finding['severity']}: {finding['message']}"
-            body = "\n".join([words, *proof(finding, judged["size"])])
+            body = "\n".join([words, *proof(finding, file_report["size"])])
             attributes = {"message": finding["message"], "type": finding["severity"]}
             inner = _element("system-out", {}, body) if what == "passed" else _element(what, attributes, body)
             name = f"{finding['code']} {finding['slug']}" + (f" at {span['path']}" if span["path"] else "")
@@ -71,12 +71,12 @@ class JUnit(Format):
         severity = Severity(finding["severity"])
         return "failure" if self._fail_on is not None and severity.rank >= self._fail_on.rank else "passed"
 
-    def _remarks(self, judged: Judged) -> Iterator[str]:
-        for code, count in judged["summary"]["elided"].items():
+    def _remarks(self, file_report: FileReport) -> Iterator[str]:
+        for code, count in file_report["summary"]["elided"].items():
             yield f"{count:,} more findings of {code}"
-        for excused in judged["excused"]:
-            yield f"{excused['findings']:,} findings of {excused['code']} excused: {excused['reason']}"
-        yield from text_table(judged)
+        for suppressed in file_report["excused"]:
+            yield f"{suppressed['findings']:,} findings of {suppressed['code']} suppressed: {suppressed['reason']}"
+        yield from text_table(file_report)
 
 
 def _case(path: str, name: str, inner: str) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.proof import proof
 from i2s_spec.linter.report.runtime_table import markdown_table
+from i2s_spec.linter.report_data import FileReport, Totals
 from i2s_spec.linter.rule import Severity
-from i2s_spec.linter.totals import Judged, Totals
 
 #: Findings of a file whose bytes are shown.
 DUMPED = 5
@@ -26,14 +26,14 @@ class Markdown(Format):
     def begin(self) -> str:
         return "# i2s lint\n"
 
-    def _file(self, judged: Judged) -> str:
-        if self._quiet and not judged["findings"] and not judged["bugs"]:
+    def _file(self, file_report: FileReport) -> str:
+        if self._quiet and not file_report["findings"] and not file_report["bugs"]:
             return ""
-        return "\n" + "\n".join(self._lines(judged)) + "\n"
+        return "\n" + "\n".join(self._lines(file_report)) + "\n"
 
-    def _lines(self, judged: Judged) -> Iterator[str]:
-        yield f"## {code_span(judged['path'])}: {self._verdict(judged)}"
-        findings = judged["findings"]
+    def _lines(self, file_report: FileReport) -> Iterator[str]:
+        yield f"## {code_span(file_report['path'])}: {self._verdict(file_report)}"
+        findings = file_report["findings"]
         if findings:
             yield from ("", "| severity | code | bytes | field | finding |", "|---|---|---|---|---|")
         for finding in findings:
@@ -43,13 +43,15 @@ class Markdown(Format):
                 f"| {_MARKS[finding['severity']]} {finding['severity']} | `{finding['code']}` {finding['slug']} "
                 f"| `0x{span['start']:x}..0x{span['stop']:x}` | {field} | {inert(finding['message'])} |"
             )
-        remarks = list(self._remarks(judged))
+        remarks = list(self._remarks(file_report))
         if remarks:
             yield from ("", *(f"- {remark}" for remark in remarks))
-        table = list(markdown_table(judged, inert))
+        table = list(markdown_table(file_report, inert))
         if table:
             yield from ("", *table)
-        shown = [(finding, lines) for finding in findings if (lines := list(proof(finding, judged["size"])))][:DUMPED]
+        shown = [(finding, lines) for finding in findings if (lines := list(proof(finding, file_report["size"])))][
+            :DUMPED
+        ]
         if shown:
             yield from ("", "<details><summary>The bytes</summary>", "")
             for finding, lines in shown:
@@ -64,24 +66,25 @@ class Markdown(Format):
     def end(self, totals: Totals) -> str:
         names = ["files", "ok", "unreadable", *(f"{level.value}s" for level in Severity), "excused", "skipped"]
         counts = " | ".join(f"{totals[name]:,}" for name in names)
-        return f"\n| {' | '.join(names)} |\n{'|---' * len(names)}|\n| {counts} |\n"
+        remarks = "".join(f"\n- configuration: {inert(remark)}\n" for remark in totals.remarks)
+        return remarks + f"\n| {' | '.join(names)} |\n{'|---' * len(names)}|\n| {counts} |\n"
 
-    def _verdict(self, judged: Judged) -> str:
-        if "skipped" in judged:
+    def _verdict(self, file_report: FileReport) -> str:
+        if "skipped" in file_report:
             return "skipped"
-        if judged["bugs"]:
-            return "not judged to the end"
-        return "ok" if judged["ok"] else "not ok"
+        if file_report["bugs"]:
+            return "not checked to the end"
+        return "ok" if file_report["ok"] else "not ok"
 
-    def _remarks(self, judged: Judged) -> Iterator[str]:
-        if "skipped" in judged:
-            yield inert(judged["skipped"])
-        for code, count in judged["summary"]["elided"].items():
+    def _remarks(self, file_report: FileReport) -> Iterator[str]:
+        if "skipped" in file_report:
+            yield inert(file_report["skipped"])
+        for code, count in file_report["summary"]["elided"].items():
             yield f"{count:,} more findings of `{code}`"
-        for bug in judged["bugs"]:
+        for bug in file_report["bugs"]:
             yield inert(f"internal error in {bug['where']}: {bug['message']}; this is a bug in i2s-spec")
-        for excused in judged["excused"]:
-            yield f"{excused['findings']:,} findings of `{excused['code']}` excused: {inert(excused['reason'])}"
+        for suppressed in file_report["excused"]:
+            yield f"{suppressed['findings']:,} findings of `{suppressed['code']}` suppressed: {inert(suppressed['reason'])}"
 
 
 def inert(text: str) -> str:

@@ -1,7 +1,7 @@
 """This module defines the report in SARIF 2.1.0, the form in which code hosts and dashboards take findings.
 
 A binary file has no lines: a place is a region of bytes, with the bytes in it, and a logical location that names the field.
-Hosts that show nothing without a line get line 1. Results come first, so that they can be written as files are judged;
+Hosts that show nothing without a line get line 1. Results come first, so that they can be written as files are checked;
 what they refer to (rules, files, the end of the run) follows.
 
 SARIF 2.1.0, sections 3.14 run, 3.20 invocation, 3.27 result, 3.30 region, 3.33 logical location.
@@ -17,12 +17,12 @@ from typing import Any
 from i2s_spec.linter.engine import tool
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.markdown import inert
+from i2s_spec.linter.report_data import FileReport, Totals
 from i2s_spec.linter.rule import REGISTRY, Rule, Severity
-from i2s_spec.linter.totals import Judged, Totals
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
-#: Name under which results are told from others of the same rule and file, over changes of the file (section 3.27.17).
+#: Name under which results are distinguished from others of the same rule and file, over changes of it (3.27.17).
 FINGERPRINT = "i2sFinding/v1"
 
 #: The texts that hosts ask of a descriptor.
@@ -30,11 +30,13 @@ _DESCRIPTIONS = ("shortDescription", "fullDescription", "help")
 
 #: Notifications that a run may hold: identifier, name, what it says.
 UNREADABLE, BUG, SKIPPED, ELIDED = "unreadable", "internal-error", "skipped", "more-findings"
+CONFIGURED = "configured"
 NOTIFICATIONS = (
     (UNREADABLE, "InputUnreadable", "An input could not be read, or is not a GGUF file."),
     (BUG, "InternalError", "Something of i2s-spec itself failed on a file."),
-    (SKIPPED, "FileSkipped", "A file was not judged, on request."),
+    (SKIPPED, "FileSkipped", "A file was not checked, on request."),
     (ELIDED, "MoreFindings", "There are more findings of a rule than the report lists."),
+    (CONFIGURED, "Configured", "A configuration file changes what is found, or what fails a run."),
 )
 
 
@@ -52,14 +54,14 @@ class Sarif(Format):
     def begin(self) -> str:
         return f'{{"$schema":"{SCHEMA}","version":"2.1.0","runs":[{{"columnKind":"unicodeCodePoints","results":['
 
-    def _file(self, judged: Judged) -> str:
-        uri = judged["uri"]
+    def _file(self, file_report: FileReport) -> str:
+        uri = file_report["uri"]
         location = {"uri": uri, "index": self._numbers.setdefault(uri, len(self._numbers))}
-        self._artifacts.setdefault(uri, self._artifact(judged))
-        self._notify(judged, location)
+        self._artifacts.setdefault(uri, self._artifact(file_report))
+        self._notify(file_report, location)
         text = ""
         seen: dict[tuple[str, str], int] = {}
-        for finding in judged["findings"]:
+        for finding in file_report["findings"]:
             key = finding["code"], finding["span"]["path"]
             number = seen[key] = seen.get(key, 0) + 1
             text += ("\n" if self._first else ",\n") + _dumps(self._result(finding, location, number))
@@ -67,11 +69,17 @@ class Sarif(Format):
         return text
 
     def end(self, totals: Totals) -> str:
-        invocation = {
+        invocation: dict[str, Any] = {
             "executionSuccessful": totals.exit_code < 3,
             "exitCode": totals.exit_code,
             "toolExecutionNotifications": self._notifications,
         }
+        if totals.remarks:
+            remarks = [
+                {"descriptor": {"id": CONFIGURED}, "level": "note", "message": {"text": remark}}
+                for remark in totals.remarks
+            ]
+            invocation["toolConfigurationNotifications"] = remarks
         driver = {
             **tool(),
             "fullName": f"i2s-spec {tool()['version']}: the linter of I2_S and its container",
@@ -89,26 +97,29 @@ class Sarif(Format):
         }
         return "\n]," + _dumps(rest)[1:-1] + "}]}\n"
 
-    def _artifact(self, judged: Judged) -> dict[str, Any]:
-        known = {} if judged["size"] is None else {"length": judged["size"]}
+    def _artifact(self, file_report: FileReport) -> dict[str, Any]:
+        known = {} if file_report["size"] is None else {"length": file_report["size"]}
         return {
-            "location": {"uri": judged["uri"]},
+            "location": {"uri": file_report["uri"]},
             **known,
             "roles": ["analysisTarget"],
             "mimeType": "application/octet-stream",
-            "properties": {"path": judged["path"], **{k: judged[k] for k in ("excused", "runtimes") if judged.get(k)}},
+            "properties": {
+                "path": file_report["path"],
+                **{k: file_report[k] for k in ("excused", "runtimes") if file_report.get(k)},
+            },
         }
 
-    def _notify(self, judged: Judged, location: Mapping[str, Any]) -> None:
-        """What is to be said of a file that is no finding."""
-        if not judged["summary"]["readable"] and "skipped" not in judged:
-            words = judged["findings"][0]["message"] if judged["findings"] else "not readable"
+    def _notify(self, file_report: FileReport, location: Mapping[str, Any]) -> None:
+        """Notifications about a file that are not findings."""
+        if not file_report["summary"]["readable"] and "skipped" not in file_report:
+            words = file_report["findings"][0]["message"] if file_report["findings"] else "not readable"
             self._notification(UNREADABLE, "error", words, location)
-        for bug in judged["bugs"]:
+        for bug in file_report["bugs"]:
             self._notification(BUG, "error", f"{bug['where']}: {bug['message']}", location)
-        if "skipped" in judged:
-            self._notification(SKIPPED, "note", judged["skipped"], location)
-        for code, count in judged["summary"]["elided"].items():
+        if "skipped" in file_report:
+            self._notification(SKIPPED, "note", file_report["skipped"], location)
+        for code, count in file_report["summary"]["elided"].items():
             self._notification(ELIDED, "note", f"{count:,} more findings of {code}", location)
 
     def _notification(self, name: str, level: str, words: str, location: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from i2s_spec.linter.engine import SCHEMA_VERSION, tool
 from i2s_spec.linter.report import Format
-from i2s_spec.linter.totals import Judged, Totals
+from i2s_spec.linter.report_data import FileReport, Totals
 
 
 class Json(Format):
@@ -23,9 +23,9 @@ class Json(Format):
         head = {"schema_version": SCHEMA_VERSION, "tool": tool()}
         return _dumps(head)[:-2] + ',\n  "files": ['
 
-    def _file(self, judged: Judged) -> str:
+    def _file(self, file_report: FileReport) -> str:
         comma, self._first = "" if self._first else ",", False
-        return comma + "\n" + _indented(_dumps(judged), 4)
+        return comma + "\n" + _indented(_dumps(file_report), 4)
 
     def end(self, totals: Totals) -> str:
         close = "]" if self._first else "\n  ]"
@@ -33,10 +33,10 @@ class Json(Format):
 
 
 class JsonLines(Format):
-    """One line for each file as it is judged, of type `file`, and a last one of type `summary`."""
+    """One line for each file as it is checked, of type `file`, and a last one of type `summary`."""
 
-    def _file(self, judged: Judged) -> str:
-        return _line({"schema_version": SCHEMA_VERSION, "type": "file", **judged})
+    def _file(self, file_report: FileReport) -> str:
+        return _line({"schema_version": SCHEMA_VERSION, "type": "file", **file_report})
 
     def end(self, totals: Totals) -> str:
         return _line({"schema_version": SCHEMA_VERSION, "type": "summary", "tool": tool(), **totals.as_dict()})

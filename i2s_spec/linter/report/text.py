@@ -1,6 +1,6 @@
 """This module defines the reports for people: each finding with its bytes, or a line for each; then the verdict.
 
-    model.gguf:0x1a40..0x1a44: error: I104 tail-missing: the file ends 0 bytes behind the payload of ...
+    model.gguf:0x1a40..0x1a44: error: I104 tail-missing: the file ends 0 bytes after the payload of ...
       1a40  12 34 56 78 ...
 
 The place is a byte range of the file, so that it can be given to `i2s dump`.
@@ -16,8 +16,8 @@ import click
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.proof import proof
 from i2s_spec.linter.report.runtime_table import text_table
+from i2s_spec.linter.report_data import FileReport, Totals
 from i2s_spec.linter.rule import Severity
-from i2s_spec.linter.totals import Judged, Totals
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
@@ -27,30 +27,33 @@ class Text(Format):
 
     bytes_shown = True
 
-    def _file(self, judged: Judged) -> str:
-        return "".join(line + "\n" for line in self._lines(judged))
+    def _file(self, file_report: FileReport) -> str:
+        return "".join(line + "\n" for line in self._lines(file_report))
 
-    def _lines(self, judged: Judged) -> Iterator[str]:
-        path, silent = judged["path"], True
-        for finding in judged["findings"]:
+    def _lines(self, file_report: FileReport) -> Iterator[str]:
+        path, silent = file_report["path"], True
+        for finding in file_report["findings"]:
             yield self._finding(path, finding)
             if self.bytes_shown:
-                yield from (self._dim("  " + line) for line in proof(finding, judged["size"]))
+                yield from (self._dim("  " + line) for line in proof(finding, file_report["size"]))
             silent = False
-        for code, count in judged["summary"]["elided"].items():
+        for code, count in file_report["summary"]["elided"].items():
             yield f"{path}: {count:,} more finding{_s(count)} of {code}"
-        for bug in judged["bugs"]:
+        for bug in file_report["bugs"]:
             advice = "this is a bug in i2s-spec; run again with I2S_DEBUG=1 for the traceback"
             yield f"{path}: {self._styled('internal error:', 'red')} {bug['where']}: {bug['message']} ({advice})"
             silent = False
-        for excused in () if self._quiet else judged["excused"]:
-            count = excused["findings"]
-            yield f"{path}: {count:,} finding{_s(count)} of {excused['code']} excused: {excused['reason']}"
-        yield from text_table(judged)
+        for suppressed in () if self._quiet else file_report["excused"]:
+            count = suppressed["findings"]
+            yield f"{path}: {count:,} finding{_s(count)} of {suppressed['code']} suppressed: {suppressed['reason']}"
+        yield from text_table(file_report)
         if not silent or not self._quiet:
-            yield f"{path}: {self._verdict(judged)}"
+            yield f"{path}: {self._verdict(file_report)}"
 
     def end(self, totals: Totals) -> str:
+        return "".join(f"configuration: {remark}\n" for remark in totals.remarks) + self._sums(totals)
+
+    def _sums(self, totals: Totals) -> str:
         if totals["files"] < 2 or self._quiet:
             return ""
         words = [f"{totals['ok'] - totals['skipped']:,} ok", f"{totals['files'] - totals['ok']:,} not"]
@@ -64,13 +67,13 @@ class Text(Format):
         severity = self._styled(finding["severity"] + ":", _COLOURS[finding["severity"]])
         return f"{place} {severity} {self._styled(finding['code'] + ' ' + finding['slug'] + ':')} {finding['message']}"
 
-    def _verdict(self, judged: Judged) -> str:
-        if "skipped" in judged:
-            return f"skipped: {judged['skipped']}"
-        counts = _counts(judged["summary"])
-        if judged["bugs"]:
-            return self._styled("not judged to the end" + (f" ({counts})" if counts else ""), "red")
-        if judged["ok"]:
+    def _verdict(self, file_report: FileReport) -> str:
+        if "skipped" in file_report:
+            return f"skipped: {file_report['skipped']}"
+        counts = _counts(file_report["summary"])
+        if file_report["bugs"]:
+            return self._styled("not checked to the end" + (f" ({counts})" if counts else ""), "red")
+        if file_report["ok"]:
             return self._styled("ok", "green") + (f" ({counts})" if counts else "")
         return self._styled(counts, "red")
 

@@ -1,66 +1,16 @@
 """Every rule, by what it looks at; importing this package registers them all.
 
-inputs        files of other formats, which conversions read
-identity      what the file is instead of a GGUF file, and whether it can be read
-header        magic, version, byte order, counts
-keys          the names of key-values
-values        their types and values, alignment
-split         split files
-infos         the tensor table, one tensor at a time
-placement     where tensors lie: overlaps, gaps, truncation
-slack         bytes that belong to no tensor
-extent        the size and shape of I2_S tensors
-payload       codes, constant and unwritten regions, repeated tensors
-scale         the tail
-in_front      scales in front of codes
-reference     what only another file of the same model tells
-metadata      keys of the architectures
-sizes         the sizes and numbers that metadata give a model
-numbers       numbers that mean different things in different forks
-inventory     tensors of the architectures
-roles         what tensors are for: types, activations, permutations
-tokenizer     keys of the tokenizer
-vocabulary    tokens and merges
-template      text that somebody may run or print
-runtimes      what runtimes make of the file
-use           what programs refuse that use a model
-bounds        unusual amounts
+container/     the form of the file: header, key-values, tensor table, where bytes lie, unusual sizes
+ternary/       I2_S tensors: extent, codes, layout, scale, and what only a reference file tells
+architecture/  the keys and tensors that an architecture declares, and what they say
+tokenizer/     keys of the tokenizer, tokens and merges, the chat template
+programs/      what runtimes and conversions make of a file, and what stops a program that uses a model
 """
 
 from i2s_spec.linter.rule import REGISTRY, Rule
-from i2s_spec.linter.rules import (
-    bounds,
-    extent,
-    header,
-    identity,
-    in_front,
-    infos,
-    inputs,
-    inventory,
-    keys,
-    metadata,
-    numbers,
-    payload,
-    placement,
-    reference,
-    roles,
-    runtimes,
-    scale,
-    sizes,
-    slack,
-    split,
-    template,
-    tokenizer,
-    use,
-    values,
-    vocabulary,
-)
+from i2s_spec.linter.rules import architecture, container, programs, ternary, tokenizer
 
-__all__ = [
-    "REGISTRY", "all_rules", "bounds", "extent", "header", "identity", "in_front", "infos", "inputs", "inventory", "keys",
-    "metadata", "numbers", "payload", "placement", "reference", "roles", "runtimes", "scale", "sizes", "slack", "split",
-    "template", "tokenizer", "use", "values", "vocabulary",
-]  # fmt: skip
+__all__ = ["REGISTRY", "all_rules", "architecture", "container", "programs", "ternary", "tokenizer"]
 
 
 def all_rules() -> list[Rule]:

@@ -1,18 +1,20 @@
 """This module encodes text with a byte-level vocabulary: split by regular expressions, bytes as letters, merges by rank.
 
-The work is done by the library `tokenizers` (extra `[tokenizer]`); this module builds it from the vocabulary of the file
-and holds back what it would abort on or answer silently wrong.
+The work is done by the library `tokenizers` where it is installed (extra `[tokenizer]`), else by `splitting`; this module
+builds either from the vocabulary of the file, and holds back what the library would abort on or answer silently wrong.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from i2s_spec.convert.vocabulary import alphabet
-from i2s_spec.errors import MissingExtra, SettingError
+from i2s_spec.convert.synthetic.vocabulary import alphabet
+from i2s_spec.errors import SettingError
 from i2s_spec.model.tokenizer.pretokenizers import PreTokenizer
+from i2s_spec.model.tokenizer.splitting import Splitting
 from i2s_spec.model.tokenizer.vocabulary import CONTROL, USER_DEFINED, Vocabulary
 
 _MARKS: Final = (CONTROL, USER_DEFINED)
@@ -48,15 +50,10 @@ def to_bytes(token: str) -> bytes:
 class ByteLevel:
     """Encodes pieces of text without special tokens.
 
-    :raises MissingExtra: where `tokenizers` is not installed
     :raises FormatError: for a vocabulary that is broken
     """
 
     def __init__(self, vocabulary: Vocabulary, pre: PreTokenizer) -> None:
-        try:
-            from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-        except ImportError:
-            raise MissingExtra("tokenising text with a byte-level vocabulary", "tokenizer") from None
         merges, words = vocabulary.merges, dict(vocabulary.ids)
         # Control tokens are no words, whatever they look like, unless merges are made of them.
         marks = {token for token, kind in zip(vocabulary.tokens, vocabulary.types, strict=True) if kind in _MARKS}
@@ -67,11 +64,8 @@ class ByteLevel:
         for token in marks:
             del words[token]
         self._missing = frozenset(byte for byte, letter in LETTER_OF.items() if letter not in words)
-        model: Any = models.BPE(words, merges, ignore_merges=pre.ignore_merges)
-        self._tokenizer: Any = Tokenizer(model)
-        splits = [pre_tokenizers.Split(Regex(each), "isolated") for each in pre.splits]
-        self._tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        self._ids = (
+            _library(words, merges, pre) or Splitting(words, merges, pre.splits, LETTER_OF, pre.ignore_merges).encode
         )
 
     def encode(self, text: str) -> list[int]:
@@ -87,8 +81,29 @@ class ByteLevel:
                 raise SettingError(
                     f"the text has {longest:,} characters of white space in a row; {MOST_WHITE_SPACE:,} are the limit"
                 )
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
+        return self._ids(text)
+
+
+def _library(
+    words: dict[str, int], merges: Sequence[tuple[str, str]], pre: PreTokenizer
+) -> Callable[[str], list[int]] | None:
+    """The library's way to the ids of a text, where it is installed."""
+    try:
+        from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+    except ImportError:
+        return None
+    model: Any = models.BPE(words, list(merges), ignore_merges=pre.ignore_merges)
+    tokenizer: Any = Tokenizer(model)
+    splits = [pre_tokenizers.Split(Regex(each), "isolated") for each in pre.splits]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+
+    def ids(text: str) -> list[int]:
+        found: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        return found
+
+    return ids
 
 
 def _is_text(token: str) -> bool:

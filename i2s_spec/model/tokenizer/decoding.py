@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable
 
-from i2s_spec.convert.vocabulary import PIECE_SPACE
+from i2s_spec.convert.synthetic.vocabulary import PIECE_SPACE
 from i2s_spec.errors import SettingError
 from i2s_spec.model.tokenizer.byte_level import to_bytes
 from i2s_spec.model.tokenizer.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from i2s_spec.linter.rules import REGISTRY
+from i2s_spec.schema.architectures.hyperparameters import KEY_TYPE
 from i2s_spec.schema.faults import (
     MERGE_OF_NO_TOKENS as BAD_MERGE,
 )
@@ -23,7 +24,6 @@ from i2s_spec.schema.faults import (
 from i2s_spec.schema.faults import (
     TOKENIZER_UNSUPPORTED as MODEL_UNSUPPORTED,
 )
-from i2s_spec.schema.hyperparameters import KEY_TYPE
 
 KEY_MISSING: Final = REGISTRY["T001"].fault
 MODEL_UNKNOWN: Final = REGISTRY["T002"].fault

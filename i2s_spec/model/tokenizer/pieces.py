@@ -11,12 +11,12 @@ import heapq
 from itertools import pairwise
 from typing import Final
 
-from i2s_spec.convert.vocabulary import PIECE_SPACE
+from i2s_spec.convert.synthetic.vocabulary import PIECE_SPACE
 from i2s_spec.errors import SettingError
 from i2s_spec.model.tokenizer.vocabulary import Vocabulary
 
-#: Words whose pieces are kept; then all are forgotten.
-_WORDS_KEPT: Final = 1 << 16
+#: TrustedText whose pieces are kept; then all are forgotten.
+_WORDS_RETAINED: Final = 1 << 16
 
 #: Characters of all pieces together up to which pairs of characters are collected.
 _PAIRS_WORTH: Final = 1 << 22
@@ -48,7 +48,7 @@ class Pieces:
         for word in self._words(text.replace(" ", PIECE_SPACE)):
             found = self._known.get(word)
             if found is None:
-                if len(self._known) >= _WORDS_KEPT:
+                if len(self._known) >= _WORDS_RETAINED:
                     self._known.clear()
                 found = self._known[word] = self._joined(word)
             ids += found

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from i2s_spec.errors import SettingError, quote
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 
 
 class PreTokenizer(NamedTuple):
@@ -56,15 +57,6 @@ PRE_TOKENIZERS: Final = (
 #: By every name.
 BY_NAME: Final = {name: pre for pre in PRE_TOKENIZERS for name in (pre.name, *pre.aliases)}
 
-#: What a model of each architecture was trained with, where its byte-level vocabulary does not say.
-TRAINED_WITH: Final = {
-    "bitnet-b1.58": "llama-bpe",
-    "bitnet-25": "llama-bpe",
-    "bitnet": "llama-bpe",
-    "llama": "llama-bpe",
-    "qwen3": "qwen2",
-}
-
 #: What each runtime takes where the file names none; `hf` goes by the architecture.
 RUNTIMES: Final[dict[str, str | None]] = {
     "bitnet.cpp": "default",
@@ -76,7 +68,7 @@ RUNTIMES: Final[dict[str, str | None]] = {
 DEFAULT_RUNTIME: Final = "hf"
 
 
-class Choice(NamedTuple):
+class PreTokenizerChoice(NamedTuple):
     """A pre-tokenizer and why it was taken; `assumed` where the file did not name it."""
 
     pre: PreTokenizer
@@ -84,7 +76,7 @@ class Choice(NamedTuple):
     assumed: bool = False
 
 
-def choose(named: str | None, architecture: str, asked: str | None = None) -> Choice:
+def choose(named: str | None, architecture: str, asked: str | None = None) -> PreTokenizerChoice:
     """The pre-tokenizer for a byte-level vocabulary.
 
     :param named: what `tokenizer.ggml.pre` says; None where the key is missing
@@ -98,11 +90,15 @@ def choose(named: str | None, architecture: str, asked: str | None = None) -> Ch
         if asked not in BY_NAME:
             known = ", ".join((*BY_NAME, *RUNTIMES))
             raise SettingError(f"there is no pre-tokenizer {quote(asked)}; there are {known}")
-        return Choice(BY_NAME[asked], "as asked")
+        return PreTokenizerChoice(BY_NAME[asked], "as asked")
     if named is not None:
-        return Choice(BY_NAME[named], "named by the file")
+        return PreTokenizerChoice(BY_NAME[named], "named by the file")
     runtime = asked or DEFAULT_RUNTIME
-    name = RUNTIMES[runtime] or TRAINED_WITH.get(architecture, "default")
-    if RUNTIMES[runtime] is None and architecture in TRAINED_WITH:
-        return Choice(BY_NAME[name], f"the tokenizer that {architecture} models were trained with", assumed=True)
-    return Choice(BY_NAME[name], f"as {runtime} does", assumed=True)
+    declared = ARCHITECTURES.get(architecture)
+    trained = None if declared is None else declared.pre_tokenizer
+    name = RUNTIMES[runtime] or trained or "default"
+    if RUNTIMES[runtime] is None and trained is not None:
+        return PreTokenizerChoice(
+            BY_NAME[name], f"the tokenizer that {architecture} models were trained with", assumed=True
+        )
+    return PreTokenizerChoice(BY_NAME[name], f"as {runtime} does", assumed=True)

@@ -40,15 +40,15 @@ class SpecialTokens:
         :param control: whether control tokens and the unknown token are looked for, too
         """
         taken = bytearray(len(text))
-        kept: list[tuple[int, int, int]] = []
+        retained: list[tuple[int, int, int]] = []
         for minus, token, start in sorted(self._matches(text, control)):
             stop = start - minus
             if taken.find(1, start, stop) < 0:
                 taken[start:stop] = b"\1" * (stop - start)
-                kept.append((start, stop, token))
+                retained.append((start, stop, token))
         parts: list[Part] = []
         at = 0
-        for start, stop, token in sorted(kept):
+        for start, stop, token in sorted(retained):
             if start > at:
                 parts.append(text[at:start])
             parts.append(token)

@@ -1,7 +1,7 @@
 """This module joins the parts of the tokenizer: `load_tokenizer` makes one from an open file.
 
 >>> import io
->>> from i2s_spec.convert.new import new
+>>> from i2s_spec.convert.synthetic.new import new
 >>> from i2s_spec.gguf.reader import open as open_file
 >>> target = io.BytesIO()
 >>> _ = new(target, "bitnet", layers=1)
@@ -18,15 +18,15 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from i2s_spec.errors import FormatError, SettingError, Words
+from i2s_spec.errors import FormatError, SettingError, TrustedText
 from i2s_spec.model.tokenizer import faults
 from i2s_spec.model.tokenizer.byte_level import ByteLevel
 from i2s_spec.model.tokenizer.decoding import TextStream, token_bytes
 from i2s_spec.model.tokenizer.pieces import Pieces
-from i2s_spec.model.tokenizer.pretokenizers import PRE_TOKENIZERS, RUNTIMES, Choice, choose
+from i2s_spec.model.tokenizer.pretokenizers import PRE_TOKENIZERS, RUNTIMES, PreTokenizerChoice, choose
 from i2s_spec.model.tokenizer.special import Part, SpecialTokens
 from i2s_spec.model.tokenizer.vocabulary import Vocabulary
-from i2s_spec.schema.keys import TOKENIZERS
+from i2s_spec.schema.architectures.keys import TOKENIZERS
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
@@ -41,7 +41,7 @@ CHECK_TEXT: Final = (
 def load_tokenizer(file: File, pre: str | None = None) -> Tokenizer:
     """The tokenizer that a file carries.
 
-    Its parts are read when they are first used: decoding needs neither merges nor the extra `[tokenizer]`.
+    Its parts are read when they are first used: decoding needs no merges.
 
     :param file: an open file
     :param pre: the name of a pre-tokenizer to use whatever the file says, or of a runtime (`bitnet.cpp`, `llama.cpp`,
@@ -62,11 +62,13 @@ class Tokenizer:
         if model not in ("gpt2", "llama"):
             entry = vocabulary.metadata.entry("tokenizer.ggml.model")
             if model not in TOKENIZERS:
-                raise FormatError(faults.MODEL_UNKNOWN, entry.value_span, got=model, want=Words(", ".join(TOKENIZERS)))
-            want = Words("gpt2 and llama")
+                raise FormatError(
+                    faults.MODEL_UNKNOWN, entry.value_span, got=model, want=TrustedText(", ".join(TOKENIZERS))
+                )
+            want = TrustedText("gpt2 and llama")
             raise FormatError(faults.MODEL_UNSUPPORTED, entry.value_span, got=model, want=want)
         #: The pre-tokenizer and why it is this one; None for SentencePiece, which has none.
-        self.choice: Choice | None = self._choice(pre) if model == "gpt2" else None
+        self.choice: PreTokenizerChoice | None = self._choice(pre) if model == "gpt2" else None
         if model == "llama" and pre is not None and pre not in RUNTIMES:
             raise SettingError(f"this is a SentencePiece vocabulary: it has no pre-tokenizer to replace by {pre}")
         pieces = model == "llama"
@@ -77,7 +79,7 @@ class Tokenizer:
         #: Whether text begins with a space that is not its own.
         self.add_space_prefix = pieces and vocabulary.flag("add_space_prefix", True)
 
-    def _choice(self, pre: str | None) -> Choice:
+    def _choice(self, pre: str | None) -> PreTokenizerChoice:
         metadata = self.vocabulary.metadata
         architecture = metadata.get("general.architecture", "")
         named = self.vocabulary.pre
@@ -85,7 +87,7 @@ class Tokenizer:
             return choose(named, architecture if isinstance(architecture, str) else "", pre)
         except KeyError:
             span = metadata.entry("tokenizer.ggml.pre").value_span
-            known = Words(", ".join(each.name for each in PRE_TOKENIZERS))
+            known = TrustedText(", ".join(each.name for each in PRE_TOKENIZERS))
             raise FormatError(faults.PRE_UNKNOWN, span, got=named, want=known) from None
 
     @property
@@ -123,7 +125,6 @@ class Tokenizer:
         :param eos: the same of the last token
         :raises SettingError: for text that is not Unicode, or that the vocabulary cannot express
         :raises FormatError: for a vocabulary that is broken
-        :raises MissingExtra: for a byte-level vocabulary without the extra `[tokenizer]`
         """
         return self.encode_pieces([(text, parse_special)], add_special, bos=bos, eos=eos)
 
@@ -147,7 +148,7 @@ class Tokenizer:
         ids: list[int] = []
         if begins and self.bos is not None:
             ids.append(self.bos)
-        prefix = " " if self.add_space_prefix else ""  # at the start and behind every special token, as loaders do
+        prefix = " " if self.add_space_prefix else ""  # at the start and after every special token, as loaders do
         for part in self._runs(pieces):
             if isinstance(part, int):
                 ids.append(part)

@@ -11,11 +11,12 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from i2s_spec.errors import Fault, FormatError, Span, Words
+from i2s_spec.errors import Fault, FormatError, Span, TrustedText
 from i2s_spec.model.tokenizer import faults
+from i2s_spec.schema.checks import order_prefix
 
 if TYPE_CHECKING:
-    from i2s_spec.gguf.reader import Entry, File
+    from i2s_spec.gguf.reader import File, KeyValue
 
 #: What `tokenizer.ggml.token_type` says of a token.
 UNDEFINED, NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(7)
@@ -155,7 +156,7 @@ class Vocabulary:
         want = "what it makes is not a token"
         if left not in self.ids or right not in self.ids:
             want = f"its {'first' if left not in self.ids else 'second'} part is not a token"
-        raise FormatError(faults.BAD_MERGE, self.item_span(key, i), got=line, want=Words(want), index=i)
+        raise FormatError(faults.BAD_MERGE, self.item_span(key, i), got=line, want=TrustedText(want), index=i)
 
     # Special tokens.
 
@@ -189,7 +190,7 @@ class Vocabulary:
             at = entry.value_span.start + i * width
             return Span(at, at + width, path)
         data = self.file.source.read(entry.value_span.start, entry.value_span.stop - entry.value_span.start)
-        order, at = "<Q" if self.file.byte_order == "little" else ">Q", 0
+        order, at = order_prefix(self.file.byte_order) + "Q", 0
         for _ in range(i):
             at += 8 + struct.unpack_from(order, data, at)[0]
         size = struct.unpack_from(order, data, at)[0]
@@ -201,14 +202,14 @@ class Vocabulary:
         entry = self._entry(key, (label,), required)
         return default if entry is None else self.metadata.decode(entry)
 
-    def _entry(self, key: str, labels: tuple[str, ...], required: bool = False) -> Entry | None:
+    def _entry(self, key: str, labels: tuple[str, ...], required: bool = False) -> KeyValue | None:
         if key not in self.metadata:
             if required:
-                raise FormatError(faults.KEY_MISSING, Span(0, 0, key), key=Words(key))
+                raise FormatError(faults.KEY_MISSING, Span(0, 0, key), key=TrustedText(key))
             return None
         entry = self.metadata.entry(key)
         if entry.label not in labels:
-            self._raise(faults.KEY_TYPE, entry, key, got=Words(entry.label), want=Words(labels[0]))
+            self._raise(faults.KEY_TYPE, entry, key, got=TrustedText(entry.label), want=TrustedText(labels[0]))
         return entry
 
     def _list(self, key: str, most: int, required: bool) -> list[str]:
@@ -217,9 +218,9 @@ class Vocabulary:
             return []
         size = entry.value_span.stop - entry.value_span.start
         if entry.count > most:
-            self._raise(faults.TOO_LARGE, entry, key, got=entry.count, want=most, unit=Words("elements"))
+            self._raise(faults.TOO_LARGE, entry, key, got=entry.count, want=most, unit=TrustedText("elements"))
         if size > MOST_BYTES:
-            self._raise(faults.TOO_LARGE, entry, key, got=size, want=MOST_BYTES, unit=Words("bytes"))
+            self._raise(faults.TOO_LARGE, entry, key, got=size, want=MOST_BYTES, unit=TrustedText("bytes"))
         found: list[str] = self.metadata.decode(entry)
         return found
 
@@ -232,5 +233,5 @@ class Vocabulary:
         return self.metadata.decode(entry)
 
     @staticmethod
-    def _raise(fault: Fault, entry: Entry, key: str, **details: Any) -> None:
-        raise FormatError(fault, entry.value_span, key=Words(key), **details)
+    def _raise(fault: Fault, entry: KeyValue, key: str, **details: Any) -> None:
+        raise FormatError(fault, entry.value_span, key=TrustedText(key), **details)

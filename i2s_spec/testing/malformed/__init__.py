@@ -10,10 +10,13 @@ field where. Other projects can use them as negative cases: `for case in malform
 case         the list, and how to add to it
 container    what the file is, header, keys, table, placement, extents, amounts
 payload      codes and constant regions
+block_groups payloads with a scale for each group
+layout       matrices that are laid out otherwise than canonical
 scale        the tail
 metadata     keys and values of the architectures
 inventory    tensors that fit their architecture
 tokenizer    the vocabulary
+rotation     keys of a folded rotation
 template     chat templates and other text that somebody may run or print
 
 Files that nothing but another file of the same model gives away come in pairs (`reference.compared`).
@@ -23,15 +26,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from i2s_spec.testing.malformed import container, inventory, metadata, payload, scale, template, tokenizer
+from i2s_spec.testing.malformed import (
+    block_groups,
+    container,
+    inventory,
+    layout,
+    metadata,
+    payload,
+    rotation,
+    scale,
+    template,
+    tokenizer,
+)
 from i2s_spec.testing.malformed.case import CASES, Case
 
 __all__ = [
-    "Case", "container", "inventory", "malformed", "metadata", "payload", "scale", "template", "tokenizer",
+    "Case", "block_groups", "container", "inventory", "layout", "malformed", "metadata", "payload", "rotation", "scale",
+    "template", "tokenizer",
 ]  # fmt: skip
 
 
 def malformed() -> Iterator[Case]:
-    """Every case; the bytes are made when the case is reached."""
-    for name, code, path, also, make in CASES:
-        yield Case(name, code, path, make(), frozenset(also))
+    """Every case; the bytes of a file are made when its `data` is first asked for."""
+    return iter(CASES)

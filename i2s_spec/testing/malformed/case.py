@@ -3,38 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from functools import cached_property
 
 Bytes = Callable[[], bytes]
 
+#: The path of a field, or what finds it: a model has to be made before the place of one of its records is known.
+Place = str | Callable[[], str]
 
-class Case(NamedTuple):
+#: From this size on a file is large.
+LARGE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Case:
     """A file with one fault: its name, the rule's code, the path of the span, and codes that come with it.
 
-    `also` are findings that follow of necessity: a fault can have a consequence that a rule of its own states.
+    `also` are findings that follow of necessity: a fault can have a consequence that a rule of its own states. `large`
+    cases have `LARGE` bytes or more; they are about amounts.
     """
 
     name: str
     code: str
-    path: str
-    data: bytes
+    place: Place = field(repr=False, compare=False)
+    make: Bytes = field(repr=False, compare=False)
     also: frozenset[str] = frozenset()
+    large: bool = False
+
+    @cached_property
+    def path(self) -> str:
+        """The path of the span that the finding has."""
+        return self.place if isinstance(self.place, str) else self.place()
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of the file, made when they are first asked for, and kept if they are not large."""
+        return self.make() if self.large else self._made
+
+    @cached_property
+    def _made(self) -> bytes:
+        return self.make()
 
 
-#: Name, code, path and companions of every case, and what makes its bytes.
-CASES: list[tuple[str, str, str, tuple[str, ...], Bytes]] = []
+#: Every case, in the order in which the modules add them.
+CASES: list[Case] = []
 
 
-def case(name: str, code: str, path: str, also: tuple[str, ...] = ()) -> Callable[[Bytes], Bytes]:
+def case(
+    name: str, code: str, place: Place, also: tuple[str, ...] = (), large: bool = False
+) -> Callable[[Bytes], Bytes]:
     """Add what the decorated function makes as a case."""
 
     def register(make: Bytes) -> Bytes:
-        CASES.append((name, code, path, also, make))
+        add(name, code, place, make, also, large)
         return make
 
     return register
 
 
-def add(name: str, code: str, path: str, make: Bytes, also: tuple[str, ...] = ()) -> None:
+def add(name: str, code: str, place: Place, make: Bytes, also: tuple[str, ...] = (), large: bool = False) -> None:
     """Add a case whose bytes `make` gives."""
-    CASES.append((name, code, path, also, make))
+    CASES.append(Case(name, code, place, make, frozenset(also), large))

@@ -274,6 +274,8 @@ add("tl2_or_mxfp4", "G318", "tensor_infos[0].type", lambda: _with_tensors(
     (b"first.weight", (512, 4), 39, None, bytes(range(1, 256)) * 2 + bytes(2)), _NEXT))  # fmt: skip
 add("i2_sr", "G318", "tensor_infos[0].type", lambda: _with_tensors(
     (b"first.weight", (128, 8), 40, None, b"\x15" * 320), _NEXT))  # fmt: skip
+add("groups_of_128", "G321", "tensor_infos[0].type", lambda: _with_tensors(
+    (b"first.weight", (256, 8), 42, None, (b"\x00\x38" + b"\x15" * 32) * 16), _NEXT))  # fmt: skip
 add("name_scale", "G319", _NAME, lambda: _info(name=b"first.weight_scale"))
 
 # --- where tensors lie --------------------------------------------------------------------------------------------
@@ -309,7 +311,7 @@ add("gguf_in_gap", "S107", "gap[0]", lambda: _with_tensors(
     (b"a", (8,), F32, 0, _FLOATS), (b"b", (8,), F32, 96, b"GGUF" + bytes(60) + _FLOATS)), ("P101",))  # fmt: skip
 add("zero_run", "G411", "data[0]", lambda: _with_tensors(
     (b"a", (1 << 19, 3), I8, None, b"\1" * 300_000 + bytes(1 << 20) + b"\1" * (3 * (1 << 19) - (1 << 20) - 300_000))
-))  # fmt: skip
+), large=True)  # fmt: skip
 
 
 def _head_padding(filler: bytes) -> bytes:
@@ -389,17 +391,17 @@ def _many_tensors(count: int) -> bytes:
 
 
 def _many_gaps(count: int) -> bytes:
-    """Many I2_S tensors, each with 32 bytes behind it that are in none."""
+    """Many I2_S tensors, each with 32 bytes after it that are in none."""
     record = struct.Struct("<Q8sI2QIQ")
     infos = b"".join(record.pack(8, b"t%07d" % i, 2, 128, 1, I2S, 96 * i) for i in range(count))
     head = struct.pack("<4sIQQ", b"GGUF", 3, count, 0) + infos
     return head + bytes(-len(head) % 32) + (i2s_bytes(128) + b"\x11" * 32) * count
 
 
-add("many_i2s_100k", "P101", "gap[0]", lambda: _many_gaps(100_000), ("S104", "G407"))
-add("many_kv_200k", "S103", "header.key_count", lambda: _many_keys(200_000))
-add("many_tensors_100k", "S104", "header.tensor_count", lambda: _many_tensors(100_000))
+add("many_i2s_100k", "P101", "gap[0]", lambda: _many_gaps(100_000), ("S104", "G407"), large=True)
+add("many_kv_200k", "S103", "header.key_count", lambda: _many_keys(200_000), large=True)
+add("many_tensors_100k", "S104", "header.tensor_count", lambda: _many_tensors(100_000), large=True)
 add("kv_ceiling", "S101", "header.key_count",
-     lambda: struct.pack("<4sIQQ", b"GGUF", 3, 0, 1_048_577) + bytes(13 * 1_048_577))  # fmt: skip
+     lambda: struct.pack("<4sIQQ", b"GGUF", 3, 0, 1_048_577) + bytes(13 * 1_048_577), large=True)  # fmt: skip
 add("tensor_ceiling", "S102", "header.tensor_count",
-     lambda: struct.pack("<4sIQQ", b"GGUF", 3, 1_048_577, 0) + bytes(24 * 1_048_577))  # fmt: skip
+     lambda: struct.pack("<4sIQQ", b"GGUF", 3, 1_048_577, 0) + bytes(24 * 1_048_577), large=True)  # fmt: skip

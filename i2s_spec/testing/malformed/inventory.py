@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 from i2s_spec.schema.types import ValueType
-from i2s_spec.testing.malformed.case import Bytes, add
+from i2s_spec.testing.malformed.case import Bytes, Place, add
 from i2s_spec.testing.sample import Model
 
 _COUNT = "header.tensor_count"
@@ -15,8 +16,12 @@ def _b158(layers: int = 1) -> Model:
     return Model("bitnet-b1.58", layers=layers)
 
 
-def _row(name: str, field: str, architecture: str = "bitnet-b1.58") -> str:
-    return f"tensor_infos[{Model(architecture).row(name)}].{field}"
+def _row(name: str, field: str, architecture: str = "bitnet-b1.58") -> Place:
+    return lambda: f"tensor_infos[{Model(architecture).row(name)}].{field}"
+
+
+def _without(name: str) -> Bytes:
+    return lambda: _b158().without(name).built()
 
 
 def _like(architecture: str, name: str, ne: tuple[int, ...], kind: str) -> Bytes:
@@ -29,8 +34,7 @@ for _name in (
     "output_norm.weight", "token_embd.weight", "blk.0.attn_sub_norm.weight", "blk.0.ffn_sub_norm.weight",
     "blk.0.attn_q.weight",
 ):  # fmt: skip
-    add(f"no_{_name.removeprefix('blk.0.').removesuffix('.weight')}", "M101", _COUNT,
-        lambda name=_name: _b158().without(name).built())  # type: ignore[misc] # fmt: skip
+    add(f"no_{_name.removeprefix('blk.0.').removesuffix('.weight')}", "M101", _COUNT, _without(_name))
 add("no_attn_q_norm", "M101", _COUNT, lambda: Model("qwen3").without("blk.0.attn_q_norm.weight").built(), ("P301",))
 add("head_of_bitnet", "M102", "tensor_infos[13].name", _like("bitnet", "output.weight", (128, 272), "F16"))
 add("sub_norm_of_llama", "M102", "tensor_infos[12].name",
@@ -57,10 +61,13 @@ def _layer_missing() -> bytes:
     return model.built()
 
 
-_BLOCKS = f"key_values[{_b158().place('{arch}.block_count')}].value"
-add("layer_missing", "M104", _BLOCKS, _layer_missing)
-add("layers_too_many", "M104", _BLOCKS, lambda: _b158(2).set("{arch}.block_count", 1).built())
-add("layers_too_few", "M104", _BLOCKS, lambda: _b158().set("{arch}.block_count", 30).built())
+def _blocks() -> str:
+    return f"key_values[{_b158().place('{arch}.block_count')}].value"
+
+
+add("layer_missing", "M104", _blocks, _layer_missing)
+add("layers_too_many", "M104", _blocks, lambda: _b158(2).set("{arch}.block_count", 1).built())
+add("layers_too_few", "M104", _blocks, lambda: _b158().set("{arch}.block_count", 30).built())
 
 # --- shapes -------------------------------------------------------------------------------------------------------
 
@@ -125,7 +132,7 @@ def _gemma_norms(mean: float) -> bytes:
     return model.built()
 
 
-add("gemma_norms", "M116", f"data[{Model('gemma3').row(_NORM)}]", lambda: _gemma_norms(0.02), ("P301",))
+add("gemma_norms", "M116", lambda: f"data[{Model('gemma3').row(_NORM)}]", lambda: _gemma_norms(0.02), ("P301",))
 
 
 def _sentence_pieces() -> bytes:
@@ -139,7 +146,7 @@ def _sentence_pieces() -> bytes:
 add(
     "activation_uncertain",
     "M117",
-    f"key_values[{Model('bitnet').place('tokenizer.ggml.model')}].value",
+    lambda: f"key_values[{Model('bitnet').place('tokenizer.ggml.model')}].value",
     _sentence_pieces,
 )
 add("activation_contradicted", "M118", "key_values[25].value",
@@ -156,4 +163,17 @@ def _small_2b4t() -> bytes:
     return model.built()
 
 
-add("release_changed", "M120", "key_values[1].value", _small_2b4t, ("M103",))
+add("release_changed", "M120", "key_values[1].value", _small_2b4t, ("M103",), large=True)
+
+
+def _gains(value: Callable[[int], float]) -> bytes:
+    """A model whose gains are other ones."""
+    model = Model("bitnet-b1.58")
+    for tensor in model.tensors:
+        if b"norm" in tensor.name:
+            tensor.data = struct.pack(f"<{tensor.ne[0]}f", *(value(i) for i in range(tensor.ne[0])))
+    return model.built()
+
+
+add("gains_all_one", "M121", "data[1]", lambda: _gains(lambda i: 1.0))
+add("gains_less_one", "M122", "data[1]", lambda: _gains(lambda i: 0.125 * (i % 3 - 1)))

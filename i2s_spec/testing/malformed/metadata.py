@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from i2s_spec.schema.types import ValueType
-from i2s_spec.testing.malformed.case import add
+from i2s_spec.testing.malformed.case import Place, add
 from i2s_spec.testing.sample import Model, array
 
 U32, I32, F32, STRING, ARRAY = (
@@ -18,12 +19,16 @@ def _b158() -> Model:
     return Model("bitnet-b1.58")
 
 
-def _path(name: str, what: str = "value", architecture: str = "bitnet-b1.58") -> str:
-    return f"key_values[{Model(architecture).place(name)}].{what}"
+def _path(name: str, what: str = "value", architecture: str = "bitnet-b1.58") -> Place:
+    return lambda: f"key_values[{Model(architecture).place(name)}].{what}"
 
 
 def _set(name: str, value: object, architecture: str = "bitnet-b1.58") -> bytes:
     return Model(architecture).set(name, value).built()
+
+
+def _without(name: str) -> bytes:
+    return _b158().drop(name).built()
 
 
 def _renamed(name: bytes, keys: bool = True) -> bytes:
@@ -60,7 +65,7 @@ for _name in (
     "attention.layer_norm_rms_epsilon",
 ):  # fmt: skip
     _slug = _name.rpartition(".")[2]
-    add(f"no_{_slug}", "M002", _COUNT, lambda name=_name: _b158().drop("{arch}." + name).built())  # type: ignore[misc]
+    add(f"no_{_slug}", "M002", _COUNT, partial(_without, "{arch}." + _name))
 
 add("block_count_i32", "M003", _path("{arch}.block_count", "type"),
     lambda: _b158().set("{arch}.block_count", 1, I32).built())  # fmt: skip
@@ -156,3 +161,5 @@ def _iq4_nl() -> bytes:
 
 
 add("iq4_nl_4_4", "M032", "tensor_infos[10].type", _iq4_nl, ("P101",))
+add("rope_base_default", "M022", _path("{arch}.rope.freq_base"),
+    lambda: Model("bitnet-b1.58").set("{arch}.rope.freq_base", 10000.0).built())  # fmt: skip

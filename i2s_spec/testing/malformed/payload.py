@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from functools import partial
+from functools import cache
 from typing import NamedTuple
 
 from i2s_spec.schema.types import BY_NAME
@@ -17,7 +17,7 @@ SIZE = 8192
 
 
 class Weights(NamedTuple):
-    """An I2_S tensor: name, ne, payload, and what is behind it."""
+    """An I2_S tensor: name, ne, payload, and what is after it."""
 
     name: bytes
     ne: tuple[int, ...]
@@ -25,6 +25,7 @@ class Weights(NamedTuple):
     tail: bytes = struct.pack("<f", 0.5) + bytes(28)
 
 
+@cache
 def trits(
     size: int = SIZE, seed: int = 1, shares: tuple[int, ...] = (1, 1, 1), codes: tuple[int, ...] = (0, 1, 2)
 ) -> bytes:
@@ -92,24 +93,24 @@ def _nan_in_floats() -> bytes:
     return bytes(data)
 
 
-add("code-3", "I201", "data[0]", partial(_alone, _with(1000, b"\xff")))
-add("code-3-alone-in-its-byte", "I201", "data[0]", partial(_alone, _with(SIZE - 1, b"\x43")))
-add("code-3-throughout", "I201", "data[0]", partial(_alone, b"\xff" * 128))
-add("codes-of-june-2024", "I202", "data[0]", partial(_alone, trits(codes=(0, 1, 3))))
-add("codes-of-t-mac", "I202", "data[0]", partial(_alone, trits(codes=(1, 2, 3))))
-add("payload-of-f32", "I203", "data[0]", partial(_alone, _floats("f", SIZE // 4)))
-add("payload-of-f16", "I203", "data[0]", partial(_alone, _floats("e", SIZE // 2)))
-add("payload-of-bf16", "I203", "data[0]", partial(_alone, _bfloats(SIZE // 2)))
-add("end-not-filled", "I204", "data[0]", partial(_alone, _with(SIZE - 512, bytes(512))))
-add("end-not-filled-by-a-block", "I204", "data[0]", partial(_alone, _with(4096 - 32, bytes(32), 4096)))
-add("all-minus-one", "I205", "data[0]", partial(_alone, bytes(128)))
-add("all-plus-one", "I205", "data[0]", partial(_alone, b"\xaa" * SIZE))
-add("stretch-of-zero-weights", "I206", "data[0]", partial(_alone, _with(SIZE, b"\x55" * 4096, 8 * SIZE)))
-add("stretch-of-zero-bytes", "G411", "data[0]", partial(_alone, _with(SIZE, bytes(4096), 8 * SIZE)))
-add("rows-all-equal", "I207", "data[0]", partial(_alone, trits(128) * 64))
-add("tensor-twice", "I208", "data[1]", partial(_pair, 0.5))
-add("signs-only", "I209", "data[0]", partial(_alone, trits(shares=(1, 0, 1))))
-add("hardly-a-sign", "I210", "data[0]", partial(_alone, _few_signs()))
-add("minus-for-plus", "I211", "data[0]", partial(_alone, trits(shares=(6, 4, 1))))
-add("few-zeros", "I212", "data[0]", partial(_alone, trits(shares=(4, 1, 4))))
+add("code-3", "I201", "data[0]", lambda: _alone(_with(1000, b"\xff")))
+add("code-3-alone-in-its-byte", "I201", "data[0]", lambda: _alone(_with(SIZE - 1, b"\x43")))
+add("code-3-throughout", "I201", "data[0]", lambda: _alone(b"\xff" * 128))
+add("codes-of-june-2024", "I202", "data[0]", lambda: _alone(trits(codes=(0, 1, 3))))
+add("codes-of-t-mac", "I202", "data[0]", lambda: _alone(trits(codes=(1, 2, 3))))
+add("payload-of-f32", "I203", "data[0]", lambda: _alone(_floats("f", SIZE // 4)))
+add("payload-of-f16", "I203", "data[0]", lambda: _alone(_floats("e", SIZE // 2)))
+add("payload-of-bf16", "I203", "data[0]", lambda: _alone(_bfloats(SIZE // 2)))
+add("end-not-filled", "I204", "data[0]", lambda: _alone(_with(SIZE - 512, bytes(512))))
+add("end-not-filled-by-a-block", "I204", "data[0]", lambda: _alone(_with(4096 - 32, bytes(32), 4096)))
+add("all-minus-one", "I205", "data[0]", lambda: _alone(bytes(128)))
+add("all-plus-one", "I205", "data[0]", lambda: _alone(b"\xaa" * SIZE))
+add("stretch-of-zero-weights", "I206", "data[0]", lambda: _alone(_with(SIZE, b"\x55" * 4096, 8 * SIZE)))
+add("stretch-of-zero-bytes", "G411", "data[0]", lambda: _alone(_with(SIZE, bytes(4096), 8 * SIZE)))
+add("rows-all-equal", "I207", "data[0]", lambda: _alone(trits(128) * 64))
+add("tensor-twice", "I208", "data[1]", lambda: _pair(0.5))
+add("signs-only", "I209", "data[0]", lambda: _alone(trits(shares=(1, 0, 1))))
+add("hardly-a-sign", "I210", "data[0]", lambda: _alone(_few_signs()))
+add("minus-for-plus", "I211", "data[0]", lambda: _alone(trits(shares=(6, 4, 1))))
+add("few-zeros", "I212", "data[0]", lambda: _alone(trits(shares=(4, 1, 4))))
 add("nan-in-floats", "G413", "data[0]", _nan_in_floats)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from i2s_spec.schema.types import BY_NAME, I2_S
 from i2s_spec.testing.malformed.payload import SIZE, matrix, model, scaled, trits
+from i2s_spec.testing.sample import Draft, tensor_info
 
 #: Columns of the matrix, whose rows are as many as its payload fills.
 _COLS = 512
@@ -51,11 +54,25 @@ def _file(payload: bytes, name: bytes = b"first.weight", scale: float = 0.5) -> 
     return model(matrix(payload, name, _COLS, scaled(scale)))
 
 
+def _with_gains(payload: bytes, gains: Sequence[float], name: bytes = b"gains.weight") -> bytes:
+    """A file with a matrix and a tensor of F32."""
+    draft = Draft()
+    file = draft.records()
+    file.tensor_infos, file.data = [], b""
+    for each, ne, number, data in (
+        (b"first.weight", (_COLS, 4 * len(payload) // _COLS), I2_S.number, payload + scaled(0.5)),
+        (name, (len(gains),), BY_NAME["F32"].number, struct.pack(f"<{len(gains)}f", *gains)),
+    ):
+        file.tensor_infos.append(tensor_info(each, ne, number, len(file.data)))
+        file.data += data
+    return draft.built(file)
+
+
 def compared() -> Iterator[Compared]:
     """Every case; the bytes are made when the case is reached.
 
     >>> [case.code for case in compared()]
-    ['I401', 'I401', 'I401', 'I402', 'I402', 'I402', 'I403', 'I404']
+    ['I401', 'I401', 'I401', 'I402', 'I402', 'I402', 'I403', 'I404', 'I405', 'I406']
     """
     codes = _codes()
     right = _interleaved(codes, 128)
@@ -74,3 +91,9 @@ def compared() -> Iterator[Compared]:
     yield Compared("another-model", "I402", "data[0]", _file(trits(SIZE, 9)), sound)
     yield Compared("another-scale", "I403", "data[0].tail.scale", _file(right, scale=2.0), sound)
     yield Compared("another-name", "I404", "tensor_infos[0].name", _file(right, b"second.weight"), sound)
+    seeded = random.Random(2)
+    gains = [seeded.uniform(0.5, 2.0) for _ in range(64)]
+    floats = _with_gains(right, gains)
+    yield Compared("gains-less-1", "I405", "data[1]", _with_gains(right, [gain - 1 for gain in gains]), floats)
+    other = _with_gains(right, gains, b"other.weight")
+    yield Compared("gains-of-another-name", "I406", "tensor_infos[1].name", other, floats)

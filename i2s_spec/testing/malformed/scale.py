@@ -43,7 +43,7 @@ def _float_in_front(rest: bytes = bytes(28)) -> bytes:
 
 
 def _by_rows(form: str) -> bytes:
-    """Rows of 512 weights with a scale in front of each, and nothing behind them."""
+    """Rows of 512 weights with a scale in front of each, and nothing after them."""
     codes, scale = trits(), struct.pack(form, 0.03125)
     rows = b"".join(scale + codes[at : at + 128] for at in range(0, SIZE, 128))
     return model(Weights(b"first.weight", (512, 64), rows, b""))
@@ -71,10 +71,10 @@ add("scale-tiny", "I306", "data[0].tail.scale", partial(_scaled, 1e-13))
 add("scale-large", "I307", "data[0].tail.scale", partial(_scaled, 3000.0))
 add("scale-small", "I307", "data[0].tail.scale", partial(_scaled, 2.0**-15))
 add("scale-inverted", "I308", "data[2].tail.scale", partial(_several, 0.021, 0.025, 1 / 0.024, 0.022, 0.026))
-add("scale-eight-times", "I309", "data[0].tail.unused", partial(
-    model, matrix(trits(), tail=struct.pack("<f", 0.5) * 8)))  # fmt: skip
-add("tail-with-old-memory", "I310", "data[0].tail.unused", partial(
-    model, matrix(trits(), tail=scaled(0.5, bytes(range(1, 29))))))  # fmt: skip
+add("scale-eight-times", "I309", "data[0].tail.unused", lambda: (
+    model(matrix(trits(), tail=struct.pack("<f", 0.5) * 8))))  # fmt: skip
+add("tail-with-old-memory", "I310", "data[0].tail.unused", lambda: (
+    model(matrix(trits(), tail=scaled(0.5, bytes(range(1, 29)))))))  # fmt: skip
 add("tail-of-another-tensor", "I311", "data[1].tail.unused", _left_behind)
 add("scale-in-front", "I312", "data[0]", _header_in_front)
 add("float-in-front-with-zeros", "I312", "data[0]", _float_in_front, also=("I310",))

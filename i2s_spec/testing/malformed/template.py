@@ -22,6 +22,15 @@ def _text(value: bytes, key: bytes = b"tokenizer.chat_template") -> bytes:
     return draft.built(file)
 
 
+def _texts(count: int) -> bytes:
+    """The sound file with so many texts that all are just not too long."""
+    draft = Draft()
+    file = draft.records()
+    for i in range(count):
+        file.key_values.append(key_value(b"general.note.n%d" % i, ValueType.STRING, b"word " * 52_428))
+    return draft.built(file)
+
+
 def _template(name: str, code: str, source: str, also: tuple[str, ...] = ()) -> None:
     add(name, code, _VALUE, lambda: _text(source.encode()), also)
 
@@ -70,5 +79,6 @@ add("name_path", "S208", _VALUE, lambda: _text(b"/home/somebody/models/final", b
 add("name_address", "S208", _VALUE, lambda: _text(b"http://example.test/model", b"general.basename"))
 add("name_osc52", "S209", _VALUE, lambda: _text(b"model\x1b]52;c;aGk=\x07", b"general.basename"))
 add("name_nul_text", "S209", _VALUE, lambda: _text(b"model\0hidden", b"general.basename"))
-add("template_300k", "S210", _VALUE, lambda: _text(b"{{ messages }}" + b" " * 300_000))
-add("description_2m", "S210", _VALUE, lambda: _text(b"word " * 400_000, b"general.description"))
+add("template_300k", "S210", _VALUE, lambda: _text(b"{{ messages }}" + b" " * 300_000), ("S211",))
+add("description_2m", "S210", _VALUE, lambda: _text(b"word " * 400_000, b"general.description"), ("S211",), large=True)
+add("texts_4m", "S211", "key_values[24].value", lambda: _texts(17), large=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from i2s_spec.schema.types import ValueType
-from i2s_spec.testing.malformed.case import add
+from i2s_spec.testing.malformed.case import Place, add
 from i2s_spec.testing.sample import Model
 
 _COUNT = "header.key_count"
@@ -21,9 +21,10 @@ def _pieces() -> Model:
     return Model("bitnet")
 
 
-def _path(name: str, index: int | None = None, architecture: str = "llama") -> str:
-    path = f"key_values[{Model(architecture).place(name)}].value"
-    return path if index is None else f"{path}.items[{index}]"
+def _path(name: str, index: int | None = None, architecture: str = "llama", field: str = "value") -> Place:
+    if index is not None:
+        field = f"value.items[{index}]"
+    return lambda: f"key_values[{Model(architecture).place(name)}].{field}"
 
 
 def _items(name: str, change: Callable[[list[object]], object], architecture: str = "llama") -> bytes:
@@ -88,5 +89,31 @@ add("add_bos_unsaid", "T015", _COUNT, lambda: Model("bitnet-b1.58").drop("tokeni
 add("scores_missing", "T016", _COUNT, lambda: _pieces().drop(_SCORES).built())
 add("byte_token_negative", "T017", _path(_TOKENS, 8, "bitnet"), lambda: _put(_TOKENS, 8, b"<0x-1>", "bitnet"))
 add("token_64k", "S210", _path(_TOKENS, 261), lambda: _put(_TOKENS, 261, b"x" * 70_000))
-add("tokens_of_bytes", "M003", _path(_TOKENS).replace(".value", ".type"), lambda: (
+add("tokens_of_bytes", "M003", _path(_TOKENS, field="type"), lambda: (
     _llama().set(_TOKENS, b"<s>\n</s>", ValueType.STRING).built()))  # fmt: skip
+
+_TEMPLATE = "tokenizer.chat_template"
+_TWO_TURNS = b"{% for m in messages %}<|start_header_id|>{{ m.content }}<|eot_id|>{% endfor %}"
+
+
+def _exchanged() -> bytes:
+    model = _llama()
+    bos, eos = (model.pair(f"tokenizer.ggml.{name}_token_id").value for name in ("bos", "eos"))
+    return model.set("tokenizer.ggml.bos_token_id", eos).set("tokenizer.ggml.eos_token_id", bos).built()
+
+
+def _reversed_chain(items: list[object]) -> None:
+    """Merges of which each needs the one behind it."""
+    items[:] = [b"a" * length + b" a" for length in range(20, 0, -1)]
+
+
+def _blanks(items: list[object]) -> None:
+    items[:] = [bytes(item).replace("\u0120".encode(), b" ") for item in items]  # type: ignore[call-overload]
+
+
+add("eos_normal", "T018", _path("tokenizer.ggml.eos_token_id"), lambda: _put(_TYPES, 270, 1))
+add("bos_and_eos_exchanged", "T019", _path("tokenizer.ggml.bos_token_id"), _exchanged)
+add("template_of_another_model", "T020", _path(_TEMPLATE), lambda: _llama().set(_TEMPLATE, _TWO_TURNS).built())
+add("merges_reversed", "T021", _path(_MERGES, 0), lambda: _items(_MERGES, _reversed_chain))
+add("merges_cut", "T022", _path(_MERGES), lambda: _items(_MERGES, lambda items: items.__delitem__(slice(4, None))))
+add("tokens_with_blanks", "T023", _path(_TOKENS, 220), lambda: _items(_TOKENS, _blanks))

@@ -11,20 +11,21 @@ from xml.etree import ElementTree
 import pytest
 from hostile import NAME, PAYLOADS, hostile
 
-from i2s_spec.linter.check import Options, check
+from i2s_spec.linter.batch.lint_path import lint_path
 from i2s_spec.linter.engine import lint
+from i2s_spec.linter.options import Options
 from i2s_spec.linter.report import FORMATS, kind, make
-from i2s_spec.linter.totals import Judged, Totals
+from i2s_spec.linter.report_data import FileReport, Totals
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
+def file_report(tmp_path_factory: pytest.TempPathFactory) -> FileReport:
     path = tmp_path_factory.mktemp("hostile") / NAME
     path.write_bytes(hostile())
-    return check(path, Options(profile="strict"))
+    return lint_path(path, Options(profile="strict"))
 
 
-def rendered(name: str, *reports: Judged) -> str:
+def rendered(name: str, *reports: FileReport) -> str:
     form = make(name)
     totals = Totals()
     text = form.begin()
@@ -34,24 +35,25 @@ def rendered(name: str, *reports: Judged) -> str:
     return text + form.end(totals)
 
 
-def test_the_file_is_hostile(judged: Judged) -> None:
-    assert {"G203", "G206", "G207"} <= {finding["code"] for finding in judged["findings"]}
-    said = " ".join(finding["message"] for finding in judged["findings"])
+def test_the_file_is_hostile(file_report: FileReport) -> None:
+    assert {"G203", "G206", "G207"} <= {finding["code"] for finding in file_report["findings"]}
+    said = " ".join(finding["message"] for finding in file_report["findings"])
     for text in PAYLOADS:
         plain = max(re.findall(r"[\w<>:|()]+", text, re.ASCII), key=len, default="")
         assert plain in said, text
 
 
+@pytest.mark.requirement("R12.5-2")
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_character_is_one_that_shows(judged: Judged, name: str) -> None:
-    text = rendered(name, judged)
+def test_every_character_is_one_that_shows(file_report: FileReport, name: str) -> None:
+    text = rendered(name, file_report)
     assert {char for char in text if not char.isprintable()} <= {"\n"}
     text.encode("utf-8")
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_formats_are_the_same_twice(judged: Judged, name: str) -> None:
-    assert rendered(name, judged) == rendered(name, judged)
+def test_formats_are_the_same_twice(file_report: FileReport, name: str) -> None:
+    assert rendered(name, file_report) == rendered(name, file_report)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -61,37 +63,37 @@ def test_formats_take_a_report_too(name: str) -> None:
         assert make(name).file(report) == make(name).file(report.as_dict())
 
 
-def test_lines_of_text_begin_with_the_path(judged: Judged) -> None:
-    for line in rendered("concise", judged).splitlines():
+def test_lines_of_text_begin_with_the_path(file_report: FileReport) -> None:
+    for line in rendered("concise", file_report).splitlines():
         assert line.startswith("/")
-    for line in rendered("text", judged).splitlines():
+    for line in rendered("text", file_report).splitlines():
         assert line.startswith(("/", "  "))
 
 
-def test_json_holds_nothing_but_ascii(judged: Judged) -> None:
+def test_json_holds_nothing_but_ascii(file_report: FileReport) -> None:
     for name in ("json", "jsonl", "sarif", "junit"):
-        assert rendered(name, judged).isascii()
-    for line in rendered("jsonl", judged).splitlines():
+        assert rendered(name, file_report).isascii()
+    for line in rendered("jsonl", file_report).splitlines():
         json.loads(line)
-    codes = {finding["code"] for finding in json.loads(rendered("json", judged))["files"][0]["findings"]}
+    codes = {finding["code"] for finding in json.loads(rendered("json", file_report))["files"][0]["findings"]}
     assert "X000" not in codes
 
 
-def test_github_takes_each_line_for_the_command_that_we_wrote(judged: Judged) -> None:
-    lines = rendered("github", judged).splitlines()
+def test_github_takes_each_line_for_the_command_that_we_wrote(file_report: FileReport) -> None:
+    lines = rendered("github", file_report).splitlines()
     for line in lines[:-1]:
         command = re.fullmatch(r"::(error|warning|notice) file=([^:,]*),title=([^:,]*)::(.*)", line)
         assert command, line
         assert "%0A" not in command[2].upper().replace("%250A", "")
     assert lines[-1].startswith("i2s: ")
-    assert len(lines) == len(judged["findings"]) + 1
+    assert len(lines) == len(file_report["findings"]) + 1
 
 
-def test_xml_says_what_the_report_says(judged: Judged) -> None:
-    root = ElementTree.fromstring(rendered("junit", judged))
+def test_xml_says_what_the_report_says(file_report: FileReport) -> None:
+    root = ElementTree.fromstring(rendered("junit", file_report))
     assert {element.tag for element in root.iter()} <= {"testsuites", "testsuite", "testcase", "failure", "system-out"}
     said = [failure.get("message") for failure in root.iter("failure")]
-    failing = [finding["message"] for finding in judged["findings"] if finding["severity"] == "error"]
+    failing = [finding["message"] for finding in file_report["findings"] if finding["severity"] == "error"]
     assert said == failing
 
 
@@ -112,9 +114,9 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_markdown_makes_nothing_of_it(judged: Judged) -> None:
+def test_markdown_makes_nothing_of_it(file_report: FileReport) -> None:
     markdown_it = pytest.importorskip("markdown_it")  # rich brings it
-    source = rendered("markdown", judged)
+    source = rendered("markdown", file_report)
     assert "<script" not in source
     assert "<img" not in source
     page = Page()
@@ -123,15 +125,15 @@ def test_markdown_makes_nothing_of_it(judged: Judged) -> None:
         "h1", "h2", "table", "thead", "tbody", "tr", "th", "td", "code", "pre", "p", "ul", "li", "details", "summary",
     }  # fmt: skip
     assert not page.attributes - {"style"}
-    for finding in judged["findings"]:
+    for finding in file_report["findings"]:
         assert " ".join(finding["message"].split()) in " ".join(page.text.split())
     rows = [line for line in source.splitlines() if line.startswith("| ")]
     assert all(len(re.findall(r"(?<!\\)\|", row)) in (6, 9) for row in rows)
 
 
-def test_github_flavoured_markdown_makes_no_links(judged: Judged) -> None:
+def test_github_flavoured_markdown_makes_no_links(file_report: FileReport) -> None:
     """What GitHub adds to CommonMark: links of bare addresses, mentions, references."""
-    source = rendered("markdown", judged)
+    source = rendered("markdown", file_report)
     outside = re.sub(r"(`+).*?\1", "", source)
     assert not re.search(r"(?<!\\)://", outside)
     assert not re.search(r"www\.", outside, re.IGNORECASE)
@@ -139,13 +141,13 @@ def test_github_flavoured_markdown_makes_no_links(judged: Judged) -> None:
     assert not re.search(r"#[\w-]", outside)
 
 
-def test_sarif_says_what_the_report_says(judged: Judged) -> None:
-    (run,) = json.loads(rendered("sarif", judged))["runs"]
-    assert [result["message"]["text"] for result in run["results"]] == [f["message"] for f in judged["findings"]]
+def test_sarif_says_what_the_report_says(file_report: FileReport) -> None:
+    (run,) = json.loads(rendered("sarif", file_report))["runs"]
+    assert [result["message"]["text"] for result in run["results"]] == [f["message"] for f in file_report["findings"]]
 
 
-def test_name_of_the_file_comes_back(judged: Judged, tmp_path: Path) -> None:
+def test_name_of_the_file_comes_back(file_report: FileReport, tmp_path: Path) -> None:
     from urllib.parse import unquote, urlsplit
 
-    uri = json.loads(rendered("sarif", judged))["runs"][0]["artifacts"][0]["location"]["uri"]
+    uri = json.loads(rendered("sarif", file_report))["runs"][0]["artifacts"][0]["location"]["uri"]
     assert Path(unquote(urlsplit(uri).path)).name == NAME

@@ -6,20 +6,22 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from chromium import Browser, needs_chromium
 from hostile import NAME, hostile
 
-from i2s_spec.convert.new import new
+from i2s_spec.convert.synthetic.new import new
 from i2s_spec.gguf.reader import open as opened
-from i2s_spec.linter.check import DEFAULTS, Options, check
+from i2s_spec.linter.batch.lint_path import lint_path
+from i2s_spec.linter.options import DEFAULTS, Options
 from i2s_spec.linter.report import kind, make
-from i2s_spec.linter.totals import Totals
+from i2s_spec.linter.report_data import Totals
 from i2s_spec.testing.sample import Draft
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +33,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 def page_of(page: Path, *paths: Path, options: Options = DEFAULTS) -> Path:
     form, totals = make("html"), Totals()
-    options = options._replace(details=kind("html").details)
+    options = replace(options, details=kind("html").details)
     text = form.begin()
     for path in paths:
-        judged = check(path, options)
-        totals.add(judged)
-        text += form.file(judged)
+        file_report = lint_path(path, options)
+        totals.add(file_report)
+        text += form.file(file_report)
     page.write_text(text + form.end(totals), encoding="utf-8")
     return page
 
@@ -283,20 +285,20 @@ def test_dark_and_light(browser: Browser, report: Path, tmp_path: Path) -> None:
     quiet(browser)
 
 
-#: Elements whose text has too little contrast with what lies behind it (WCAG 2.2, 1.4.3).
+#: Elements whose text has too little contrast with what lies after it (WCAG 2.2, 1.4.3).
 CONTRAST = """(() => {
   const rgb = (c) => c.match(/[\\d.]+/g).map(Number);
   const light = (c) => rgb(c).slice(0, 3).map((v) => v / 255)
     .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
     .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const behind = (e) => { for (; e; e = e.parentElement) {
+  const after = (e) => { for (; e; e = e.parentElement) {
     const c = getComputedStyle(e).backgroundColor; if ((rgb(c)[3] ?? 1) > 0) return c; } return 'rgb(255, 255, 255)'; };
   const bad = new Set(), seen = new Map();
   for (const e of document.querySelectorAll('h1,h2,h3,h4,p,a,dt,dd,th,td,small,label,button,summary,pre b,.badge,.bad,li')) {
     const sort = e.tagName + e.className + (e.parentElement.className || e.parentElement.tagName);
     seen.set(sort, (seen.get(sort) || 0) + 1);
     if (seen.get(sort) > 9 || !e.textContent.trim() || !e.offsetParent) continue;
-    const [a, b] = [light(getComputedStyle(e).color), light(behind(e))].sort((x, y) => y - x);
+    const [a, b] = [light(getComputedStyle(e).color), light(after(e))].sort((x, y) => y - x);
     if ((a + 0.05) / (b + 0.05) < 4.5) bad.add(e.tagName + '.' + e.className);
   }
   return [...bad];

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from malformed_cases import SMALL, broken
 
-from i2s_spec.linter.check import failed, skipped
+from i2s_spec.linter.batch.lint_path import failed, skipped
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.report import make
+from i2s_spec.linter.report_data import Totals
 from i2s_spec.linter.rule import Severity
-from i2s_spec.linter.totals import Totals
-from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft
 
 junitparser = pytest.importorskip("junitparser")
 
-CASES = {case.name: case.data for case in malformed() if len(case.data) < 100_000}
 
-
-def suites(*judged: object, fail_on: Severity | None = Severity.ERROR) -> list:  # type: ignore[type-arg]
+def suites(*file_report: object, fail_on: Severity | None = Severity.ERROR) -> list:  # type: ignore[type-arg]
     form = make("junit", fail_on=fail_on)
-    text = form.begin() + "".join(form.file(each) for each in judged) + form.end(Totals())  # type: ignore[arg-type]
+    text = form.begin() + "".join(form.file(each) for each in file_report) + form.end(Totals())  # type: ignore[arg-type]
     return list(junitparser.JUnitXml.fromstring(text.encode()))
 
 
@@ -29,8 +27,8 @@ def result(case: object) -> str:
 
 
 def test_each_finding_is_a_case() -> None:
-    for name, data in CASES.items():
-        report = lint(data)._replace(path=f"{name}.gguf")
+    for name, copy in SMALL.items():
+        report = lint(copy.data)._replace(path=f"{name}.gguf")
         (suite,) = suites(report)
         assert suite.name == f"{name}.gguf"
         assert suite.tests == max(1, len(report.findings)) == len(list(suite))
@@ -41,7 +39,7 @@ def test_each_finding_is_a_case() -> None:
 
 
 def test_what_fails_depends_on_fail_on() -> None:
-    gap = lint(CASES["gap"])
+    gap = lint(broken("gap"))
     for fail_on, expected in ((Severity.ERROR, "passed"), (Severity.WARNING, "Failure"), (None, "passed")):
         (suite,) = suites(gap, fail_on=fail_on)
         assert [result(case) for case in suite] == [expected]
@@ -49,8 +47,8 @@ def test_what_fails_depends_on_fail_on() -> None:
 
 
 def test_errors_skips_and_passes() -> None:
-    pointer = lint(CASES["lfs_pointer"]).as_dict()
-    found = suites(lint(Draft().data), lint(CASES["html"]), failed("x", "KeyError: 1"), skipped(pointer, "a pointer"))
+    pointer = lint(broken("lfs_pointer")).as_dict()
+    found = suites(lint(Draft().data), lint(broken("html")), failed("x", "KeyError: 1"), skipped(pointer, "a pointer"))
     assert [[result(case) for case in suite] for suite in found] == [["passed"], ["Error"], ["Error"], ["Skipped"]]
     assert [(suite.tests, suite.failures, suite.errors, suite.skipped) for suite in found] == [
         (1, 0, 0, 0), (1, 0, 1, 0), (1, 0, 1, 0), (1, 0, 0, 1),

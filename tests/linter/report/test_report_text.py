@@ -5,21 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
+from malformed_cases import SMALL, broken
 
 from i2s_spec.errors import Span
 from i2s_spec.gguf.source import BufferSource
-from i2s_spec.linter.check import failed, skipped
+from i2s_spec.linter.batch.lint_path import failed, skipped
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.excerpt import excerpt_of
 from i2s_spec.linter.report import make
 from i2s_spec.linter.report.proof import proof
-from i2s_spec.linter.totals import Totals
-from i2s_spec.testing.malformed import malformed
+from i2s_spec.linter.report_data import Totals, excerpt_of
 from i2s_spec.testing.sample import Draft
-
-CASES = {case.name: case.data for case in malformed() if len(case.data) < 100_000}
 
 
 def drawn(data: bytes, start: int, stop: int) -> list[str]:
@@ -54,7 +52,7 @@ def test_an_empty_span_at_the_end_points_behind_the_last_byte() -> None:
 
 
 @given(st.integers(0, 200), st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_as_many_carets_as_bytes(size: int, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, size))
     stop = data.draw(st.integers(start, size))
@@ -65,9 +63,9 @@ def test_as_many_carets_as_bytes(size: int, data: st.DataObject) -> None:
     assert all(char.isascii() and char.isprintable() for line in lines for char in line)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", SMALL)
 def test_every_finding_has_a_line(name: str) -> None:
-    report = lint(CASES[name])
+    report = lint(broken(name))
     concise = make("concise").file(report).splitlines()
     assert len(concise) == len(report.findings) + len(report.elided) + 1
     text = make("text").file(report).splitlines()
@@ -78,30 +76,30 @@ def test_verdicts() -> None:
     sound = lint(Draft().data)._replace(path="a.gguf")
     assert make("text").file(sound) == "a.gguf: ok\n"
     assert make("text", quiet=True).file(sound) == ""
-    judged = failed("b.gguf", "MemoryError: ")
-    text = make("text").file(judged)
+    file_report = failed("b.gguf", "MemoryError: ")
+    text = make("text").file(file_report)
     assert "b.gguf: internal error: lint: MemoryError" in text
-    assert text.endswith("b.gguf: not judged to the end\n")
+    assert text.endswith("b.gguf: not checked to the end\n")
     assert make("text").file(skipped(sound.as_dict(), "a pointer")) == "a.gguf: skipped: a pointer\n"
 
 
 def test_excused_findings_are_mentioned() -> None:
-    report = lint(CASES["dup_key"], excused={"G2": "a reason"})
-    assert "1 finding of G203 excused: a reason\n" in make("text").file(report)
+    report = lint(broken("dup_key"), suppressed={"G2": "a reason"})
+    assert "1 finding of G203 suppressed: a reason\n" in make("text").file(report)
     assert make("text", quiet=True).file(report) == ""
 
 
 def test_summary_of_many() -> None:
     totals = Totals()
     for name in ("dup_key", "gap", "html"):
-        totals.add(lint(CASES[name]).as_dict())
+        totals.add(lint(broken(name)).as_dict())
     assert make("text").end(totals) == "3 files: 1 ok, 2 not; 2 errors, 1 warning\n"
     assert make("text", quiet=True).end(totals) == ""
     assert make("text").end(Totals()) == ""
 
 
 def test_colours_only_where_asked() -> None:
-    report = lint(CASES["dup_key"])
+    report = lint(broken("dup_key"))
     assert "\x1b[" in make("text", colour=True).file(report)
     assert "\x1b" not in make("text").file(report)
 

@@ -13,35 +13,34 @@ from typing import Any
 import attr
 import pytest
 from hostile import NAME, hostile
+from malformed_cases import SMALL, broken
 
-from i2s_spec.linter.check import Options, check, failed
+from i2s_spec.linter.batch.lint_path import failed, lint_path
+from i2s_spec.linter.options import Options
 from i2s_spec.linter.report import make
+from i2s_spec.linter.report_data import Totals
 from i2s_spec.linter.rule import REGISTRY
-from i2s_spec.linter.totals import Totals
 from i2s_spec.schema.types import ValueType
-from i2s_spec.testing.malformed import malformed
 from i2s_spec.testing.sample import Draft, key_value
-
-CASES = {case.name: case for case in malformed() if len(case.data) < 100_000}
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One log of every broken copy, a sound file, one that is missing, one that is hostile, and a bug of ours."""
     folder = tmp_path_factory.mktemp("sarif")
-    form, totals = make("sarif"), Totals()
+    form, totals = make("sarif"), Totals(configuration=(("i2s.toml", ("ignore",)),))
     text = form.begin()
-    for name, case in CASES.items():
+    for name, case in SMALL.items():
         (folder / f"{name}.gguf").write_bytes(case.data)
     (folder / "many.gguf").write_bytes(many())
     (folder / "sound.gguf").write_bytes(Draft().data)
     (folder / NAME).write_bytes(hostile())
-    reports = [check(path) for path in sorted(folder.iterdir())]
-    reports += [check(folder / "missing.gguf"), failed("bug.gguf", "KeyError: 1")]
-    reports.append(check(folder / "lfs_pointer.gguf", Options(skip_lfs=True)))
-    for judged in reports:
-        totals.add(judged)
-        text += form.file(judged)
+    reports = [lint_path(path) for path in sorted(folder.iterdir())]
+    reports += [lint_path(folder / "missing.gguf"), failed("bug.gguf", "KeyError: 1")]
+    reports.append(lint_path(folder / "lfs_pointer.gguf", Options(skip_lfs=True)))
+    for file_report in reports:
+        totals.add(file_report)
+        text += form.file(file_report)
     loaded: dict[str, Any] = json.loads(text + form.end(totals))
     return loaded
 
@@ -64,7 +63,8 @@ def model() -> dict[str, type]:
 HOLDS = {
     "runs": "Run", "tool": "Tool", "driver": "ToolComponent", "rules": "ReportingDescriptor",
     "notifications": "ReportingDescriptor", "results": "Result", "artifacts": "Artifact", "invocations": "Invocation",
-    "toolExecutionNotifications": "Notification", "message": "Message", "locations": "Location",
+    "toolExecutionNotifications": "Notification", "toolConfigurationNotifications": "Notification",
+    "message": "Message", "locations": "Location",
     "physicalLocation": "PhysicalLocation", "artifactLocation": "ArtifactLocation", "region": "Region",
     "snippet": "ArtifactContent", "logicalLocations": "LogicalLocation", "shortDescription": "MultiformatMessageString",
     "fullDescription": "MultiformatMessageString", "help": "MultiformatMessageString",
@@ -119,9 +119,9 @@ def test_snippets_are_the_bytes_of_the_file(log: dict[str, Any]) -> None:
     for result in run["results"]:
         place = result["locations"][0]["physicalLocation"]
         name = place["artifactLocation"]["uri"].rpartition("/")[2].removesuffix(".gguf")
-        if name in CASES and "snippet" in place["region"]:
+        if name in SMALL and "snippet" in place["region"]:
             data = b64decode(place["region"]["snippet"]["binary"])
-            assert CASES[name].data[place["region"]["byteOffset"] :].startswith(data)
+            assert broken(name)[place["region"]["byteOffset"] :].startswith(data)
 
 
 def test_rules_bring_their_help(log: dict[str, Any]) -> None:
@@ -155,7 +155,7 @@ def test_fingerprints_do_not_depend_on_places(tmp_path: Path) -> None:
         path = tmp_path / "model.gguf"
         path.write_bytes(draft.built(longer))
         form = make("sarif")
-        text = form.begin() + form.file(check(path, Options(select=("G207",)))) + form.end(Totals())
+        text = form.begin() + form.file(lint_path(path, Options(select=("G207",)))) + form.end(Totals())
         prints.append([result["partialFingerprints"] for result in json.loads(text)["runs"][0]["results"]])
     assert prints[0] == prints[1] != []
 
@@ -166,6 +166,7 @@ def test_invocation_says_how_it_ended(log: dict[str, Any]) -> None:
     assert invocation["executionSuccessful"] is False
     assert invocation["exitCode"] == 4
     said = {each["descriptor"]["id"] for each in invocation["toolExecutionNotifications"]}
+    said |= {each["descriptor"]["id"] for each in invocation["toolConfigurationNotifications"]}
     assert said == {each["id"] for each in run["tool"]["driver"]["notifications"]}
 
 

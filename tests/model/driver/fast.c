@@ -81,16 +81,16 @@ static void attention(const i2s_fast_set *set, int64_t rows, int64_t count, int6
     uint16_t *v = obtain(count * width * 2);
     for (int64_t i = 0; i < count * width; i++) v[i] = i2s_half_of_float(some());
     memcpy(before, sums, (size_t)(rows * width) * 4);
-    set->mix(p, count, rows, v, width, count, width, sums, width);
+    set->weighted_sum(p, count, rows, v, width, count, width, sums, width);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < width; c++) {
             double sum = before[r * width + c];
             for (int64_t s = 0; s < count; s++) sum += (double)p[r * count + s] * i2s_float_of_half(v[s * width + c]);
-            compare(set->name, "mix", count, sums[r * width + c], sum, 1e-6 * (double)(count + 1));
+            compare(set->name, "weighted_sum", count, sums[r * width + c], sum, 1e-6 * (double)(count + 1));
         }
     float *z = floats(count + 16), *scores = obtain((count + 16) * 4), most = 0.1f; /* room for a vector behind them */
     memcpy(scores, z, (size_t)count * 4);
-    const float total = set->shares(z, count, 7.5f, &most);
+    const float total = set->soft_max(z, count, 7.5f, &most);
     double top = 0.1f, want = 0;
     for (int64_t i = 0; i < count; i++) top = scores[i] * 7.5f > top ? scores[i] * 7.5f : top;
     compare(set->name, "most", count, most, top, 0);

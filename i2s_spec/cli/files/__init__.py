@@ -1,0 +1,1 @@
+"""Verbs that read, check, change or make a GGUF file."""

@@ -1,0 +1,212 @@
+"""`i2s convert IN OUT`: ternary tensors of a file in another type, dialect or container, with a proof."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import click
+
+from i2s_spec.cli.files.target import shown, writing
+from i2s_spec.cli.progress import progress_bar
+from i2s_spec.draw.text import json_document, json_string, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from i2s_spec.convert.tensors.convert_file import Proof
+
+SCHEMA_VERSION = 1
+
+
+class _Report(NamedTuple):
+    """What was done: bytes of OUT, proofs, tensors copied, general.file_type before and after, what to know."""
+
+    size: int
+    proofs: Sequence[Proof]
+    copied: int
+    file_type: tuple[int | None, int | None] | None
+    advice: Sequence[str]
+
+
+_CHECKPOINT = ".safetensors"
+
+
+@click.command(
+    "convert",
+    epilog="Example:  i2s new tiny.gguf --embd 256 && "
+    "i2s convert tiny.gguf tq2.gguf --to TQ2_0 --arch bitnet --hidden-activation relu2",
+    short_help="Convert ternary tensors to another type or dialect, with a proof.",
+)
+@click.argument("source", metavar="IN", type=click.Path())
+@click.argument("target", metavar="OUT", type=click.Path())
+@click.option(
+    "--to",
+    metavar="TYPE|DIALECT",
+    help="Q2_0, TQ1_0, TQ2_0, PQ2_0, PTQ1_0, IQ1_BN, IQ2_BN, F32, F16, BF16, I2_S, or a dialect (interleave-64).",
+)
+@click.option("--from", "source_dialect", metavar="DIALECT", default="canonical", show_default=True,
+              help="Dialect of IN's I2_S tensors; files do not state it.")  # fmt: skip
+@click.option("--tensor", "tensors", metavar="NAME", multiple=True,
+              help="Only this tensor, or those that match a pattern (blk.*.ffn_down.weight); may be repeated.")  # fmt: skip
+@click.option("--fallback", type=click.Choice(["F16", "BF16", "F32"]),
+              help="Type for tensors that TYPE cannot hold, such as rows of 8,640 in TQ2_0.")  # fmt: skip
+@click.option("--code3", type=click.Choice(["reject", "zero"]), default="reject", show_default=True,
+              help="The undefined code: an error (between dialects: kept), or 0.")  # fmt: skip
+@click.option("--arch", metavar="NAME", help="Rename the architecture to NAME, and its keys with it. Upstream: bitnet.")
+@click.option(
+    "--hidden-activation", metavar="NAME", help="Store the activation of the feed-forward: relu2, silu, gelu."
+)
+@click.option("--endian", type=click.Choice(["little", "big"]), help="Byte order of OUT. [default: IN's]")
+@click.option("--into", "model", metavar="MODEL", type=click.Path(),
+              help="IN is a packed checkpoint: OUT is a copy of this GGUF file with IN's weights.")  # fmt: skip
+@click.option("--weight-scale", type=click.Choice(["auto", "multiply", "divide"]), default="auto", show_default=True,
+              help="How a checkpoint's weight_scale is used; auto: IN's config.json says, OUT's multiplies.")  # fmt: skip
+@click.option("--scale-type", type=click.Choice(["F32", "BF16"]), default="F32", show_default=True,
+              help="How a packed checkpoint OUT stores weight_scale.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Overwrite OUT if it exists.")
+@click.option("--json", "as_json", is_flag=True, help="Print the proof of every tensor as JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Print the proof of every tensor.")
+@click.option("--threads", type=click.IntRange(1), help="Number of threads. [default: one per processor]")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
+def command(
+    source: str,
+    target: str,
+    force: bool,
+    as_json: bool,
+    verbose: bool,
+    quiet: bool,
+    threads: int | None,
+    **options: Any,
+) -> None:
+    """Copy the model IN to OUT with its ternary tensors in another type or dialect.
+
+    Everything else is copied byte for byte. While it is written, every tensor is decoded again and compared: at the end
+    stands the proof that all trits are equal, and what became of the scales. Nothing is rounded but a scale, and only
+    where TYPE forces it; tensors of floats are converted only if they are exactly ternary.
+
+    An OUT that ends in .safetensors becomes a packed Hugging Face checkpoint (uint8 weights and weight_scale). An IN that
+    is one, or a folder of them, gives its weights to a copy of the GGUF file --into.
+    """
+    workers = threads or os.cpu_count() or 1
+    out = shown(target)
+    with writing(target, source, options["model"]), progress_bar("converting", quiet or as_json) as progress:
+        about = {"force": force, "progress": progress}
+        if options["model"] is not None:
+            report = _from_checkpoint(source, target, options, about)
+        elif target.endswith(_CHECKPOINT):
+            report = _to_checkpoint(source, target, options, about, workers)
+        else:
+            report = _convert(source, target, options, about, workers)
+    if as_json:
+        sys.stdout.writelines(
+            json_document({"schema_version": SCHEMA_VERSION, "path": json_string(target), **_document(report)})
+        )
+    elif not quiet:
+        head, *rest = _lines(report, verbose)
+        click.echo(f"{out}: {head}")
+        for line in rest:
+            click.echo(line)
+
+
+def _convert(source: str, target: str, options: dict[str, Any], about: dict[str, Any], threads: int) -> _Report:
+    from i2s_spec.convert.tensors.convert_file import convert_file
+    from i2s_spec.gguf.reader import open as open_file
+
+    if all(options[name] is None for name in ("to", "arch", "hidden_activation", "endian")):
+        raise click.UsageError("nothing to do: choose a target with --to")
+    if source.endswith(_CHECKPOINT):
+        raise click.UsageError("a packed checkpoint has no keys: name a GGUF file that has them with --into")
+    with open_file(source) as file:
+        result = convert_file(
+            file, target, to=options["to"], source_dialect=options["source_dialect"],
+            tensors=options["tensors"] or None, fallback=options["fallback"], unused_code=options["code3"],
+            arch=options["arch"], hidden_activation=options["hidden_activation"], byte_order=options["endian"],
+            threads=threads, **about,
+        )  # fmt: skip
+    return _Report(result.size, result.proofs, result.copied, result.file_type, result.advice)
+
+
+def _from_checkpoint(source: str, target: str, options: dict[str, Any], about: dict[str, Any]) -> _Report:
+    from i2s_spec.convert.hugging_face.packed_files import from_checkpoint
+    from i2s_spec.gguf.reader import open as open_file
+
+    _refuse(options, "--into", ("source_dialect", "tensors", "fallback", "arch", "hidden_activation", "endian"))
+    with open_file(options["model"]) as model:
+        result = from_checkpoint(
+            source, model, target, weight_scale=options["weight_scale"], to=options["to"] or "I2_S", **about
+        )
+    return _Report(result.size, result.proofs, result.copied, result.file_type, result.advice)
+
+
+def _to_checkpoint(source: str, target: str, options: dict[str, Any], about: dict[str, Any], threads: int) -> _Report:
+    from i2s_spec.convert.hugging_face.packed_files import to_checkpoint
+    from i2s_spec.gguf.reader import open as open_file
+
+    _refuse(options, "a checkpoint OUT", ("to", "tensors", "fallback", "arch", "hidden_activation", "endian"))
+    convention: Literal["multiply", "divide"] = "divide" if options["weight_scale"] == "divide" else "multiply"
+    with open_file(source) as file:
+        result = to_checkpoint(
+            file, target, weight_scale=convention, scale_type=options["scale_type"],
+            source_dialect=options["source_dialect"], threads=threads, **about,
+        )  # fmt: skip
+    message = [f"weight_scale {'multiplies' if convention == 'multiply' else 'divides'}: config.json must say "
+            f"linear_class {'autobitlinear' if convention == 'multiply' else 'bitlinear'}."]  # fmt: skip
+    if result.left_out:
+        names = ", ".join(visible(name, 60, bare=True) for name in result.left_out[:5])
+        message.append(f"{len(result.left_out):,} tensors have no name in checkpoints, and were left out: {names}.")
+    return _Report(result.size, result.proofs, result.copied, None, message)
+
+
+def _refuse(options: dict[str, Any], why: str, names: Sequence[str]) -> None:
+    """Refuse options that would do nothing."""
+    for name in names:
+        if options[name] not in (None, (), "canonical"):
+            flag = {"source_dialect": "from", "tensors": "tensor"}.get(name, name.replace("_", "-"))
+            raise click.UsageError(f"--{flag} is not for {why}")
+
+
+def _document(report: _Report) -> dict[str, Any]:
+    """What was done, as plain data that JSON can carry."""
+    rows = [
+        {
+            "name": json_string(proof.name), "shape": proof.shape, "from": proof.source, "to": proof.target,
+            "trits_equal": True, "scale": proof.rounding.scale, "stored_scale": proof.rounding.stored,
+            "unused_codes": proof.unused,
+        }
+        for proof in report.proofs
+    ]  # fmt: skip
+    return {
+        "size": report.size, "copied": report.copied, "file_type": report.file_type, "advice": list(report.advice),
+        "tensors": rows,
+    }  # fmt: skip
+
+
+def _lines(report: _Report, verbose: bool) -> Iterator[str]:
+    """What was done, for a person: the proof, what the file is called now, and what to know of it."""
+    from i2s_spec.convert.container.key_renames import file_type_words
+
+    proofs = report.proofs
+    yield f"{report.size:,} bytes, {len(proofs)} tensors converted, {report.copied} copied"
+    if verbose:
+        yield from (f"  {proof}" for proof in proofs)
+    if proofs:
+        types = " and ".join(sorted({proof.target for proof in proofs}))
+        yield f"proof: the trits of all {len(proofs)} tensors are equal, read back from what was written ({types})"
+        rounded = [proof for proof in proofs if proof.rounding.relative]
+        if rounded:
+            most = max(rounded, key=lambda proof: abs(proof.rounding.relative))
+            name = visible(most.name, 200, bare=True)
+            yield (
+                f"proof: {len(proofs) - len(rounded)} scales are kept, {len(rounded)} rounded; "
+                f"most: {name}, {most.rounding}"
+            )
+        else:
+            yield f"proof: all {len(proofs)} scales are kept, bit for bit"
+        if unused := sum(proof.unused for proof in proofs):
+            yield f"proof: {unused:,} codes that stand for nothing are still there, as such"
+    if report.file_type is not None:
+        before, after = map(file_type_words, report.file_type)
+        yield f"general.file_type: {before}" + ("" if before == after else f" -> {after}")
+    yield from (f"note: {sentence}" for sentence in report.advice)

@@ -1,0 +1,61 @@
+"""`i2s decode FILE TENSOR OUT.npy`: one tensor as an array."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from i2s_spec.cli.files.target import shown, writing
+from i2s_spec.cli.progress import progress_bar
+from i2s_spec.draw.text import float32_words
+
+
+@click.command(
+    "decode",
+    epilog="Example:  i2s new tiny.gguf && i2s decode tiny.gguf blk.0.attn_q.weight q.npy",
+    short_help="One tensor as a .npy file.",
+)
+@click.argument("file", type=click.Path())
+@click.argument("tensor")
+@click.argument("out", type=click.Path())
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["trits", "float32", "codes"]),
+    default="trits",
+    show_default=True,
+    help="int8 -1, 0, +1; or weights; or uint8 codes 0 to 3 as they stand.",
+)
+@click.option("--dialect", default="canonical", show_default=True, help="How FILE's I2_S tensors are packed.")
+@click.option(
+    "--code3",
+    type=click.Choice(["reject", "zero"]),
+    default="reject",
+    show_default=True,
+    help="The code that stands for nothing: an error, or 0.",
+)
+@click.option("--force", is_flag=True, help="Replace OUT if there is one.")
+@click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
+def command(
+    file: str, tensor: str, out: str, form: str, dialect: str, code3: Any, force: bool, threads: int | None, quiet: bool
+) -> None:
+    """Write TENSOR of the GGUF file FILE as the NumPy file OUT, in rows and columns.
+
+    Trits can be had of I2_S, TQ1_0 and TQ2_0 tensors and of F32, F16 and BF16 ones that are exactly ternary; weights
+    (float32) of the same and of every F32, F16 and BF16 tensor. The scale of trits is printed: encode wants it back.
+    """
+    from i2s_spec.convert.tensors.tensor_io import decode_tensor
+    from i2s_spec.gguf.reader import open as open_file
+
+    with writing(out, file), open_file(file) as opened, progress_bar("decoding", quiet) as progress:
+        done = decode_tensor(
+            opened, tensor, out, form=form, dialect=dialect, unused_code=code3, force=force, progress=progress,
+            threads=threads or os.cpu_count() or 1,
+        )  # fmt: skip
+    if not quiet:
+        scale = "" if done.scale is None else f", scale {float32_words(done.scale)}"
+        shape = " x ".join(map(str, done.shape))
+        click.echo(f"{shown(out)}: {done.dtype} {shape}{scale}")

@@ -1,0 +1,100 @@
+"""`i2s diff A B`: what differs between two files, by meaning."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from i2s_spec.cli import EXIT_FINDINGS
+from i2s_spec.cli.files.target import keep_inputs, writing
+from i2s_spec.cli.progress import progress_bar
+from i2s_spec.draw.text import json_document
+from i2s_spec.errors import FormatError
+
+if TYPE_CHECKING:
+    from i2s_spec.inspect.compare.diff import Difference
+
+
+@click.command(
+    "diff",
+    epilog="Example:  i2s new a.gguf && i2s new b.gguf --seed 1 && i2s diff a.gguf b.gguf",
+    short_help="Compare two files by meaning.",
+)
+@click.argument("a", type=click.Path())
+@click.argument("b", type=click.Path())
+@click.option("--dialect-a", default="canonical", show_default=True, help="How A's I2_S tensors are packed.")
+@click.option("--dialect-b", default="canonical", show_default=True, help="How B's I2_S tensors are packed.")
+@click.option(
+    "--lineage", is_flag=True, help="Of a base model A and its fine-tune B: changed trits by layer, all-zero rows."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "html"]),
+    default="text",
+    show_default=True,
+    help="html draws the changed trits by layer and tensor.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json (diff.schema.json).")
+@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the answer to FILE.")
+@click.option("--force", is_flag=True, help="Replace FILE where there is one.")
+@click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code says it.")
+def command(
+    a: str,
+    b: str,
+    dialect_a: str,
+    dialect_b: str,
+    lineage: bool,
+    form: str,
+    as_json: bool,
+    output: str | None,
+    force: bool,
+    threads: int | None,
+    quiet: bool,
+) -> int:
+    """Compare the GGUF files A and B by meaning: keys, inventory, trits, scales, data of other tensors.
+
+    Order, padding, alignment, byte order, dialect and the bytes of a tail that mean nothing make no difference; where
+    they differ, that is told below the rest. With --lineage a table says how many trits of each layer changed from A to B:
+    where that is 0.0 %, a fine-tune was lost. Rows that are all zero in a base model stay so in its fine-tunes.
+
+    Exit code: 0 if the files mean the same, 1 if not.
+    """
+    from i2s_spec.gguf.reader import open as open_file
+    from i2s_spec.inspect.compare.diff import difference
+
+    keep_inputs(output, a, b)
+    try:
+        with open_file(a) as one, open_file(b) as other, progress_bar("comparing", quiet) as progress:
+            found = difference(one, other, dialect_a, dialect_b, threads or os.cpu_count() or 1, progress)
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    parts = _answer(found, a, b, "json" if as_json else form, lineage)
+    if output is not None:
+        from i2s_spec.gguf.atomic_file import OutputFile
+
+        with writing(output), OutputFile(output, force=force) as target:
+            for part in parts:
+                target.write(part.encode("utf-8"))
+    elif not quiet or as_json or form != "text":
+        sys.stdout.writelines(parts)
+    return 0 if found.same else EXIT_FINDINGS
+
+
+def _answer(found: Difference, a: str, b: str, form: str, lineage: bool) -> Iterator[str]:
+    from i2s_spec.inspect.compare.diff_text import document, lines
+    from i2s_spec.inspect.compare.lineage_text import lineage_lines, lineage_page
+
+    if form == "json":
+        yield from json_document(document(found, a, b))
+    elif form == "html":
+        yield lineage_page(found.lineage, list(lines(found)), a, b)
+    else:
+        yield from (f"{line}\n" for line in (*(lineage_lines(found.lineage) if lineage else ()), *lines(found)))

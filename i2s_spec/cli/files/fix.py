@@ -1,0 +1,157 @@
+"""`i2s fix FILE -o OUT`: repair what the linter finds, into a new file, with a proof that the weights are the same."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from i2s_spec.cli.files.target import check_target, reading, shown, whole_file, writing
+from i2s_spec.cli.progress import progress_bar
+from i2s_spec.draw.text import json_document, json_string, visible
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.repair.fix import Fixed
+    from i2s_spec.linter.repair.registry import Action, Declined
+
+SCHEMA_VERSION = 1
+
+#: Repairs of one rule that are listed, and changes that a dry run shows; the rest are counted.
+SHOWN_REPAIRS = 10
+SHOWN_CHANGES = 200
+
+
+def words(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
+    """Values of an option that may be given many times, and hold many words with commas between them."""
+    return tuple(word for value in values for word in value.split(",") if word)
+
+
+@click.command(
+    "fix",
+    epilog="Example:  i2s new tiny.gguf && i2s fix tiny.gguf --dry-run",
+    short_help="Repair what can be repaired, into a new file.",
+)
+@whole_file("The repaired file.", "Write nothing; show which bytes would change.")
+@click.option("--unsafe", is_flag=True, help="Make repairs that need review, too: look at the result.")
+@click.option("--select", multiple=True, metavar="CODE,...", callback=words,
+              help="Repair only findings of these codes, or that begin so.")  # fmt: skip
+@click.option("--ignore", multiple=True, metavar="CODE,...", callback=words, help="Leave these findings alone.")
+@click.option("--scrub-tail", is_flag=True, help="Overwrite the stale bytes after scales, which can hold anything.")
+@click.option("--dialect", metavar="SOURCE",
+              help="How FILE's I2_S tensors are packed; they become canonical. Needs --unsafe.")  # fmt: skip
+def command(
+    file: str,
+    target: str | None,
+    dry_run: bool,
+    as_json: bool,
+    quiet: bool,
+    threads: int | None,
+    **options: Any,
+) -> int:
+    """Repair what the linter finds in FILE, and write the result to OUT. FILE itself is never changed.
+
+    Safe repairs change no weight, and the proof is printed: the identity of the weights before and after, as `i2s hash`
+    gives it. `i2s explain CODE` says of every finding whether there is a repair.
+
+    Repairing OUT again changes nothing. Exit code 1: errors are left in OUT, which `i2s lint` lists.
+    """
+    check_target(target, dry_run)
+    from i2s_spec.linter.repair.fix import fix
+
+    with reading(file), writing(target), progress_bar("repairing", quiet) as progress:
+        fixed = fix(file, target, threads=threads or os.cpu_count() or 1, progress=progress, **options)
+    if as_json:
+        sys.stdout.writelines(json_document(_document(fixed, target)))
+    elif not quiet:
+        for line in _lines(fixed, target):
+            click.echo(line)
+    return int(not fixed.remaining.ok)
+
+
+def _document(fixed: Fixed, target: str | None) -> dict[str, Any]:
+    """What was done, as plain data that JSON can carry."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "path": json_string(fixed.path),
+        "output": None if target is None else json_string(target),
+        "written": fixed.written,
+        "size_before": fixed.size_before,
+        "size": fixed.size,
+        "weights": {**fixed.weights._asdict(), "unchanged": fixed.weights.unchanged},
+        "repaired": (_action(action) for action in fixed.actions),
+        "not_repaired": ({"code": d.code, "span": _span(d), "why": d.why} for d in fixed.declined),
+        "needs_unsafe": (_action(action) for action in fixed.withheld),
+        "recoded": [json_string(name) for name in fixed.recoded],
+        "changed": fixed.changed,
+        "changes": (change.as_dict() for change in fixed.changes),
+        "remaining": fixed.remaining.as_dict()["summary"],
+    }
+
+
+def _action(action: Action) -> dict[str, Any]:
+    return {"code": action.code, "span": _span(action), "does": action.does, "safe": action.safe}
+
+
+def _span(about: Action | Declined) -> dict[str, Any]:
+    return {"start": about.at.start, "stop": about.at.stop, "path": visible(about.at.path, bare=True)}
+
+
+def _lines(fixed: Fixed, target: str | None) -> Iterator[str]:
+    """What was done, for a person."""
+    path = shown(fixed.path)
+    yield from _listed(path, ((action.code, action.at, action.does) for action in fixed.actions), "repaired")
+    if fixed.recoded:
+        yield f"{path}: {len(fixed.recoded):,} tensors recoded into the canonical dialect, each window read back"
+    yield from _listed(path, ((each.code, each.at, each.why) for each in fixed.declined), "not repaired")
+    yield from _listed(path, ((each.code, each.at, each.does) for each in fixed.withheld), "needs --unsafe")
+    if target is None:
+        for change in fixed.changes[:SHOWN_CHANGES]:
+            yield from change.lines()
+        if fixed.changed > SHOWN_CHANGES:
+            yield f"@@ {fixed.changed - SHOWN_CHANGES:,} more changes"
+    yield from _proof(fixed)
+    yield _verdict(fixed, target)
+
+
+def _listed(path: str, rows: Iterable[tuple[str, Any, str]], what: str) -> Iterator[str]:
+    counts: dict[str, int] = {}
+    for code, at, sentence in rows:
+        counts[code] = counts.get(code, 0) + 1
+        if counts[code] <= SHOWN_REPAIRS:
+            yield f"{path}:0x{at.start:x}..0x{at.stop:x}: {what}: {code}: {sentence}"
+    for code, count in counts.items():
+        if count > SHOWN_REPAIRS:
+            yield f"{path}: {what}: {code}: {count - SHOWN_REPAIRS:,} more"
+
+
+def _proof(fixed: Fixed) -> Iterator[str]:
+    weights = fixed.weights
+    if not fixed.actions and not fixed.recoded:
+        return
+    if weights.unchanged:
+        yield f"proof: the weights are the same, {weights.before}"
+    elif weights.why:
+        yield f"proof: the identity of the weights cannot be compared: {weights.why}"
+        if not weights.touched:
+            yield "proof: no byte of a tensor was changed"
+    else:
+        codes = " ".join(weights.changed_by)
+        yield f"proof: the weights are NOT the same, by {codes}: {weights.before} before, {weights.after} now"
+
+
+def _verdict(fixed: Fixed, target: str | None) -> str:
+    remaining = fixed.remaining.as_dict()["summary"]
+    counts = ((remaining[f"{kind}s"], kind) for kind in ("error", "warning", "note"))
+    left = ", ".join(f"{count:,} {kind}{'s' * (count != 1)}" for count, kind in counts if count)
+    done = len(fixed.actions)
+    what = (
+        f"{done:,} repair{'s' * (done != 1)}, {fixed.size_before:,} -> {fixed.size:,} bytes; left: {left or 'nothing'}"
+    )
+    if fixed.written:
+        return f"{shown(target or '')}: {what}"
+    if target is not None:
+        return f"nothing was written: the header cannot be read to its end even so; {what}"
+    return f"dry run, nothing was written: {what}"

@@ -1,0 +1,66 @@
+"""`i2s show FILE`: header, keys, tensors and totals of a GGUF file on one page."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from i2s_spec.cli import EXIT_FINDINGS, EXIT_INPUT
+from i2s_spec.cli.models.default_model import named, origin
+from i2s_spec.draw import terminal
+from i2s_spec.draw.text import fault_words, json_document, visible
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import source_of
+from i2s_spec.inspect.show import ELEMENTS, describe, members, unreadable
+from i2s_spec.inspect.show_text import page
+from i2s_spec.schema import faults
+
+#: Of more than a thousand keys (or tensors), the text shows this many first and last ones.
+ENDS = (900, 100)
+
+
+@click.command(
+    "show",
+    epilog="Example:  i2s new tiny.gguf && i2s show tiny.gguf",
+    short_help="Header, keys, tensors and totals on one page.",
+)
+@click.argument("file", type=click.Path(), required=False)
+@click.option("--json", "as_json", is_flag=True, help="As JSON (show.schema.json), with every key and tensor.")
+@click.option("--all", "everything", is_flag=True, help="Every key and tensor; in JSON, every element of every value.")
+@click.option("--no-tensors", is_flag=True, help="Without the tensor table; totals are still there.")
+def command(file: str | None, as_json: bool, everything: bool, no_tensors: bool) -> int:
+    """Show what a GGUF file holds: header, keys, tensors, totals by type.
+
+    Shapes are in NumPy's order (rows x columns); GGUF's own order, `ne`, is the reverse. Offsets count from the start of
+    the file. The scale is the float32 at the start of an I2_S tensor's tail. Without FILE it is the trained model that
+    comes with i2s-spec.
+
+    Exit code: 0, or 1 where a fault stops the reading (what lies before it is shown), or 3 where FILE is no GGUF file.
+    """
+    try:
+        opened = File(source_of(origin(file)))
+    except FormatError as error:
+        return _finish(unreadable(named(file), error), error, as_json, named(file))
+    with opened:
+        if as_json:
+            about = members(opened, None if everything else ELEMENTS)
+        else:
+            about = describe(opened, ELEMENTS, None if everything else ENDS)
+        if no_tensors:
+            about["tensors"] = []
+        return _finish(about, opened.fault, as_json, named(file))
+
+
+def _finish(about: dict[str, Any], fault: FormatError | None, as_json: bool, name: str) -> int:
+    if as_json:
+        sys.stdout.writelines(json_document(about))
+    else:
+        terminal.write(page(about, terminal.columns(sys.stdout)), sys.stdout)
+    if fault is None:
+        return 0
+    sys.stdout.flush()
+    click.echo(f"i2s: {visible(name, 4096, bare=True)}: {fault_words(fault)}", err=True)
+    return EXIT_INPUT if fault.code in faults.NO_INPUT else EXIT_FINDINGS

@@ -1,0 +1,100 @@
+"""What verbs that write a file share: which file, whether it may be replaced, and what they say if it may not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import reduce
+from typing import Any
+
+import click
+
+from i2s_spec.cli.termination import cleaned_up
+from i2s_spec.errors import FormatError, quote
+
+Command = Callable[..., Any]
+
+
+def shown(path: str) -> str:
+    """A path as it may be printed, whole."""
+    return quote(path, limit=4096, bare=True)
+
+
+def keep_inputs(target: str | None, *inputs: str | None) -> None:
+    """Refuse to replace a file that the same call reads, also where replacing is allowed: nobody means to lose a model to
+    its own report.
+
+    :param target: the file to write; None where none is written
+    :param inputs: the files to read, under whatever name; None for one that was not given
+    :raises click.UsageError: where they are the same
+    """
+    for path in inputs if target is not None else ():
+        try:
+            same = path is not None and target is not None and os.path.samefile(path, target)
+        except (OSError, ValueError):  # one of them does not exist, or has no name that could
+            continue
+        if same:
+            raise click.UsageError(f"{shown(target or '')} is a file that is read; what is written needs another name")
+
+
+@contextmanager
+def reading(path: str | None) -> Iterator[None]:
+    """Read one file: a fault that is met there is said with its name, where nothing more exact is known."""
+    try:
+        yield
+    except FormatError as error:
+        if path is not None:
+            error.of_file(path)
+        raise
+
+
+@contextmanager
+def writing(target: str | None, *inputs: str | None) -> Iterator[None]:
+    """Write a file, and say what a user got wrong: it is there already, or an argument does not fit. Told to end, a verb
+    leaves nothing half-written.
+
+    :param inputs: files that the verb reads, which `target` cannot replace
+    :raises click.UsageError: for `FileExistsError`, `ValueError`, `TypeError` and `KeyError`
+    """
+    keep_inputs(target, *inputs)
+    try:
+        with cleaned_up():
+            yield
+    except FileExistsError:
+        raise click.UsageError(f"{shown(target or '')} already exists; use --force to overwrite it") from None
+    except FormatError:  # is a ValueError too, but an answer of its own
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise click.UsageError(str(error.args[0] if isinstance(error, KeyError) else error)) from None
+
+
+def whole_file(output: str, dry_run: str) -> Callable[[Command], Command]:
+    """The argument and options of a verb that writes FILE anew.
+
+    :param output: what `--output` is
+    :param dry_run: what `--dry-run` does
+    """
+    threads = "Threads that decode. [default: one for each processor]"
+    return _all(
+        click.argument("file", type=click.Path()),
+        click.option("-o", "--output", "target", metavar="OUT", type=click.Path(), help=output),
+        click.option("--dry-run", is_flag=True, help=dry_run),
+        click.option("--force", is_flag=True, help="Replace OUT if there is one."),
+        click.option("--json", "as_json", is_flag=True, help="As JSON."),
+        click.option("--threads", type=click.IntRange(1), help=threads),
+        click.option("-q", "--quiet", is_flag=True, help="Say nothing."),
+    )
+
+
+def check_target(target: str | None, dry_run: bool) -> None:
+    """Either a file is named, or nothing is written.
+
+    :raises click.UsageError: with neither or both
+    """
+    if (target is None) != dry_run:
+        raise click.UsageError("one of -o OUT and --dry-run is needed" if target is None else "a dry run has no -o OUT")
+
+
+def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)

@@ -1,0 +1,1 @@
+"""Verbs that compute with a model."""

@@ -1,0 +1,143 @@
+"""`i2s perplexity MODEL --file TEXT`: how well a model predicts a text, by llama-perplexity's convention."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from i2s_spec.cli.files.target import keep_inputs
+from i2s_spec.cli.models.model_input import (
+    TokenIds,
+    counting_bar,
+    encode,
+    model_options,
+    open_model,
+    read_text,
+    remark,
+    tokenizer_if_any,
+    tokenizer_of,
+)
+from i2s_spec.cli.termination import cleaned_up
+
+SCHEMA_VERSION = 1
+
+
+@click.command(
+    epilog="Example:  i2s new tiny.gguf && i2s perplexity tiny.gguf --context 4 --tokens 1,5,9,20,33,64,100,200",
+    short_help="How well a model predicts a text.",
+)
+@click.argument("model", type=click.Path(), required=False)
+@click.option("-f", "--file", "path", type=click.Path(), help="The text; - is stdin.")
+@click.option("--tokens", type=TokenIds(), help="The text as token ids.")
+@click.option("-c", "--context", type=int, default=512, show_default=True, metavar="N", help="Tokens of a chunk.")
+@click.option("--chunks", "most", type=int, metavar="N", help="Take only the first N chunks.")
+@click.option("--bos/--no-bos", default=None, help="A first token in every chunk. [default: as the file says]")
+@click.option(
+    "--kl-divergence-base", "base", type=click.Path(), metavar="FILE",
+    help="Write the log-probabilities too, for llama-perplexity --kl-divergence; a file there is replaced.",
+)  # fmt: skip
+@click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@model_options
+def command(
+    model: str | None,
+    path: str | None,
+    tokens: list[int] | None,
+    context: int,
+    most: int | None,
+    bos: bool | None,
+    base: str | None,
+    output: str,
+    numerics: str,
+    threads: int | None,
+    pre: str | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Print the perplexity of a text under the model in the GGUF file MODEL, by the convention of llama-perplexity.
+
+    The text is cut into chunks of N tokens that do not overlap. The first token of each is replaced by the vocabulary's
+    first token, where it adds one. Only the second half of a chunk is scored (positions N/2 to N-2, each on the token
+    that follows), so that every scored token has half a chunk before it. What is printed is exp of the mean negative
+    log-likelihood, and one standard error.
+
+    A perplexity by words, as lm-eval gives it, is another number. Without MODEL it is the trained model that comes with
+    i2s-spec.
+    """
+    from i2s_spec.model.text.perplexity import chunks, perplexity
+
+    if (path is None) == (tokens is None):
+        raise click.UsageError("one of --file and --tokens is needed")
+    keep_inputs(base, model, path)
+    text = read_text(path) if path is not None else None
+    with open_model(model, numerics, threads, force, quiet, embeds=False) as opened:
+        tokenizer = tokenizer_of(opened, pre, quiet) if text is not None else tokenizer_if_any(opened, pre, quiet)
+        first = tokenizer.bos if tokenizer is not None and (tokenizer.add_bos if bos is None else bos) else None
+        if bos and first is None:
+            raise click.UsageError("the file names no first token")
+        if text is not None and tokenizer is not None:
+            tokens = encode(tokenizer, text, bos=first is not None, eos=False)
+        pieces = chunks(tokens or [], context, first, most)
+        estimate: Any = None
+        seen = output == "text" and sys.stdout.isatty()  # the lines themselves show how far it is
+        with (
+            _base(base, pieces, opened.vocab_size) as also,
+            counting_bar("chunks", len(pieces), quiet or seen) as progress,
+        ):
+            for estimate in perplexity(opened, pieces, progress, also):
+                if output == "text":
+                    click.echo(f"chunk {estimate.chunks}/{len(pieces)}  perplexity {_shown(estimate.perplexity)}")
+        split = tokenizer.choice.pre.name if tokenizer is not None and tokenizer.choice is not None else None
+        if output == "json":
+            _as_json(estimate, context, first, split, opened.numerics.name, len(tokens or []))
+            return
+        click.echo(f"PPL = {_shown(estimate.perplexity)} ± {_shown(estimate.error)}")
+        if not quiet:
+            beside = f", first token {first}" if first is not None else ", no first token"
+            how = f", split as {split}" if split else ""
+            remark(
+                f"{estimate.tokens:,} tokens scored in {estimate.chunks:,} chunks of {context:,}{beside}{how}, "
+                f"profile {opened.numerics.name}"
+            )
+
+
+@contextmanager
+def _base(path: str | None, pieces: Any, vocab: int) -> Iterator[Callable[[Any], object] | None]:
+    """What takes the logits of the scored tokens and writes them; the file appears when it is complete."""
+    if path is None:
+        yield None
+        return
+    from i2s_spec.gguf.atomic_file import OutputFile
+    from i2s_spec.golden.records.kl_base import BaseWriter
+
+    with cleaned_up(), OutputFile(path, force=True) as file:
+        yield BaseWriter(file, [piece.tokens for piece in pieces], vocab).add
+
+
+def _shown(perplexity: float) -> str:
+    return f"{perplexity:.4f}" if perplexity < 1e9 else f"{perplexity:.4g}"
+
+
+def _as_json(estimate: Any, context: int, bos: int | None, split: str | None, profile: str, tokens: int) -> None:
+    from i2s_spec.draw.text import json_document
+
+    about = {
+        "schema_version": SCHEMA_VERSION,
+        "convention": "llama-perplexity",
+        "perplexity": estimate.perplexity,
+        "error": estimate.error,
+        "mean_negative_log_likelihood": estimate.mean,
+        "bits_per_token": estimate.mean / math.log(2),
+        "tokens": tokens,
+        "scored_tokens": estimate.tokens,
+        "chunks": estimate.chunks,
+        "context": context,
+        "bos": bos,
+        "pre": split,
+        "profile": profile,
+    }
+    sys.stdout.writelines(json_document(about))

@@ -1,0 +1,1 @@
+"""Verbs about the specification: rules, schema, text, vectors."""

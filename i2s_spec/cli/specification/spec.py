@@ -1,0 +1,122 @@
+"""`i2s spec`: build, serve, test and rewrite the text of the specification, in a checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from i2s_spec.cli import EXIT_FINDINGS
+from i2s_spec.errors import MissingExtra, quote
+
+
+@click.group(
+    "spec",
+    epilog="Example:  i2s spec test",
+    short_help="Build, serve, test or rewrite the specification (in a checkout).",
+)
+def command() -> None:
+    """Build, serve, test or rewrite the text of the specification.
+
+    The text is in a checkout, beside the package; an installed package has none.
+    """
+
+
+@command.command("build", epilog="Example:  i2s spec build -o site")
+@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Default: site.")
+def build(output: Path | None) -> int:
+    """Build the whole site; what no longer is as the text says it fails the build."""
+    if _derived():
+        return EXIT_FINDINGS
+    target = [] if output is None else ["--site-dir", str(output.resolve())]
+    return _mkdocs("build", "--strict", *target)
+
+
+@command.command("serve", epilog="Example:  i2s spec serve --port 8001")
+@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True)
+def serve(port: int) -> int:
+    """Serve the site to this machine, and build it anew when a page changes."""
+    return _mkdocs("serve", "--dev-addr", f"127.0.0.1:{port}")
+
+
+@command.command("test", epilog="Example:  i2s spec test --dump examples.json")
+@click.option(
+    "--dump", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
+    help="Write the numbered examples as JSON, for other languages; - is stdout. Nothing is run.",
+)  # fmt: skip
+def test(dump: str | None) -> int:
+    """Run every example, render every figure and table, make every generated page; print what is no longer true."""
+    from i2s_spec.docs import examples, fences
+    from i2s_spec.docs.checkout import chapters
+
+    if dump is not None:
+        text = json.dumps(examples.document(), indent=2, ensure_ascii=False) + "\n"
+        with click.open_file(dump, "w", encoding="utf-8", atomic=dump != "-") as file:
+            file.write(text)
+        return 0
+    wrong = count = 0
+    for fence in examples.fences():
+        count += 1
+        try:
+            fences.render(fence.kind, fence.body)
+        except examples.Drift as drift:
+            wrong += 1
+            page = fence.page.relative_to(chapters())
+            click.echo(f"{quote(str(page), bare=True)}:{fence.line}: {fence.kind}: {drift}")
+    click.echo(f"{count} fences, {len(examples.examples())} of them examples; {wrong} no longer true")
+    return EXIT_FINDINGS if _derived() or wrong else 0
+
+
+@command.command("write", epilog="Example:  i2s spec write --check")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 where something is not current.")
+def write(check: bool) -> int:
+    """Write everything in spec/ anew that is made from declarations, as far as it is not current.
+
+    These are the pages of the rules with what their commands print, the list of requirements, the pages of
+    runtimes and of the layouts that weights tell, the tables in chapters 7, 11 and 12, and the script of the interactive
+    page.
+    """
+    from i2s_spec.cli.replay import replay
+    from i2s_spec.docs import derived
+
+    if check:
+        return _derived()
+    changed = derived.write(replay)
+    for name in changed:
+        click.echo(quote(name, bare=True))
+    click.echo(f"{len(changed):,} files changed")
+    return 0
+
+
+def _derived() -> int:
+    """Say what in spec/ is not current, and what cannot be told here."""
+    from i2s_spec.cli.replay import replay
+    from i2s_spec.docs import derived
+
+    unable: dict[str, MissingExtra] = {}
+    wrong = derived.check(replay, unable)
+    for name, missing in unable.items():
+        click.echo(f"i2s: {derived.RULES}/{name} is not looked at: {missing}", err=True)
+    for sentence in wrong:
+        click.echo(sentence)
+    if wrong:
+        click.echo("i2s: run `i2s spec write`, and read the difference", err=True)
+    return EXIT_FINDINGS if wrong else 0
+
+
+def _mkdocs(*arguments: str) -> int:
+    """Run mkdocs in the checkout; its own words go where ours would."""
+    from i2s_spec.docs.checkout import root
+
+    folder = root()
+    if find_spec("mkdocs") is None or find_spec("material") is None:
+        raise MissingExtra("the site", "docs")
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    verb, *rest = arguments
+    command = [sys.executable, "-m", "mkdocs", verb, "--config-file", str(folder / "mkdocs.yml"), *rest]
+    return subprocess.run(command, cwd=folder, env=environment, check=False).returncode

@@ -1,0 +1,1 @@
+"""From floats to codes and a scale: the rules of the released quantizers, to the bit."""

@@ -1,0 +1,289 @@
+"""This module defines how float weights become trits and a scale: what the released quantizer and the converters do.
+
+Rules differ in their scale and in what they do with the weights between (clause 6.2):
+
+    absmax           the released C quantizer: the largest absolute value; the sign of every weight of 1e-6 or more
+    hf-first         the Hugging Face converter: the first absolute value beyond 1e-6; rounded, and cut to -1..+1
+    embedding-mean   the embedding converter: the mean absolute value; rounded, and cut
+    given            a packed checkpoint: its own `weight_scale`, and its own trits
+    convert-ms       BitNet's `transform_to_i2`, and T-MAC's: the first weight that is not 0, with its sign; cut off to trits
+    c-article        an article on inference in plain C: the mean, added up in float32; 1e-8 more where it divides
+
+The first two expect weights that are ternary already, -s, 0 and +s. Anything else they destroy, and
+`NotTernaryWarning` says so. A mean is the opposite case: of weights that are ternary already it makes the same trits with
+a smaller scale, and `AlreadyTernaryWarning` says so (clause 8.5).
+
+    >>> trits, scale = ternarise([[-0.5, 0.0, 0.5, 0.5]])
+    >>> trits.tolist(), float(scale)
+    ([[-1, 0, 1, 1]], 0.5)
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from i2s_spec.codec.payload import codes_of_trits, join
+from i2s_spec.codec.quantization.mean import numpy_mean, torch_mean
+from i2s_spec.codec.quantization.remainder import check_writable
+from i2s_spec.codec.shape import payload_shape, windows
+from i2s_spec.codec.tail import float32_scale, write_tail
+from i2s_spec.codec.weights import Weights
+from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.dialect import Dialect, parse
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+#: Absolute values below this are zero to the C quantizer, in float64: float32(1e-6) is, its upper neighbour is not.
+ZERO_BELOW: Final = 1e-6
+
+#: The smallest scale of the Python converters, and that of a tensor without any weight beyond 1e-6.
+SMALLEST_SCALE: Final = 1e-5
+
+#: Magnitudes that differ by no more than one rounding to bfloat16 are taken for the same.
+ROUNDING: Final = 2.0**-8
+
+
+class NotTernaryWarning(UserWarning):
+    """The weights are not -s, 0 and +s, and the rule keeps little of what they are."""
+
+
+class AlreadyTernaryWarning(UserWarning):
+    """The weights are -s, 0 and +s, and the rule stores another scale than s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One way to quantize.
+
+    :param scale: the scale of a tensor, from its weights
+    :param trits: the trits of a window of weights, int8, from the weights and the scale
+    :param destroys: for a rule that is meant for weights -s, 0 and +s: what it does to others
+    :param unit: whether s must be 1
+    :param mean: whether the scale is a mean over all weights, which is not s where weights are -s, 0 and +s
+    """
+
+    name: str
+    known_as: str
+    scale: Callable[[Weights], np.float32]
+    trits: Callable[[NDArray[np.float32], np.float32], NDArray[np.int8]]
+    destroys: str = ""
+    unit: bool = False
+    mean: bool = False
+
+
+def _largest(weights: Weights) -> np.float32:
+    largest = np.float32(0)  # fmax passes over NaN, so that it is also the scale of a tensor of nothing else
+    for start, stop in windows(len(weights)):
+        largest = np.fmax(largest, np.fmax.reduce(weights.magnitudes(start, stop)))
+    return np.float32(largest)
+
+
+def _first(weights: Weights) -> np.float32:
+    for start, stop in windows(len(weights)):
+        part = weights.magnitudes(start, stop)
+        if (beyond := part > np.float32(ZERO_BELOW)).any():
+            return np.float32(part[beyond.argmax()])
+    return np.float32(SMALLEST_SCALE)
+
+
+def _mean(weights: Weights) -> np.float32:
+    mean = numpy_mean(weights.magnitudes, len(weights))
+    return np.float32(SMALLEST_SCALE) if mean < np.float32(SMALLEST_SCALE) else mean  # a NaN stays
+
+
+def _first_signed(weights: Weights) -> np.float32:
+    for start, stop in windows(len(weights)):
+        part = weights.values(start, stop)
+        if (other := part != 0).any():
+            return np.float32(part[other.argmax()])
+    return np.float32(1)
+
+
+def _mean_by_index(weights: Weights) -> np.float32:
+    """The mean as a loop over float32 has it: each addition rounded, from the first weight to the last."""
+    total = np.float32(0)
+    for start, stop in windows(len(weights)):
+        total = np.cumsum(np.concatenate([[total], weights.magnitudes(start, stop)]), dtype=np.float32)[-1]
+    return np.float32(total / np.float32(len(weights)))
+
+
+def _missing(weights: Weights) -> np.float32:
+    raise ValueError("the rule 'given' needs a scale")
+
+
+def _signs(part: NDArray[np.float32], scale: np.float32) -> NDArray[np.int8]:
+    wide = part.astype(np.float64)
+    trits = np.where(wide * np.float64(scale) > 0, np.int8(1), np.int8(-1))  # so NaN is -1
+    trits[np.abs(wide) < ZERO_BELOW] = 0
+    return trits
+
+
+def _cut_off(quotients: NDArray[np.float32]) -> NDArray[np.int8]:
+    """The whole part, cut to -1..+1; NaN is 0."""
+    return (quotients >= 1).astype(np.int8) - (quotients <= -1).astype(np.int8)
+
+
+def _cut(quotients: NDArray[np.float32]) -> NDArray[np.int8]:
+    """Rounded, ties to even, and cut to -1..+1; NaN is 0."""
+    return (quotients > np.float32(0.5)).astype(np.int8) - (quotients < np.float32(-0.5)).astype(np.int8)
+
+
+RULES: Final = {
+    rule.name: rule
+    for rule in (
+        Rule(
+            "absmax", "quantize_i2_s of the BitNet fork, which llama-quantize calls", _largest, _signs,
+            destroys=f"absmax gives the largest to all that are at least {ZERO_BELOW:g}, which leaves next to no zeros",
+        ),
+        Rule(
+            "hf-first", "convert-hf-to-gguf-bitnet.py", _first, lambda part, scale: _cut(part / scale),
+            destroys="hf-first takes the first of them for the scale",
+        ),
+        Rule(
+            "embedding-mean", "convert-bitnet-embedding-to-gguf.py", _mean,
+            lambda part, scale: _cut(part * (np.float32(1) / scale)), mean=True,
+        ),
+        Rule(
+            "given", "convert-hf-to-gguf-bitnet.py, packed checkpoints", _missing, lambda part, scale: _cut(part),
+            destroys="given takes them for trits, rounded", unit=True,
+        ),
+        Rule(
+            "convert-ms", "transform_to_i2 of convert-ms-to-gguf-bitnet.py, and T-MAC", _first_signed,
+            lambda part, scale: _cut_off(part / scale),
+            destroys="convert-ms takes the first of them for the scale, and cuts the quotients off",
+        ),
+        Rule(
+            "c-article", "pack_weight_matrix of an article on BitNet inference in plain C", _mean_by_index,
+            lambda part, scale: _cut(part * (np.float32(1) / (scale + np.float32(1e-8)))), mean=True,
+        ),
+    )
+}  # fmt: skip
+
+
+def quantize(
+    weights: ArrayLike,
+    rule: str = "absmax",
+    scale: float | None = None,
+    dialect: str | Dialect = "canonical",
+    strict: bool = True,
+    *,
+    byte_order: ByteOrder = "little",
+) -> bytes:
+    """The bytes of a ternary tensor from float weights, as a producer of I2_S files makes them.
+
+    :param weights: float32, or float16, float64, bfloat16 (or its bits as uint16), which become float32 first; [rows,
+        cols] or [n]
+    :param rule: one of `RULES`
+    :param scale: for the rule `given`, and only for it: the scale, whose trits the weights are
+    :param dialect: a name or a `Dialect`
+    :param strict: refuse what no whole block holds, and rows that begin inside a block (clause 5.3). If False, write what
+        the released quantizer of the layout writes, with an `UndefinedElementsWarning`
+    :param byte_order: of the file that the scale is written for
+    :returns: n/4 + 32 bytes, rounded down
+    :raises TypeError: for weights of another type
+    :raises ValueError: for an unknown rule, a scale that is missing or one too many, and as `pack` does
+    """
+    dialect = parse(dialect)
+    source = Weights(weights)
+    tensor = payload_shape(source.shape)
+    check_writable(dialect.layout, tensor, strict=strict)
+    trits, factor = _ternarise(source, rule, scale, stacklevel=3)
+    tail = write_tail(factor, dialect.tail, byte_order)
+    return join(codes_of_trits(trits, dialect.code_map), tensor, dialect.layout, tail)
+
+
+def ternarise(
+    weights: ArrayLike, rule: str = "absmax", scale: float | None = None
+) -> tuple[NDArray[np.int8], np.float32]:
+    """The trits and the scale of float weights by a rule; `quantize` without the packing.
+
+    :returns: int8 trits of the shape of the weights, float32 scale
+    """
+    return _ternarise(Weights(weights), rule, scale, stacklevel=3)
+
+
+def weight_quant(weights: ArrayLike) -> NDArray[np.float32]:
+    """Float masters as BitNet models use them: round(w / s) * s, cut to -s..+s, where s is their mean absolute value.
+
+    What the Hugging Face converter does to float checkpoints before anything else, and BitNet's preprocessing of
+    checkpoints (`quant_weight_fp16`), which gives the same bits, in their arithmetic of float32: with
+    the reciprocal of s twice, and the mean of PyTorch. It changes weights that are ternary already: their mean is smaller
+    than their magnitude by the share of zeros.
+
+    :param weights: as for `quantize`, of any shape
+    :returns: float32, of the same shape; -0.0 where a small weight was negative, NaN where the mean is no number
+    """
+    source = Weights(weights)
+    result = np.empty(len(source), dtype=np.float32)
+    with np.errstate(all="ignore"):
+        mean = torch_mean(source.magnitudes, len(source)) if len(source) else np.float32(0)
+        gain = np.float32(1) / np.maximum(mean, np.float32(SMALLEST_SCALE))
+        for start, stop in windows(len(source)):
+            part = source.values(start, stop) * gain
+            np.divide(np.clip(np.round(part), -1, 1), gain, out=result[start:stop])
+    return result.reshape(source.shape)
+
+
+def _ternarise(
+    weights: Weights, name: str, given: float | None, stacklevel: int
+) -> tuple[NDArray[np.int8], np.float32]:
+    if name not in RULES:
+        raise ValueError(f"no rule is called {name!r}; there are {', '.join(RULES)}")
+    rule = RULES[name]
+    if given is not None and rule.name != "given":
+        raise ValueError(f"the rule {rule.name} computes the scale; only 'given' takes one")
+    trits = np.empty(len(weights), dtype=np.int8)
+    with np.errstate(all="ignore"):  # infinities and NaN have their answers
+        scale = rule.scale(weights) if given is None else float32_scale(given)
+        for start, stop in windows(len(weights)):
+            trits[start:stop] = rule.trits(weights.values(start, stop), scale)
+        complaint = _complaint(weights, rule)
+        size = _size(weights) if rule.mean else None
+    if complaint:
+        warnings.warn(complaint, NotTernaryWarning, stacklevel)
+    if size is not None and abs(size - float(scale)) > ROUNDING * size:
+        already = (
+            f"the weights are -s, 0 and +s with s = {size:.6g}; {rule.name} makes a mean of them, {float(scale):.6g}"
+        )
+        warnings.warn(f"{already}: absmax keeps s", AlreadyTernaryWarning, stacklevel)
+    return trits.reshape(weights.shape), scale
+
+
+def _size(weights: Weights) -> float | None:
+    """The s of weights that are -s, 0 and +s, with both kinds among them; None of others. Ends at the first of those."""
+    least, most, zeros = np.inf, 0.0, False
+    for start, stop in windows(len(weights)):
+        part = weights.magnitudes(start, stop)
+        beyond = part[part.astype(np.float64) >= ZERO_BELOW]
+        zeros = zeros or beyond.size < part.size
+        if beyond.size:
+            least, most = min(least, float(beyond.min())), max(most, float(beyond.max()))
+        if not np.isfinite(part).all() or most > least * (1 + ROUNDING):
+            return None
+    return most if zeros and most else None
+
+
+def _complaint(weights: Weights, rule: Rule) -> str | None:
+    """What is wrong with weights that a rule expects to be ternary; None if they are, and for other rules."""
+    if not rule.destroys:
+        return None
+    least, most, odd, some = np.inf, 0.0, 0, False
+    for start, stop in windows(len(weights)):
+        part = weights.magnitudes(start, stop)
+        finite = np.isfinite(part)
+        odd += int(np.count_nonzero(~finite))
+        some = some or bool((part > 0).any())
+        if (beyond := part[finite & (part.astype(np.float64) >= ZERO_BELOW)]).size:
+            least, most = min(least, float(beyond.min())), max(most, float(beyond.max()))
+    if odd:
+        return f"{odd:,} weights are infinite or no numbers, and the rule {rule.name} makes trits of them all the same"
+    if most > least * (1 + ROUNDING) or (rule.unit and most and (least, most) != (1, 1)):
+        one = "-1, 0 and +1" if rule.unit else "-s, 0 and +s"
+        return f"the weights are not {one}: their magnitudes run from {least:.3g} to {most:.3g}, and {rule.destroys}"
+    return f"all weights are smaller than {ZERO_BELOW} and become 0" if some and not most else None

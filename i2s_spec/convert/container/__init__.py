@@ -1,0 +1,1 @@
+"""Changes to a GGUF file as a container: edits, rewriting, byte order, names of keys."""

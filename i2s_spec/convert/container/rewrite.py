@@ -1,0 +1,243 @@
+"""This module defines how a GGUF file is copied with changes: keys set, renamed or dropped, tensors too, laid out anew.
+
+Every copy that is laid out again is made here: in another byte order, with other tensor data (conversions), under
+another architecture, or with only what was understood (sanitising).
+
+Whatever is not to be changed is copied byte for byte, key-values from their records and tensors in parts of a MiB, so
+that a file of any size is rewritten with little memory. Gaps between tensors, and bytes after the last one, are not
+part of the content and are not copied: the copy is laid out as the writer lays out every file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.gguf.atomic_file import Target, refuse_source
+from i2s_spec.gguf.byte_order import swapped_data, swapped_record
+from i2s_spec.gguf.encode_value import Kind
+from i2s_spec.gguf.reader import File, KeyValue, Tensor
+from i2s_spec.gguf.source import chunks
+from i2s_spec.gguf.writer import Progress, Writer
+from i2s_spec.schema import faults
+from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.types import ValueType
+
+_ALIGNMENT = "general.alignment"
+
+
+class Replacement(NamedTuple):
+    """What takes the place of a tensor's data: its type, and what makes its bytes, in the byte order of the copy.
+
+    The bytes are made when their turn comes, so that tensors of any size are replaced with little memory.
+    """
+
+    type: str
+    data: Callable[[], Iterator[bytes]]
+
+
+class Value(NamedTuple):
+    """A value for a key, with its type: see `Writer.add` for all three."""
+
+    type: Kind | None
+    value: Any
+    element: Kind | None = None
+
+
+def rewrite(
+    source_file: File,
+    target: Target,
+    *,
+    set: Mapping[str, Any] | None = None,
+    rename: Mapping[str, str] | None = None,
+    replace: Mapping[str, Replacement] | None = None,
+    drop_keys: Collection[str] = (),
+    drop_tensors: Collection[str] = (),
+    rename_tensors: Mapping[str, str] | None = None,
+    alignment: int | None = None,
+    byte_order: ByteOrder | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> int:
+    """Copy a file with changes; keys and tensors keep their order, new keys come last.
+
+    What is dropped, renamed or replaced is called by its name in the source, what is set by its name in the copy.
+
+    :param set: values by key: a `Value`, or a bare value, which keeps the type of the key it replaces
+    :param rename: new names of keys
+    :param replace: other data for tensors, whose names and shapes stay
+    :param drop_keys: keys to leave out
+    :param drop_tensors: tensors to leave out
+    :param rename_tensors: new names of tensors
+    :param alignment: of tensors, in bytes; `general.alignment` follows. Without it the source's is kept.
+    :param byte_order: of the copy; where it is not the source's, every word is swapped (see `convert_endian`)
+    :param force: replace an existing file, the source itself too: it is read until the complete copy takes its name
+    :param progress: called now and then with (bytes written, bytes of the copy)
+    :returns: bytes of the copy
+    :raises FormatError: where the source has a fault, a kept tensor is not all there or is of a type without known
+        size, or the source changes meanwhile
+    :raises KeyError: for a key or tensor to drop, rename or replace that the source does not have
+    :raises ValueError: where names would occur twice, kept tensors overlap, a type has no place for a tensor's shape, or
+        the writer refuses what is kept or set
+    :raises OSError: as `OutputFile` does; after any error the target is as it was
+    """
+    file = source_file
+    if file.fault is not None:
+        raise file.fault
+    assert file.version is not None
+    refuse_source(target, file.source, force)
+    order: ByteOrder = byte_order or file.byte_order
+    convert = _conversion(file, order)
+
+    entries, tensors = list(file.metadata.rows), list(file.tensors.rows)
+    keys = _renamed("key", [entry.key for entry in entries], rename or {}, drop_keys)
+    names = _renamed("tensor", [tensor.name for tensor in tensors], rename_tensors or {}, drop_tensors)
+    others = dict(replace or {})
+    for name in others:
+        if name not in file.tensors:
+            raise KeyError(f"the file has no tensor {quote(name)}")
+    retained = [(tensor, name) for tensor, name in zip(tensors, names, strict=True) if name is not None]
+    _check_extents(file, [tensor for tensor, _ in retained])
+    values = dict(set or {})
+    if alignment is not None and _ALIGNMENT in keys:
+        values.setdefault(_ALIGNMENT, Value(ValueType.UINT32, alignment))
+
+    version = 3 if order == "big" else file.version  # big-endian files begin with version 3 (clause 2.3)
+    with Writer(
+        target, version=version, byte_order=order, alignment=alignment, force=force, progress=progress
+    ) as writer:
+        for entry, key in zip(entries, keys, strict=True):
+            if key is None:
+                continue
+            if key in values:
+                _set(writer, key, values.pop(key), entry)
+            else:
+                writer.add_raw(convert.record(_record(file, entry, key)))
+        for key, value in values.items():
+            _set(writer, key, value)
+        for tensor, name in retained:
+            new = others.get(tensor.name)
+            if new is not None:
+                writer.add_tensor(name, tensor.shape, new.type, _copied(file, new.data))
+                continue
+            data = _copied(file, convert.data(tensor))
+            writer.add_tensor(name, tensor.shape, tensor.type or tensor.number, data, size=tensor.nbytes)
+        require_unchanged(file)
+        return writer.size
+
+
+class _Conversion(NamedTuple):
+    """What happens to the bytes of key-values and tensors on their way."""
+
+    record: Callable[[bytes], bytes]
+    #: Gives what makes the bytes of a tensor; refuses one whose bytes cannot be made.
+    data: Callable[[Tensor], Callable[[], Iterator[bytes]]]
+
+
+def _conversion(file: File, order: ByteOrder) -> _Conversion:
+    if order != file.byte_order:
+        return _Conversion(
+            lambda record: swapped_record(record, file.byte_order),
+            lambda tensor: swapped_data(file.source, tensor),
+        )
+    return _Conversion(
+        lambda record: record, lambda tensor: lambda: chunks(file.source, tensor.span.start, tensor.span.stop)
+    )
+
+
+def _renamed(what: str, names: list[str], rename: Mapping[str, str], drop: Collection[str]) -> list[str | None]:
+    """The names of the copy, None for what is left out."""
+    if isinstance(drop, str):
+        raise TypeError(f"{what}s to drop are given as a list of names, not as one text")
+    there = frozenset(names)
+    for name in (*rename, *drop):
+        if name not in there:
+            raise KeyError(f"the file has no {what} {quote(name)}")
+    for name in rename:
+        if name in drop:
+            raise ValueError(f"{what} {quote(name)} cannot be both renamed and dropped")
+    left_out = frozenset(drop)
+    seen: dict[str, str] = {}
+    result: list[str | None] = []
+    for name in names:
+        if name in left_out:
+            result.append(None)
+            continue
+        new = rename.get(name, name)
+        if seen.get(new) == name:
+            raise ValueError(f"{what} {quote(name)} occurs twice in the file, and a copy can have it once: drop it")
+        if new in seen:
+            raise ValueError(f"{what} {quote(new)} would occur twice in the copy")
+        seen[new] = name
+        result.append(new)
+    return result
+
+
+def _set(writer: Writer, key: str, value: Any, replaced: KeyValue | None = None) -> None:
+    if not isinstance(value, Value):
+        value = Value(None, value)
+        if replaced is not None:
+            element = ValueType(replaced.element) if replaced.type == ValueType.ARRAY else None
+            value = Value(ValueType(replaced.type), value.value, element)
+    writer.add(key, value.value, value.type, value.element)
+
+
+def _record(file: File, entry: KeyValue, key: str) -> bytes:
+    """A key-value as it stands in the source, under the name it is to have."""
+    record = file.source.read(entry.span.start, entry.span.stop - entry.span.start)
+    if key == entry.key:
+        return record
+    name = key.encode("utf-8", "surrogateescape")
+    return len(name).to_bytes(8, file.byte_order) + name + record[8 + len(entry.name) :]
+
+
+def _check_extents(file: File, tensors: list[Tensor]) -> None:
+    """Refuse tensors that the source does not have whole, or that share bytes.
+
+    Overlapping tensors would be copied one after another: a small file could ask for a copy of any size.
+    """
+    end = 0
+    before = None
+    for tensor in sorted(tensors, key=lambda tensor: tensor.span):
+        span = tensor.span
+        tensor.require(span)
+        if before is not None and span.start < end:
+            raise ValueError(f"tensors {quote(before.name)} and {quote(tensor.name)} share bytes: drop one of them")
+        end, before = span.stop, tensor
+
+
+def _copied(file: File, data: Callable[[], Iterator[bytes]]) -> Callable[[], Iterator[bytes]]:
+    """The same bytes, and a look at the source after the last of them."""
+
+    def make() -> Iterator[bytes]:
+        yield from data()
+        require_unchanged(file)
+
+    return make
+
+
+def require_unchanged(file: File) -> None:
+    """Make sure that what was read of a file belongs together.
+
+    :raises FormatError: S903 where the file was written to since it was opened
+    """
+    reason = file.source.changed()
+    if reason is not None:
+        raise FormatError(faults.CHANGED, Span(0, file.size), reason=TrustedText(reason))
+
+
+def convert_endian(
+    source_file: File, target: Target, byte_order: ByteOrder, force: bool = False, progress: Progress | None = None
+) -> None:
+    """Copy a file in the given byte order; one that has it already is copied as it is (clause 2.3).
+
+    Converting there and back gives the same bytes, for files that are laid out as our writer does. Version 2 knows no
+    byte order but little, so a big-endian copy is of version 3 whatever the source is, and keeps it on the way back.
+
+    :param byte_order: `little` or `big`
+    :raises ValueError: where a tensor's type has words whose places are not known (TL2, I2_SR, Q5_0, Q5_1, Q3_K, the IQ
+        types); nothing is written then
+    :raises FormatError, OSError: as `rewrite` does
+    """
+    rewrite(source_file, target, byte_order=byte_order, force=force, progress=progress)

@@ -1,0 +1,1 @@
+"""Checkpoints of Hugging Face: safetensors, packed ternary weights, names of tensors."""

@@ -1,0 +1,1 @@
+"""Models made from a seed: recipes, vocabulary, random weights."""

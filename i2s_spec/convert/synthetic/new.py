@@ -1,0 +1,285 @@
+"""This module makes new models: small complete GGUF files of every architecture, with random ternary weights.
+
+Keys and tensors are those of the real files, in their order, with their types (clauses 3.7 and 4.7); only the
+numbers are random. The same arguments give the same bytes, on every machine.
+
+    >>> import io
+    >>> new(io.BytesIO(), "bitnet-b1.58", layers=1)
+    Written(size=149056, keys=24, tensors=13)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from i2s_spec.convert.synthetic.recipes import CHAT_TEMPLATE, LAST_TOKEN, RECIPES, SHAPES, Recipe, Size
+from i2s_spec.convert.synthetic.vocabulary import Vocabulary
+from i2s_spec.convert.synthetic.weight_kinds import WeightKinds
+from i2s_spec.errors import quote
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES, Architecture, Placed
+from i2s_spec.schema.architectures.keys import MAX_LAYERS, OPTIONAL
+from i2s_spec.schema.architectures.sizes import Hyperparameters
+from i2s_spec.schema.checks import ByteOrder
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.atomic_file import Target
+    from i2s_spec.gguf.writer import Progress
+
+
+class Written(NamedTuple):
+    """What was written: bytes of the file, key-values, tensors."""
+
+    size: int
+    keys: int
+    tensors: int
+
+
+#: Widths are whole blocks of the canonical layout, so that every row starts with one (clause 5.3).
+BLOCK: Final = 128
+MOST_COLUMNS: Final = 1 << 20
+
+
+def new(
+    target: Target,
+    architecture: str = "bitnet-b1.58",
+    *,
+    layers: int | None = None,
+    embd: int | None = None,
+    ff: int | None = None,
+    heads: int | None = None,
+    heads_kv: int | None = None,
+    head_dim: int | None = None,
+    vocab: int | None = None,
+    context: int | None = None,
+    seed: int = 0,
+    shape: str | None = None,
+    alignment: int | None = None,
+    byte_order: ByteOrder = "little",
+    as_published: bool = False,
+    type: str = "I2_S",
+    rotated: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Written:
+    """Write a new model: complete metadata, a vocabulary, seeded random weights as canonical I2_S, or in another type.
+
+    :param target: a path, or a binary stream
+    :param architecture: one of `ARCHITECTURES`
+    :param layers: number of layers; this and the other sizes have small defaults
+    :param embd: width of the hidden state, a multiple of 128
+    :param ff: width of the feed-forward, a multiple of 128
+    :param heads: query heads, a divisor of `embd`
+    :param heads_kv: key and value heads, a divisor of `heads`
+    :param head_dim: width of a head, even; only embedding models have another than embd / heads
+    :param vocab: number of tokens, at least 256 and the special ones
+    :param context: what context_length says
+    :param seed: of the random weights, from 0 on
+    :param shape: `2b4t` for all the sizes of BitNet-b1.58-2B-4T (1.19 GB); no size is then given by itself
+    :param alignment: of tensor data, written as general.alignment unless it is 32
+    :param byte_order: of the whole file
+    :param as_published: only the keys that the published files of the architecture have, which the linter has something to
+        say about: no tokenizer.ggml.pre, or no general.quantization_version. Always so with `shape`
+    :param type: of the projections: I2_S, a type of `block_layout`, F32, F16 or BF16. Widths that are not given grow to
+        whole blocks of it
+    :param rotated: fold a rotation into the projections, and the head and the embedding where they are two, and write the
+        keys that say so (clause 3.8)
+    :param force: replace an existing file
+    :param progress: called with (bytes written, bytes of the file)
+    :raises ValueError: for sizes that no such model can have, before anything is written
+    :raises FileExistsError: where the path is taken and `force` is not given
+    """
+    if architecture not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise ValueError(f"there is no architecture {quote(architecture)} here; there are {known}")
+    if seed < 0:
+        raise ValueError(f"the seed is {seed}; seeds start at 0")
+    recipe = RECIPES[architecture]
+    given = {
+        "layers": layers, "embd": embd, "ff": ff, "heads": heads, "heads_kv": heads_kv, "head_dim": head_dim,
+        "vocab": vocab, "context": context,
+    }  # fmt: skip
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    kinds = WeightKinds(type, seed) if rotated else WeightKinds(type)
+    if shape is not None:
+        size, make_vocabulary = _shape(shape, architecture, chosen)
+    else:
+        size, make_vocabulary = kinds.grown(recipe.size, chosen), recipe.vocabulary
+    return write_model(
+        target,
+        architecture,
+        size,
+        make_vocabulary(size.vocab),
+        lambda placed: _data(placed, seed, byte_order, kinds),
+        kinds=kinds,
+        as_published=as_published or shape is not None,
+        alignment=alignment,
+        byte_order=byte_order,
+        force=force,
+        progress=progress,
+    )
+
+
+def write_model(
+    target: Target,
+    architecture: str,
+    size: Size,
+    vocabulary: Vocabulary,
+    data: Callable[[Placed], Any],
+    *,
+    about: Mapping[str, str] | None = None,
+    without: Collection[str] = (),
+    kinds: WeightKinds | None = None,
+    as_published: bool = False,
+    alignment: int | None = None,
+    byte_order: ByteOrder = "little",
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Written:
+    """Write a model of any weights, with the keys and tensors of real files of its architecture.
+
+    :param data: what `Writer.add_tensor` takes, for a tensor that the architecture declares
+    :param about: what keys of type str say, instead of what a synthetic model has there or in addition
+    :param without: keys and tensors that are left out
+    :param kinds: types other than the usual ones, and a rotation
+    :raises ValueError: for sizes that no such model can have, before anything is written
+    """
+    declared, recipe = ARCHITECTURES[architecture], RECIPES[architecture]
+    h = _hyperparameters(declared, recipe, size)
+    described = dict(about or {})
+    values = _values(declared, recipe, h, vocabulary) | described
+    keys = [key for key in recipe.keys_of(as_published) if key not in without]
+    first = keys.index("general.name") + 1
+    keys[first:first] = [key for key in described if key not in keys]
+    tensors = [each for each in declared.tensors(h) if each.spec.need != OPTIONAL and each.name not in without]
+    kinds = WeightKinds() if kinds is None else kinds
+    values["general.file_type"] = kinds.resolve(tensors)
+
+    from i2s_spec.gguf.writer import Writer
+
+    writer = Writer(target, byte_order=byte_order, alignment=alignment, force=force, progress=progress)
+    with writer:
+        for pattern in keys:
+            name = pattern.replace("{arch}", architecture)
+            writer.add(name, values[pattern], declared.keys[name].types[0])
+        more = kinds.rotation_keys()
+        for key, value in more.items():
+            writer.add(key.name, value, key.types[0])
+        for placed in tensors:
+            writer.add_tensor(placed.name, placed.ne[::-1], kinds.type_of(placed.spec), data(placed))
+        return Written(writer.size, len(keys) + len(more) + (writer.alignment != 32), len(tensors))
+
+
+def _shape(shape: str, architecture: str, chosen: dict[str, Any]) -> tuple[Size, Callable[[int], Vocabulary]]:
+    """The sizes of a named shape and the maker of its vocabulary."""
+    if shape not in SHAPES:
+        raise ValueError(f"there is no shape {quote(shape)}; there is {', '.join(SHAPES)}")
+    size, make_vocabulary, architectures = SHAPES[shape]
+    if architecture not in architectures:
+        raise ValueError(f"{shape} is a shape of {' and '.join(architectures)}, not of {architecture}")
+    if chosen:
+        raise ValueError(f"{shape} sets all sizes; {' and '.join(chosen)} cannot be given beside it")
+    return size, make_vocabulary
+
+
+def _hyperparameters(architecture: Architecture, recipe: Recipe, size: Size) -> Hyperparameters:
+    """The sizes, checked; head widths follow from the others unless they are given."""
+    if not 1 <= size.layers <= MAX_LAYERS:
+        raise ValueError(f"there are {size.layers:,} layers; a model has 1 to {MAX_LAYERS}")
+    for what, width in (("embd", size.embd), ("ff", size.ff)):
+        if not BLOCK <= width <= MOST_COLUMNS or width % BLOCK:
+            raise ValueError(
+                f"{what} is {width:,}; it must be a multiple of {BLOCK}, so that rows are whole blocks, "
+                f"up to {MOST_COLUMNS:,}"
+            )
+    if size.heads < 1 or size.embd % size.heads:
+        raise ValueError(f"heads is {size.heads:,}; it must divide embd, which is {size.embd:,}")
+    if size.heads_kv < 1 or size.heads % size.heads_kv:
+        raise ValueError(f"heads_kv is {size.heads_kv:,}; it must divide heads, which is {size.heads:,}")
+    if not 1 <= size.context < 1 << 31:
+        raise ValueError(f"context is {size.context:,}; it must be 1 to {(1 << 31) - 1:,}")
+
+    head_dim = size.embd // size.heads
+    if architecture.embedding_model:  # their heads are wider than the hidden state gives them
+        head_dim = 2 * head_dim if size.head_dim is None else size.head_dim
+    elif size.head_dim not in (None, head_dim):
+        raise ValueError(
+            f"head_dim is {size.head_dim:,}; {architecture.name} has heads of embd / heads, which is {head_dim:,}"
+        )
+    if head_dim < 2 or head_dim % 2:
+        raise ValueError(f"heads are {head_dim:,} wide; the width must be even, because pairs are rotated")
+    if size.heads * head_dim % BLOCK or size.heads * head_dim > MOST_COLUMNS:
+        raise ValueError(
+            f"{size.heads:,} heads of {head_dim:,} are {size.heads * head_dim:,} wide; together they must be a multiple "
+            f"of {BLOCK}, so that rows are whole blocks, up to {MOST_COLUMNS:,}"
+        )
+    return Hyperparameters(
+        layers=size.layers,
+        embd=size.embd,
+        ff=size.ff,
+        heads=size.heads,
+        heads_kv=size.heads_kv,
+        head_dim=head_dim,
+        value_dim=head_dim,
+        vocab=size.vocab,
+        context=size.context,
+        rope_base=recipe.rope_base,
+        rope_dims=head_dim,
+        eps=recipe.eps,
+    )
+
+
+def _values(architecture: Architecture, recipe: Recipe, h: Hyperparameters, words: Vocabulary) -> dict[str, Any]:
+    """What each key holds."""
+    ids = {f"tokenizer.ggml.{name}_token_id": number for name, number in words.ids.items()}
+    return {
+        "tokenizer.ggml.padding_token_id": words.ids["eos"],
+        **ids,
+        "general.architecture": architecture.name,
+        "general.name": f"synthetic-{architecture.name}",
+        "general.quantization_version": 2,
+        "{arch}.vocab_size": h.vocab,
+        "{arch}.context_length": h.context,
+        "{arch}.embedding_length": h.embd,
+        "{arch}.block_count": h.layers,
+        "{arch}.feed_forward_length": h.ff,
+        "{arch}.attention.head_count": h.heads,
+        "{arch}.attention.head_count_kv": h.heads_kv,
+        "{arch}.attention.key_length": h.head_dim,
+        "{arch}.attention.value_length": h.value_dim,
+        "{arch}.attention.layer_norm_rms_epsilon": h.eps,
+        "{arch}.rope.dimension_count": h.rope_dims,
+        "{arch}.rope.freq_base": h.rope_base,
+        "{arch}.rope.scaling.type": "linear",
+        "{arch}.rope.scaling.factor": 1.0,
+        "{arch}.pooling_type": LAST_TOKEN,
+        "tokenizer.ggml.model": recipe.tokenizer,
+        "tokenizer.ggml.pre": recipe.pre,
+        "tokenizer.ggml.tokens": words.tokens,
+        "tokenizer.ggml.scores": words.scores,
+        "tokenizer.ggml.token_type": words.types,
+        "tokenizer.ggml.merges": words.merges,
+        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.ggml.add_eos_token": True,
+        "tokenizer.ggml.add_space_prefix": False,
+        "tokenizer.chat_template": CHAT_TEMPLATE,
+    }
+
+
+def _data(
+    placed: Placed, seed: int, byte_order: ByteOrder, kinds: WeightKinds
+) -> Callable[[], Iterable[bytes | memoryview]]:
+    """What makes the bytes of a tensor when its turn comes."""
+    from i2s_spec.convert.synthetic import random_weights, typed_weights
+
+    name, ne, spec = placed
+    kind = kinds.type_of(spec)
+    if spec.usual == "I2_S":
+        return partial(typed_weights.projection, seed, name, ne, kind, kinds.rotation, byte_order)
+    if spec.role == "norm":
+        return partial(random_weights.near_one, seed, name, prod(ne), kind, byte_order)
+    if kinds.rotation is not None or kind != "F16":
+        return partial(typed_weights.table, seed, name, ne, kind, kinds.rotation, byte_order)
+    return partial(random_weights.normal_halves, seed, name, prod(ne), byte_order)

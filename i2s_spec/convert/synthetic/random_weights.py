@@ -1,0 +1,87 @@
+"""This module makes the random tensor data of synthetic models: the same bytes for the same seed, on every machine.
+
+Only the raw output of PCG64 is used, whose stream NumPy guarantees, and integer arithmetic or tables on top of it; each
+tensor has a stream of its own, drawn from the seed and its name, so that its bytes do not depend on the rest of the
+model. Data comes in chunks of a MiB or less, each made when it is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+from zlib import crc32
+
+import numpy as np
+
+from i2s_spec.codec.reference import write_tail
+from i2s_spec.schema.checks import ByteOrder, order_prefix
+from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE
+
+#: Bytes of a chunk.
+CHUNK: Final = 1 << 20
+
+#: The upper half of 256 quantiles of the normal distribution, at (i + 0.5) / 256, as float16 bits.
+_QUANTILES: Final = bytes.fromhex(
+    "1d03 2385 2644 2863 29a4 2ae6 2c13 2cb4 2d55 2df6 2e97 2f39 2fda 303e 308f 30e0 3131 3183 31d4 3226 3278 "
+    "32c9 331c 336e 33c0 340a 3433 345d 3486 34b0 34da 3504 352e 3559 3583 35ae 35d9 3603 362f 365a 3685 36b1 "
+    "36dd 3709 3735 3762 378f 37bb 37e9 380b 3822 3839 3850 3867 387f 3896 38ae 38c6 38de 38f6 390e 3927 3940 "
+    "3959 3972 398b 39a5 39bf 39d9 39f3 3a0e 3a29 3a44 3a5f 3a7b 3a97 3ab3 3ad0 3aed 3b0a 3b28 3b46 3b64 3b83 "
+    "3ba3 3bc3 3be3 3c02 3c13 3c24 3c35 3c46 3c58 3c6b 3c7d 3c90 3ca4 3cb8 3ccc 3ce1 3cf6 3d0c 3d23 3d3a 3d52 "
+    "3d6a 3d84 3d9e 3dba 3dd6 3df4 3e13 3e33 3e56 3e7a 3ea0 3ec9 3ef5 3f24 3f58 3f91 3fd0 400c 4037 406a 40ac "
+    "410a 41c5"
+)
+
+_POSITIVE: Final = np.frombuffer(_QUANTILES, dtype=">u2").astype(np.uint16)
+#: All 256 of them: what a random byte becomes. The sign is the highest bit.
+NORMAL: Final = np.concatenate([_POSITIVE[::-1] | np.uint16(0x8000), _POSITIVE])
+
+#: The low bit of each of the 32 two-bit fields of a word.
+_LOW_BITS: Final = np.uint64(0x5555555555555555)
+
+
+def random_bytes(seed: int, stream: str, count: int) -> Iterator[np.ndarray[Any, np.dtype[np.uint8]]]:
+    """`count` random bytes in chunks.
+
+    :param seed: any number from 0 on
+    :param stream: what the bytes are for; another name gives other bytes
+    """
+    source = np.random.PCG64([seed, crc32(stream.encode())])
+    while count > 0:
+        size = min(count, CHUNK)
+        words = source.random_raw(-(-size // 8)).astype("<u8", copy=False)
+        yield words.view(np.uint8)[:size]
+        count -= size
+
+
+def ternary(
+    seed: int, name: str, ne: tuple[int, ...], byte_order: ByteOrder = "little"
+) -> Iterator[bytes | memoryview]:
+    """The bytes of a canonical I2_S tensor with a quarter of its weights -1, a half 0 and a quarter +1.
+
+    The scale is sqrt(2 / ne0), which keeps the size of what passes through, up to 6 % more or less, so that no two
+    tensors need share it.
+
+    :param ne: shape in ggml's order; ne0 is a multiple of 128
+    """
+    for chunk in random_bytes(seed, name, math.prod(ne) // CODES_PER_BYTE):
+        # A field of two random bits becomes the number of ones in it: 0, 1, 1 or 2, which is -1, 0, 0 or +1.
+        words = chunk.view(np.uint64)
+        yield ((words & _LOW_BITS) + (words >> np.uint64(1) & _LOW_BITS)).view(np.uint8).data
+    (byte,) = next(random_bytes(seed, f"{name} scale", 1)).tolist()
+    scale = math.sqrt(2 / ne[0]) * (1 + (byte - 128) / 2048)
+    yield write_tail(scale, CANONICAL.tail, byte_order)
+
+
+def normal_halves(seed: int, name: str, count: int, byte_order: ByteOrder = "little") -> Iterator[memoryview]:
+    """The bytes of `count` float16 numbers that are distributed normally, with a deviation of 1."""
+    table = NORMAL.astype(order_prefix(byte_order) + "u2")
+    for chunk in random_bytes(seed, name, count):
+        yield table[chunk].view(np.uint8).data
+
+
+def near_one(seed: int, name: str, count: int, type: str, byte_order: ByteOrder = "little") -> Iterator[memoryview]:
+    """The bytes of `count` numbers between 7/8 and 9/8, in F32 or F16, which hold them exactly."""
+    dtype = np.dtype({"F32": "f4", "F16": "f2"}[type]).newbyteorder(order_prefix(byte_order))
+    for chunk in random_bytes(seed, name, count):
+        yield (1 + (chunk.astype(np.int16) - 128) / np.float32(1024)).astype(dtype).view(np.uint8).data

@@ -1,0 +1,1 @@
+"""Conversion of tensors: reading and writing arrays, encoding, whole files."""

@@ -1,0 +1,140 @@
+"""This module says in plain words which programs can use a file that was converted, and what they make of it.
+
+Only what is known of released programs is said, and only where it concerns the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+#: Architectures of BitNet b1.58 2B-4T, whose feed-forward is ReLU squared.
+_RELU2 = ("bitnet-b1.58", "bitnet-25")
+
+_RELU2_NEEDED = (
+    "The model was trained with ReLU squared, if it is BitNet b1.58 2B-4T; architecture bitnet means SiLU to llama.cpp "
+    "and to BitNet's forks, and the output is then wrong without an error: --hidden-activation relu2 says what is meant."
+)
+_RELU2_READ = (
+    "llama.cpp computes architecture bitnet with SiLU, whatever bitnet.hidden_activation says: the requests that would "
+    "read the key (ggml-org/llama.cpp#26751, #25885) were closed unmerged. The output is wrong without an error, unless the "
+    "program is patched: compare the perplexity (about 17 on wikitext-2 with ReLU squared; about 97 with SiLU)."
+)
+
+
+#: Architectures of BitNet's embedding models, which have tensors that upstream does not know.
+_NORM_IN = ("qwen3", "gemma3")
+
+#: Rows of Q2_0 are whole groups of 64; those of TQ1_0 and TQ2_0 blocks of 256, of I2_S 128, of PrismML's types 128.
+_GROUP: Final = 64
+_OTHERS: Final = (("TQ2_0", 256), ("I2_S", 128))
+
+
+def _way_out(architecture: str | None, activation: str | None, rows: Collection[int]) -> str:
+    """Whether re-packing as Q2_0 makes a file that llama.cpp computes rightly, and how."""
+    if architecture in _RELU2 or (architecture == "bitnet" and activation == "relu2"):
+        return (
+            "--to Q2_0 would make tensors that llama.cpp reads since July 2026; but it computes no BitNet architecture with "
+            "ReLU squared, as this model needs."
+        )
+    if architecture in _NORM_IN:
+        return f"--to Q2_0 makes tensors that llama.cpp reads since July 2026, if not {architecture} with *_norm_in tensors."
+    if any(row % _GROUP for row in rows):
+        uneven = min(row for row in rows if row % _GROUP)
+        return (
+            f"--to Q2_0 --fallback F16 makes one that llama.cpp reads since July 2026; rows of {uneven:,}, which are no "
+            "multiple of 64, become F16."
+        )
+    text = (
+        "--to Q2_0 makes one that llama.cpp reads since July 2026, and is the way out that is recommended: the weights stay "
+        "the same but for scales that are rounded to float16"
+    )
+    for row in sorted(rows):
+        missing = [name for name, block in _OTHERS if row % block]
+        if missing:
+            return f"{text}, and rows of {row:,}, which are no whole blocks of {' and '.join(missing)}, have a place."
+    return f"{text}."
+
+
+def advice(
+    types: set[str],
+    architecture: str | None,
+    former: str | None,
+    activation: str | None,
+    layout: str | None,
+    pre: bool = True,
+    rows: Collection[int] = (),
+) -> tuple[str, ...]:
+    """What to know of a file before it is loaded, most important first.
+
+    :param types: types that tensors of the file have
+    :param architecture: what `general.architecture` says
+    :param former: what it said before, if it was changed
+    :param activation: what the file says of the feed-forward's activation
+    :param layout: of the I2_S tensors, where there are any
+    :param pre: whether the file says how text is split before it becomes tokens, or need not
+    :param rows: lengths of the rows of its ternary matrices
+    """
+    notes: list[str] = []
+    upstream = "I2_S" not in types
+    if not upstream:
+        notes.append(
+            "Only BitNet's llama.cpp forks and programs made for I2_S read type 36; upstream llama.cpp refuses the file, "
+            f"and ik_llama.cpp has to requantize it first. {_way_out(architecture, activation, rows)}"
+        )
+        if layout not in (None, "interleave-128"):
+            notes.append(
+                f"Nothing in the file says that the layout is {layout}: programs that expect another one load it and "
+                "compute with wrong weights."
+            )
+    if upstream and architecture in _RELU2:
+        notes.append(
+            f"Upstream llama.cpp does not know architecture {architecture}, only bitnet, which it computes with SiLU: "
+            "--arch bitnet --hidden-activation relu2 makes a file that it loads. BitNet's forks of 2025 load this one."
+        )
+    if architecture == "bitnet":
+        if activation == "relu2":
+            notes.append(_RELU2_READ)
+        elif former in _RELU2:
+            notes.append(_RELU2_NEEDED)
+    if upstream and architecture in _NORM_IN:
+        notes.append(
+            f"Upstream llama.cpp loads no {architecture} with *_norm_in tensors (wrong number of tensors): "
+            "BitNet's fork of 2026 does."
+        )
+    if types & {"PQ2_0", "PTQ1_0"}:
+        notes.append(
+            "Only PrismML's llama.cpp fork, since August 2026, and programs made for its types read 142 and 143; "
+            f"llama.cpp refuses the file. {_way_out(architecture, activation, rows)}"
+        )
+    if "Q2_0_G128" in types:
+        notes.append(
+            "Groups of 128 under type 42 are read by PrismML's branch prism-v5 alone; every other program takes them for "
+            "groups of 64, and refuses the file. --to PQ2_0 makes one for PrismML's fork. "
+            + _way_out(architecture, activation, rows)
+        )
+    if types & {"IQ1_BN", "IQ2_BN"}:
+        notes.append("Only ik_llama.cpp reads IQ1_BN and IQ2_BN.")
+    if "Q2_0" in types:
+        notes.append(
+            "llama.cpp reads Q2_0 since July 2026 (ggml-org/llama.cpp#24448) and refuses it before; PrismML's fork does "
+            "since August 2026, and took it for groups of 128 before. Activations are quantized per 32 elements, where "
+            "I2_S kernels do it per token: the weights are the same, the results are close and not equal."
+        )
+    if upstream and types & {"TQ1_0", "TQ2_0"}:
+        notes.append(
+            "llama.cpp quantizes activations per 256 elements for TQ1_0 and TQ2_0, where I2_S kernels do it per token: "
+            "the weights are the same, the results are close and not equal."
+        )
+    if types & {"TQ1_0", "TQ2_0"} and any(row % 256 for row in rows) and not any(row % _GROUP for row in rows):
+        uneven = min(row for row in rows if row % 256)
+        notes.append(
+            f"Rows of {uneven:,} are no whole blocks of 256, and stay floats; --to Q2_0, which llama.cpp reads since July "
+            "2026, has a place for them: its groups have 64."
+        )
+    if upstream and not pre:
+        notes.append(
+            "tokenizer.ggml.pre is missing: upstream llama.cpp warns, and splits text by its default rule; for the "
+            "tokenizer of 2B-4T it should say llama-bpe."
+        )
+    return tuple(notes)

@@ -1,0 +1,293 @@
+"""This module converts whole GGUF files: ternary tensors to another type or dialect, with a proof for each of them.
+
+All other tensors and keys are copied byte for byte, except those that say what was converted: `general.file_type`, and
+`general.quantization_version` where there is none and one is due. A file appears complete and proved, or not at all.
+
+    >>> import io
+    >>> from i2s_spec.convert.synthetic.new import new
+    >>> from i2s_spec.gguf.reader import open
+    >>> model, copy = io.BytesIO(), io.BytesIO()
+    >>> _ = new(model, layers=1)
+    >>> result = convert_file(open(model), copy, to="interleave-64")
+    >>> len(result.proofs), str(result.proofs[0])
+    (7, 'blk.0.ffn_down.weight: I2_S interleave-128 -> I2_S interleave-64, trits equal, scale 0.088172555 kept')
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from i2s_spec.convert.container.key_renames import changed_keys, renamed_keys
+from i2s_spec.convert.container.rewrite import Replacement, rewrite
+from i2s_spec.convert.tensors.advice import advice
+from i2s_spec.deprecation import renamed_keyword
+from i2s_spec.errors import FormatError, quote
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
+from i2s_spec.schema.types import BY_NAME
+
+if TYPE_CHECKING:
+    from i2s_spec.codec.form import Form
+    from i2s_spec.convert.tensors.encode import Recoding, Rounding
+    from i2s_spec.convert.tensors.group_scales import GroupRecoding
+    from i2s_spec.gguf.atomic_file import Target
+    from i2s_spec.gguf.reader import File, Tensor
+    from i2s_spec.gguf.writer import Progress
+    from i2s_spec.schema.checks import ByteOrder
+
+FLOATS: Final = ("F32", "F16", "BF16")
+#: Types that can be converted to, and from.
+TYPES: Final = ("I2_S", *BLOCK_LAYOUTS, *FLOATS)
+
+
+class Proof(NamedTuple):
+    """What was found when a tensor was written: its trits are equal, and its scale is kept or rounded as said."""
+
+    name: str
+    shape: tuple[int, ...]
+    source: str
+    target: str
+    rounding: Rounding
+    #: Codes that stand for nothing, which were kept as such.
+    unused: int = 0
+
+    def __str__(self) -> str:
+        retained = f", {self.unused:,} codes that stand for nothing kept" if self.unused else ""
+        name = quote(self.name, bare=True)
+        return f"{name}: {self.source} -> {self.target}, trits equal, {self.rounding}{retained}"
+
+
+class Conversion(NamedTuple):
+    """What a conversion did."""
+
+    #: Bytes of the new file.
+    size: int
+    proofs: tuple[Proof, ...]
+    #: Tensors that were copied.
+    copied: int
+    #: `general.file_type` before and after; None where there is none.
+    file_type: tuple[int | None, int | None]
+    #: What to know before the file is loaded.
+    advice: tuple[str, ...]
+
+
+@renamed_keyword("code3", "unused_code")
+def convert_file(
+    file: File,
+    target: Target,
+    *,
+    to: str | None = None,
+    dialect: str | Dialect | None = None,
+    source_dialect: str | Dialect = CANONICAL,
+    tensors: Collection[str] | None = None,
+    fallback: str | None = None,
+    unused_code: Literal["reject", "zero"] = "reject",
+    arch: str | None = None,
+    hidden_activation: str | None = None,
+    byte_order: ByteOrder | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+    threads: int = 1,
+) -> Conversion:
+    """Copy a GGUF file with its ternary tensors in another type or dialect.
+
+    :param file: an open file
+    :param target: a path, or a binary stream
+    :param to: one of `TYPES`, or the name of a dialect of I2_S; without it, tensors stay as they are
+    :param dialect: of I2_S that is written
+    :param source_dialect: of I2_S in the file, which does not say it
+    :param tensors: names of those to convert, or patterns (`blk.*.ffn_*`) that choose among those that are converted
+        without it: all that are of a ternary type, and floats that the architecture declares to be projections
+    :param fallback: one of `FLOATS`, for tensors that have no place in `to` (rows of 8,640 in TQ2_0)
+    :param unused_code: whether the code that stands for nothing is refused or made 0; between dialects it is kept
+    :param arch: another architecture to call the model; keys that begin with the old name get the new one
+    :param hidden_activation: `relu2`, `silu` or `gelu`, stored as `<architecture>.hidden_activation`
+    :param byte_order: of the copy; without it, the source's
+    :param force: replace an existing file
+    :param progress: called now and then with (bytes written, bytes of the copy)
+    :param threads: how many threads decode and encode
+    :raises ValueError: for unknown names, tensors that are not ternary or have no place in the type, scales that it cannot
+        hold; nothing is written then
+    :raises FormatError, OSError: as `rewrite` does
+    """
+    if file.fault is not None:
+        raise file.fault
+    kind, wanted = wanted_form(to, dialect)
+    if fallback is not None and fallback not in FLOATS:
+        raise ValueError(f"{quote(fallback)} is no type to fall back to; {', '.join(FLOATS)} are")
+    order: ByteOrder = byte_order or file.byte_order
+    former = file.metadata.get("general.architecture")
+    former = former if isinstance(former, str) else None
+    chosen = [] if kind is None else _chosen(file, tensors, former)
+
+    recodings: dict[str, Recoding | GroupRecoding] = {}
+    for tensor in chosen:
+        assert kind is not None
+        recoding = _recoding(file, tensor, kind, wanted, parse(source_dialect), fallback, unused_code, order, threads)
+        if recoding is not None:
+            recodings[tensor.name] = recoding
+    replacements = {name: Replacement(each.form.type, partial(_named, name, each)) for name, each in recodings.items()}
+
+    types = Counter(
+        replacements[t.name].type if t.name in replacements else t.type.name if t.type else str(t.number)
+        for t in file.tensors.rows
+        if len(t.ne) > 1
+    )
+    values, file_type = changed_keys(file, former, arch, hidden_activation, types, bool(recodings))
+    size = rewrite(
+        file,
+        target,
+        replace=replacements,
+        set=values,
+        rename=renamed_keys(file, former, arch),
+        byte_order=byte_order,
+        force=force,
+        progress=progress,
+    )
+    proofs = tuple(_proof(name, each) for name, each in recodings.items())
+    return Conversion(
+        size,
+        proofs,
+        len(file.tensors) - len(proofs),
+        file_type,
+        advice(
+            set(types),
+            arch or former,
+            former if arch else None,
+            hidden_activation or _text(file, f"{former}.hidden_activation"),
+            _layout(recodings, parse(source_dialect), types),
+            _text(file, "tokenizer.ggml.model") != "gpt2" or "tokenizer.ggml.pre" in file.metadata,
+            {tensor.ne[0] for tensor in file.tensors.values() if is_ternary(tensor, former)},
+        ),
+    )
+
+
+# What is asked for.
+
+
+def wanted_form(to: str | None, dialect: str | Dialect | None = None) -> tuple[str | None, Dialect]:
+    """The type that is meant by one of `TYPES` or the name of a dialect, and the dialect if that is I2_S.
+
+    :raises ValueError: for a name that is neither, and for two different dialects
+    """
+    if to is None:
+        return (None, CANONICAL) if dialect is None else ("I2_S", parse(dialect))
+    if to.upper() in TYPES:
+        if dialect is not None and to.upper() != "I2_S":
+            raise ValueError(f"{to.upper()} has no dialects; I2_S has")
+        return to.upper(), CANONICAL if dialect is None else parse(dialect)
+    try:
+        named = parse(to)
+    except ValueError as error:
+        raise ValueError(f"{quote(to)} is not one of {', '.join(TYPES)}, and not a dialect: {error}") from None
+    if dialect is not None and parse(dialect) != named:
+        raise ValueError(f"both {named} and {parse(dialect)} are asked for")
+    return "I2_S", named
+
+
+def _chosen(file: File, patterns: Collection[str] | None, architecture: str | None) -> list[Tensor]:
+    if patterns is None:
+        return [tensor for tensor in file.tensors.values() if is_ternary(tensor, architecture)]
+    if isinstance(patterns, str):
+        raise TypeError("tensors are given as a list of names, not as one text")
+    chosen: dict[str, Tensor] = {}
+    for pattern in patterns:
+        found = [
+            tensor
+            for tensor in file.tensors.values()
+            if tensor.name == pattern or (is_ternary(tensor, architecture) and fnmatchcase(tensor.name, pattern))
+        ]
+        if not found:
+            raise ValueError(f"no tensor that could be converted is called {quote(pattern)}")
+        chosen.update((tensor.name, tensor) for tensor in found)
+    return [tensor for name, tensor in file.tensors.items() if name in chosen]
+
+
+def is_ternary(tensor: Tensor, architecture: str | None) -> bool:
+    """Whether a tensor is one that conversions are for."""
+    name = tensor.type.name if tensor.type is not None else ""
+    if name not in FLOATS:
+        return name in TYPES
+    declared = ARCHITECTURES.get(architecture or "")
+    if declared is None:
+        return len(tensor.ne) == 2 and tensor.name.startswith("blk.") and tensor.name.endswith(".weight")
+    match = declared.match(tensor.name)
+    return match is not None and match[0].role == "projection"
+
+
+def _recoding(
+    file: File,
+    tensor: Tensor,
+    kind: str,
+    dialect: Dialect,
+    source_dialect: Dialect,
+    fallback: str | None,
+    unused_code: Literal["reject", "zero"],
+    order: ByteOrder,
+    threads: int,
+) -> Recoding | GroupRecoding | None:
+    """One tensor in the type that is wanted; None if it has that already."""
+    from i2s_spec.codec.form import Form
+    from i2s_spec.convert.tensors.encode import Recoding
+    from i2s_spec.convert.tensors.group_scales import GroupRecoding
+
+    if tensor.type is BY_NAME[kind] and (kind != "I2_S" or (dialect == source_dialect and unused_code == "reject")):
+        return None
+    source = tensor.ternary(source_dialect, unused_code)
+    failed: ValueError | None = None
+    for name in (kind, fallback):
+        if name is None:
+            continue
+        try:
+            form = Form(name, tensor.shape, dialect, order)
+            if name in BLOCK_LAYOUTS and source.form.type in BLOCK_LAYOUTS:
+                return GroupRecoding(source, form, threads)
+            return Recoding(source, form, threads)
+        except FormatError:
+            raise
+        except ValueError as error:
+            failed = failed or error
+    hint = ""
+    if kind in BLOCK_LAYOUTS and tensor.shape[-1] % BLOCK_LAYOUTS[kind].block and fallback is None:
+        hint = "; a fallback (F16) would keep such tensors in a type that has a place for them"
+        if tensor.shape[-1] % BLOCK_LAYOUTS["Q2_0"].block == 0:
+            hint += ", and Q2_0, whose blocks have 64, has one"
+    raise ValueError(f"tensor {quote(tensor.name)}: {failed}{hint}") from failed
+
+
+def _named(name: str, recoding: Recoding | GroupRecoding) -> Iterator[bytes]:
+    """The bytes of a tensor, and its name in what is wrong with it."""
+    try:
+        yield from recoding
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"tensor {quote(name)}: {error}") from error
+
+
+def _proof(name: str, recoding: Recoding | GroupRecoding) -> Proof:
+    source, form = recoding.source.form, recoding.form
+    return Proof(name, form.shape, form_label(source), form_label(form), recoding.rounding, recoding.unused)
+
+
+def form_label(form: Form) -> str:
+    """A type, and the dialect of I2_S."""
+    return f"I2_S {form.dialect}" if form.type == "I2_S" else form.type
+
+
+def _text(file: File, key: str) -> str | None:
+    value = file.metadata.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _layout(recodings: dict[str, Recoding | GroupRecoding], source: Dialect, types: Counter[str]) -> str | None:
+    """The layout of the I2_S tensors that the new file has."""
+    if "I2_S" not in types:
+        return None
+    written = {each.form.dialect.layout.name for each in recodings.values() if each.form.type == "I2_S"}
+    return written.pop() if written else source.layout.name

@@ -1,0 +1,222 @@
+"""This module turns trits and a scale into the bytes of a tensor of any type that can hold them, and proves that it did.
+
+What happens to the scale, which is a float32 in I2_S (clause 6.1), is all that can be lost:
+
+    I2_S           kept, bit for bit
+    F32            kept: a weight is trit * scale, -scale, 0 or +scale
+    F16, BF16      rounded to nearest, ties to even; a weight is trit * (rounded scale), which is trit * scale rounded
+    Q2_0, TQ2_0 .. rounded to float16, as F16, or kept where the type has float32; it stands in every block, or row
+
+A scale that would become 0 or infinite is refused, and so is one of 0 or none at all (NaN) where the type holds weights
+and no trits. Each window that was encoded is decoded again and compared, before it is given away.
+
+    >>> rounding(1.2188547849655151, "TQ2_0")
+    Rounding(scale=1.2188547849655151, stored=1.21875)
+    >>> print(_)
+    scale 1.21885478 -> 1.21875 (-8.6e-05)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from i2s_spec.codec.form import FLOAT_WORDS, TERNARY_TYPES, Form
+from i2s_spec.codec.payload_native import count_codes, pack_trits, recode
+from i2s_spec.codec.quantization.in_order import in_order
+from i2s_spec.codec.tail import write_tail
+from i2s_spec.codec.ternary_types import BLOCK_TYPES, half_scale, pack_blocks, stored_scale
+from i2s_spec.codec.trits import Trits
+from i2s_spec.schema.checks import order_prefix
+from i2s_spec.schema.dialect import CODES_PER_BYTE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Types that trits can be written in.
+TARGETS: Final = TERNARY_TYPES
+
+
+class ProofError(RuntimeError):
+    """What was written is not what was read: an error of this package."""
+
+
+class Rounding(NamedTuple):
+    """A scale, and what a type stores of it; of several scales the one that was changed most."""
+
+    scale: float
+    stored: float
+    scales: int = 1
+
+    @property
+    def relative(self) -> float:
+        """How much it was changed, in parts of itself."""
+        return 0.0 if self.stored == self.scale or self.scale != self.scale else (self.stored - self.scale) / self.scale
+
+    def __str__(self) -> str:
+        if self.scales > 1:
+            most = (
+                f", most changed {self.scale:.9g} -> {self.stored:.9g} ({self.relative:+.1e})" if self.relative else ""
+            )
+            return f"{self.scales:,} scales {'rounded' if most else 'kept'}{most}"
+        if not self.relative:
+            return f"scale {self.scale:.9g} kept"
+        return f"scale {self.scale:.9g} -> {self.stored:.9g} ({self.relative:+.1e})"
+
+
+def rounding(scale: float | np.float32, type: str) -> Rounding:
+    """What a type stores of a scale.
+
+    :param type: one of `TARGETS`
+    :raises ValueError: for a scale that it cannot hold
+    """
+    value = np.float32(scale)
+    if type in {"I2_S", "F32"}:
+        if type == "F32" and not np.isfinite(value):
+            raise ValueError(f"weights cannot be computed from a scale that is {value}")
+        return Rounding(float(value), float(value))
+    if type == "BF16":
+        stored = _bfloat16(value)
+        if not np.isfinite(stored) or (stored == 0 and value != 0):
+            raise ValueError(f"the scale {value:.9g} has no bfloat16: it would become {stored}")
+        return Rounding(float(value), float(stored))
+    return Rounding(float(value), float(stored_scale(value, type) if type in BLOCK_TYPES else half_scale(value)))
+
+
+def _bfloat16(value: np.float32) -> np.float32:
+    """A float32 rounded to bfloat16, to nearest, ties to even."""
+    bits = int(np.array([value]).view(np.uint32)[0])
+    if bits & 0x7FFFFFFF > 0x7F800000:  # a NaN keeps its sign, and stays one
+        return value
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+    return np.float32(np.array([rounded], dtype=np.uint32).view(np.float32)[0])
+
+
+class Encoder:
+    """The bytes of a ternary tensor in one form.
+
+    :param form: type, shape, dialect and byte order
+    :param scale: what +1 stands for
+    :raises ValueError: for rows that begin inside a block of the layout (clause 5.3), and for a scale that the type
+        cannot hold
+    """
+
+    def __init__(self, form: Form, scale: np.float32) -> None:
+        layout = form.dialect.layout
+        if form.type == "I2_S" and form.rows > 1 and layout.row_block == 1 and form.cols % layout.block:
+            raise ValueError(
+                f"rows of {form.cols:,} elements are no whole blocks of {layout.block}: kernels, which begin at rows, "
+                f"would read {layout} wrong"
+            )
+        self.form = form
+        self.scale = scale
+        self.rounding = rounding(scale, form.type)
+
+    @property
+    def stored(self) -> np.float32:
+        """The scale that the bytes say."""
+        return np.float32(self.rounding.stored)
+
+    def encode(self, trits: NDArray[np.int8]) -> bytes:
+        """The bytes of a window of trits (of I2_S without the tail), which say just these trits and the scale.
+
+        :param trits: flat int8, as many as a window has
+        :raises ValueError: where the type could not say them, because the scale is 0
+        """
+        form = self.form
+        if form.type == "I2_S":
+            payload: bytes = pack_trits(trits.reshape(form.matrix(trits.size)), form.dialect)
+            return payload
+        if form.type in BLOCK_TYPES:
+            return pack_blocks(trits.reshape(form.matrix(trits.size)), self.stored, form.type, form.byte_order)
+        if self.stored == 0 and trits.any():
+            raise ValueError(f"the scale is 0, so that {form.type} would hold nothing but 0 where there are trits")
+        return np.take(self._words, trits, mode="wrap").view(np.uint8).tobytes()
+
+    @cached_property
+    def _words(self) -> NDArray[np.generic]:
+        """The words of 0, +1 and -1, in this order, in which -1 is the last."""
+        weights = np.array([0, 1, -1], dtype=np.float32) * self.stored
+        order = order_prefix(self.form.byte_order)
+        if self.form.type == "BF16":
+            words: NDArray[np.generic] = (weights.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+        else:
+            words = weights.astype(np.float16 if self.form.type == "F16" else np.float32)
+        bits = words.view(FLOAT_WORDS[self.form.type])
+        return bits.astype(order + FLOAT_WORDS[self.form.type])
+
+    def tail(self) -> bytes:
+        """What comes after the last window: 32 bytes for I2_S, else nothing."""
+        if self.form.type != "I2_S":
+            return b""
+        return write_tail(self.scale, self.form.dialect.tail, self.form.byte_order)
+
+    def proved(self, trits: NDArray[np.int8]) -> bytes:
+        """`encode`, and a look whether that decodes to these trits and the stored scale.
+
+        :raises ProofError: if not
+        """
+        data = self.encode(trits)
+        decoded = self.form.decode(data, trits.size)
+        if not np.array_equal(decoded.trits, trits):
+            raise ProofError(f"{self.form.type} does not give back the trits that were written")
+        if (decoded.scales != self.stored).any():
+            raise ProofError(f"{self.form.type} gives back the scale {decoded.scales}, not {self.stored}")
+        return data
+
+
+class Recoding:
+    """A tensor in another form; its bytes are made while they are iterated over, each window proved before it is given.
+
+    Between dialects of I2_S the code that stands for nothing is kept as such; other types cannot say it.
+
+    :param source: the tensor; where it makes 0 of the code that stands for nothing, so does the result
+    :param form: of the same shape
+    :param threads: how many threads work
+    :raises ValueError: as `Encoder` does, and for a source that is not ternary
+    :raises UnusedCodeError: on the way, where the source has such codes and the type no place for them
+    """
+
+    def __init__(self, source: Trits, form: Form, threads: int = 1) -> None:
+        self.source = source
+        self.threads = threads
+        self.encoder = Encoder(form, source.scale)
+        #: How many codes that stand for nothing were kept, once all bytes are made.
+        self.unused = 0
+
+    @property
+    def form(self) -> Form:
+        """The form that the tensor gets."""
+        return self.encoder.form
+
+    @property
+    def rounding(self) -> Rounding:
+        """What becomes of the scale."""
+        return self.encoder.rounding
+
+    def __iter__(self) -> Iterator[bytes]:
+        source, encoder, form = self.source, self.encoder, self.form
+        self.unused = 0
+        if source.form.type == form.type == "I2_S" and source.unused == "reject":
+            windows = source.payload(form.unit)
+            for data, unused in in_order(lambda part: _transcoded(part, source.form, form), windows, self.threads):
+                self.unused += unused
+                yield data
+        else:
+            yield from source.mapped(encoder.proved, self.threads, form.unit)
+        yield encoder.tail()
+
+
+def _transcoded(data: bytes, source: Form, target: Form) -> tuple[bytes, int]:
+    """A window of an I2_S payload in another dialect: the same trits, and as many codes that are none."""
+    count = len(data) * CODES_PER_BYTE
+    shape = max(source.matrix(count), target.matrix(count))  # whole rows, if either packs those
+    made: bytes = recode(data, shape, source.dialect, target.dialect)
+    unused = count_codes(data)[source.dialect.code_map.unused]
+    before, after = source.decode(data, count, "zero"), target.decode(made, count, "zero")
+    if not np.array_equal(before.trits, after.trits) or count_codes(made)[target.dialect.code_map.unused] != unused:
+        raise ProofError(f"{target.dialect} does not give back what was in {source.dialect}")
+    return made, unused

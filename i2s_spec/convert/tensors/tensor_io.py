@@ -1,0 +1,180 @@
+"""This module moves single tensors out of GGUF files into arrays, and arrays into files: decode and encode.
+
+Decoding gives trits, codes or weights as a `.npy` file; encoding makes the bytes of an I2_S tensor, alone in a file or in
+the place of a tensor of a GGUF file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from i2s_spec.codec.form import FLOAT_WORDS, widened
+from i2s_spec.codec.native import pack
+from i2s_spec.codec.payload_native import unpack_codes
+from i2s_spec.convert.container.rewrite import Replacement, rewrite
+from i2s_spec.convert.tensors.npy import write_npy
+from i2s_spec.deprecation import renamed_keyword
+from i2s_spec.errors import quote
+from i2s_spec.gguf.source import CHUNK, chunks
+from i2s_spec.schema.checks import order_prefix
+from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.gguf.atomic_file import Target
+    from i2s_spec.gguf.reader import File, Tensor
+    from i2s_spec.gguf.writer import Progress
+    from i2s_spec.schema.checks import ByteOrder
+
+#: What a tensor can be decoded as, and the dtype that it then has.
+FORMS: Final = {"trits": "int8", "float32": "float32", "codes": "uint8"}
+
+
+class DecodedTensor(NamedTuple):
+    """What was decoded: shape and dtype of the array, the scale where there is one, bytes of the file."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    scale: float | None
+    size: int
+
+
+@renamed_keyword("code3", "unused_code")
+def decode_tensor(
+    file: File,
+    name: str,
+    path: str | os.PathLike[str],
+    *,
+    form: str = "trits",
+    dialect: str | Dialect = CANONICAL,
+    unused_code: Literal["reject", "zero"] = "reject",
+    force: bool = False,
+    progress: Progress | None = None,
+    threads: int = 1,
+) -> DecodedTensor:
+    """Write a tensor as a `.npy` file.
+
+    :param form: `trits` (int8, for tensors that are exactly ternary), `float32` (trits times scale, or the values of F32,
+        F16 and BF16 tensors), or `codes` (uint8 0 to 3, for I2_S, whatever they stand for)
+    :param dialect: of I2_S, which the file does not say
+    :param unused_code: whether the code that stands for nothing is refused or 0
+    :raises KeyError: for the name of a tensor that is not there
+    :raises ValueError: for a form that the tensor does not have
+    :raises FormatError, OSError: for a file that does not hold it, and a path that cannot be written
+    """
+    if form not in FORMS:
+        raise ValueError(f"{quote(form)} is not one of {', '.join(FORMS)}")
+    if name not in file.tensors:
+        raise KeyError(f"the file has no tensor {quote(name)}")
+    tensor = file.tensors[name]
+    kind = tensor.type.name if tensor.type is not None else f"type {tensor.number}"
+    scale: float | None = None
+    if form == "float32" and kind in FLOAT_WORDS:
+        parts = _floats(file, tensor, kind)
+    else:
+        trits = tensor.ternary(dialect, unused_code)
+        if form == "codes":
+            if kind != "I2_S":
+                raise ValueError(f"tensor {quote(name)} is {kind}; only I2_S has codes")
+            parts = _codes(trits.payload(), trits.form.matrix, parse(dialect))
+        else:
+            factor = trits.scale
+            scale = float(factor)
+            parts = trits.parts(threads) if form == "trits" else trits.mapped(_times(factor), threads)
+    dtype = FORMS[form]
+    size = write_npy(
+        path, np.dtype(dtype), tensor.shape, parts,
+        force=force, progress=progress, before_end=file.require_unchanged,
+    )  # fmt: skip
+    return DecodedTensor(tensor.shape, dtype, scale, size)
+
+
+def _times(scale: np.float32) -> Callable[[NDArray[np.int8]], NDArray[Any]]:
+    def weights(trits: NDArray[np.int8]) -> NDArray[Any]:
+        with np.errstate(all="ignore"):  # a scale that is infinite or NaN gives NaN
+            return trits.astype(np.float32) * scale
+
+    return weights
+
+
+def _floats(file: File, tensor: Tensor, kind: str) -> Iterator[NDArray[Any]]:
+    span = tensor.span
+    tensor.require(span)
+    prefix = order_prefix(file.byte_order)
+    for part in chunks(file.source, span.start, span.stop, CHUNK):
+        yield widened(np.frombuffer(part, dtype=prefix + FLOAT_WORDS[kind]).astype(FLOAT_WORDS[kind]), kind)
+
+
+def _codes(
+    payload: Iterator[bytes], matrix: Callable[[int], tuple[int, int]], dialect: Dialect
+) -> Iterator[NDArray[Any]]:
+    for data in payload:
+        yield unpack_codes(data, matrix(4 * len(data)), dialect.layout)
+
+
+def encode_array(
+    array: NDArray[Any],
+    *,
+    rule: str | None = None,
+    scale: float | None = None,
+    dialect: str | Dialect = CANONICAL,
+    byte_order: ByteOrder = "little",
+    strict: bool = True,
+) -> bytes:
+    """The bytes of an I2_S tensor from an array: payload, then tail (clauses 5.5 and 6.1).
+
+    :param array: int8 trits, whose scale is given; or floats, which a rule makes ternary (see `codec.quantize`)
+    :param rule: `absmax` (the default for floats), `hf-first`, `embedding-mean` or `given`
+    :param scale: of trits, and for the rule `given`
+    :raises ValueError: for trits without a scale or with a rule that computes one, values that are none, and shapes that
+        the layout has no place for
+    :raises TypeError: for an array of another sort
+    """
+    if array.dtype.kind in "iu":
+        if rule not in {None, "given"}:
+            raise ValueError(f"the array holds trits already; rule {rule} makes them of floats")
+        if scale is None:
+            raise ValueError("the array holds trits, and their scale is not given")
+        data: bytes = pack(array, scale, dialect, byte_order=byte_order, strict=strict)
+        return data
+    if array.dtype.kind != "f":
+        raise TypeError(f"an array of trits (int8) or floats is wanted, not one of {array.dtype}")
+    from i2s_spec.codec.quantization.quantize import quantize
+
+    rule = rule or ("absmax" if scale is None else "given")
+    return quantize(array, rule, scale, dialect, strict, byte_order=byte_order)
+
+
+def replace_tensor(
+    file: File,
+    name: str,
+    array: NDArray[Any],
+    target: Target,
+    *,
+    rule: str | None = None,
+    scale: float | None = None,
+    dialect: str | Dialect = CANONICAL,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> int:
+    """Copy a GGUF file with an array in the place of one tensor, which becomes I2_S.
+
+    :param array: of the tensor's shape, in NumPy's order
+    :returns: bytes of the copy
+    :raises KeyError: for the name of a tensor that is not there
+    :raises ValueError: for another shape, and as `encode_array` does
+    """
+    if name not in file.tensors:
+        raise KeyError(f"the file has no tensor {quote(name)}")
+    tensor = file.tensors[name]
+    if array.shape != tensor.shape:
+        raise ValueError(f"the array has the shape {list(array.shape)}, and {quote(name)} {list(tensor.shape)}")
+    data = encode_array(array, rule=rule, scale=scale, dialect=dialect, byte_order=file.byte_order)
+    return rewrite(
+        file, target, replace={name: Replacement("I2_S", lambda: iter([data]))}, force=force, progress=progress
+    )

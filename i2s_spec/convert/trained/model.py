@@ -1,0 +1,107 @@
+"""This module gives the trained models: as bytes, as open files, and written in any form that conversions know.
+
+The files are read from the package; nothing is written to disk, and `open_trained` is what verbs open without a file.
+
+    >>> with open_trained() as file:
+    ...     file.name, file.metadata["general.architecture"], len(file.tensors)
+    ('stories.gguf, which comes with i2s-spec', 'bitnet-b1.58', 46)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from i2s_spec.convert.trained.card import DEFAULT, HERE, MODELS
+from i2s_spec.errors import quote
+
+if TYPE_CHECKING:
+    from i2s_spec.convert.tensors.convert_file import Conversion
+    from i2s_spec.gguf.atomic_file import Target
+    from i2s_spec.gguf.reader import File
+    from i2s_spec.gguf.source import BufferSource
+    from i2s_spec.gguf.writer import Progress
+    from i2s_spec.schema.checks import ByteOrder
+    from i2s_spec.schema.dialect import Dialect
+
+#: What a model trained with squared ReLU has to say where its architecture means another activation.
+_ACTIVATIONS = {"bitnet": "relu2"}
+
+#: Types of whole blocks of 256, which rows of the feed-forward (384) are not; such matrices become F16.
+_BLOCK_TYPES = ("TQ1_0", "TQ2_0")
+
+
+def gguf_bytes(name: str = DEFAULT) -> bytes:
+    """The whole file of a model; in the package it is compressed."""
+    import lzma
+
+    return lzma.decompress((HERE / f"{name}.gguf.xz").read_bytes())
+
+
+def label(name: str = DEFAULT) -> str:
+    """What a model is called where a path would stand."""
+    return f"{name}.gguf, which comes with i2s-spec"
+
+
+def source(name: str = DEFAULT) -> BufferSource:
+    """The file of a model, to be opened; nothing is written to disk."""
+    from i2s_spec.gguf.source import BufferSource
+
+    return BufferSource(gguf_bytes(name), label(name))
+
+
+def open_trained(name: str = DEFAULT) -> File:
+    """A model as an open file."""
+    from i2s_spec.gguf.reader import open
+
+    return open(source(name))
+
+
+def model_of(architecture: str) -> str:
+    """The trained model that can be written as a file of this architecture.
+
+    :raises ValueError: where there is none
+    """
+    for name, architectures in MODELS.items():
+        if architecture in architectures:
+            return name
+    known = ", ".join(each for architectures in MODELS.values() for each in architectures)
+    raise ValueError(f"there is no trained model of architecture {quote(architecture)}; there are {known}")
+
+
+def write_trained(
+    target: Target,
+    architecture: str = "bitnet-b1.58",
+    *,
+    to: str | None = None,
+    dialect: str | Dialect | None = None,
+    byte_order: ByteOrder = "little",
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Conversion:
+    """Write a trained model; without further words the file that comes with the package, byte for byte.
+
+    :param architecture: one of those in `MODELS`
+    :param to: a type for the ternary tensors (`convert_file` lists them), or a dialect of I2_S; a matrix that
+        has no place in TQ1_0 or TQ2_0 becomes F16
+    :param dialect: of I2_S
+    :param byte_order: of the whole file
+    :param force: replace an existing file
+    :raises ValueError: for what there is no such model of, before anything is written
+    """
+    from i2s_spec.convert.tensors.convert_file import convert_file
+
+    name = model_of(architecture)
+    with open_trained(name) as file:
+        renamed = architecture if architecture != file.metadata["general.architecture"] else None
+        return convert_file(
+            file,
+            target,
+            to=to,
+            dialect=dialect,
+            fallback="F16" if to is not None and to.upper() in _BLOCK_TYPES else None,
+            arch=renamed,
+            hidden_activation=_ACTIVATIONS.get(architecture),
+            byte_order=byte_order,
+            force=force,
+            progress=progress,
+        )

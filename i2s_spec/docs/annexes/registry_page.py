@@ -1,0 +1,82 @@
+"""This module writes the annex that is the registry: every meaning that a program gave to a number from 30 on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from i2s_spec.docs.runtimes import table
+from i2s_spec.schema.registry.meaning import OWN_KEYS, Meaning
+from i2s_spec.schema.registry.meanings import all_file_meanings, all_tensor_meanings, telling
+
+#: Last line of the page; it is never edited.
+MARK: Final = "<!-- Written by i2s_spec.docs.annexes.registry_page from schema/registry: edit that. -->\n"
+
+_HEAD: Final = """# D Registry of type numbers
+
+Every meaning that any known program gave to a tensor type's number, or to `general.file_type`, from 30 on; numbers below
+mean the same to all of them. A row is one meaning to one program for one period: *since* and *until* are dates, with the
+commit or the release where it began and ended, as far as they are known, and an empty *until* says that it is so still.
+The same table is available to programs: `i2s schema --format registry` writes it as JSON, `--format registry-tsv` as
+tab-separated values.
+
+## How to tell meanings apart
+
+A number says little by itself. A tensor's type is told, in this order, by:
+
+1. the room from its offset to that of the next tensor: it is the padded size of the tensor in exactly the meanings that
+   can be meant ([R2.6-10](../02-container.md#R2.6-10));
+2. keys that one program alone writes: {keys};
+3. the architecture: `bitnet-b1.58` and `bitnet-25` are of BitNet's forks;
+4. the program that wrote the file, and when. `general.file_type` is no evidence by itself: its numbers collide as well.
+
+```i2s-example
+from i2s_spec.schema.registry.meanings import fitting
+
+for room in (18 * 1280, 34 * 640):
+    print([(each.name, each.program) for each in fitting(42, (128, 640), room)])
+---
+[('Q2_0', 'llama.cpp'), ('Q2_0', 'PrismML')]
+[('Q2_0_G128', 'PrismML')]
+```
+
+"""
+
+_TENSORS: Final = """## Tensor types
+
+*In memory* is said of numbers that tensors have while a program runs, and that no file holds.
+
+"""
+
+_FILES: Final = """## Values of `general.file_type`
+
+Nothing is computed from this number, so that a wrong one costs no more than confusion: [M030](../rules/M030.md) and
+[M031](../rules/M031.md) report it.
+
+"""
+
+
+def page() -> str:
+    """The page as a whole."""
+    keys = ", ".join(f"`{start}*` of {program}" for program, start in OWN_KEYS.items())
+    tensors = table(
+        ["number", "type", "program", "since", "until", "how to tell it", "source"],
+        [[*_who(each), _tell(each), each.source] for each in all_tensor_meanings()],
+    )
+    files = table(
+        ["number", "file type", "program", "since", "until", "most matrices are", "source"],
+        [[*_who(each), _tensors(each.tensors), each.source] for each in all_file_meanings()],
+    )
+    return "\n".join([_HEAD.format(keys=keys).rstrip("\n"), "", _TENSORS + tensors, _FILES + files, MARK])
+
+
+def _who(each: Meaning) -> list[str]:
+    return [str(each.number), each.name, each.program, each.since, each.until]
+
+
+def _tell(each: Meaning) -> str:
+    return telling(each) if each.files else f"in memory: {telling(each)}"
+
+
+def _tensors(names: Sequence[str]) -> str:
+    return ", ".join(names)

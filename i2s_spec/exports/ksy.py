@@ -1,0 +1,272 @@
+"""This module writes the container and I2_S tensors as a Kaitai Struct definition.
+
+`kaitai-struct-compiler` makes parsers of it in a dozen languages, and the Web IDE shows files by it. Byte order follows
+the file; tensors are found by their offsets; the codes of an I2_S tensor are there under every layout, each computed by
+the layout's own formula when it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+
+from i2s_spec.exports.description import Shape, fixed_offsets, records, value_shapes
+from i2s_spec.exports.formula import in_c
+from i2s_spec.schema import limits
+from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, LAYOUTS
+from i2s_spec.schema.field import Record
+from i2s_spec.schema.gguf import ALIGNMENT_KEY
+from i2s_spec.schema.types import I2_S, READINGS, TAIL_BYTES, ValueType
+
+#: Kaitai's names of numbers.
+NUMBERS = {
+    "u8": "u1", "i8": "s1", "u16": "u2", "i16": "s2", "u32": "u4", "i32": "s4", "f32": "f4", "bool": "u1", "u64": "u8",
+    "i64": "s8", "f64": "f8",
+}  # fmt: skip
+
+
+def text() -> str:
+    """The definition, as YAML."""
+    known = {record.title: record for record in records()}
+    parts = [
+        _HEAD,
+        _record(known["Header"], "header"),
+        _record(known["KeyValue"], "key_value", _KEY_VALUE_MORE),
+        _VALUES,
+        _value_cases(4),
+        _TYPES_OF_VALUES,
+        _value_cases(4),
+        _record(known["TensorInfo"], "tensor_info", _TENSOR_INFO_MORE),
+        _tensor(known["Tail"]),
+        *(_layout(name) for name in LAYOUTS),
+        _enums(),
+    ]
+    return "".join(parts)
+
+
+def snake(name: str) -> str:
+    """A name of the schema as Kaitai writes names.
+
+    >>> snake("interleave-128")
+    'interleave_128'
+    """
+    return name.replace("-", "_").lower()
+
+
+def _record(record: Record, name: str, more: str = "") -> str:
+    lines = [f"  {name}:", f"    doc: {record.title}, clause {record.clause}", "    seq:"]
+    for field, shape, _ in fixed_offsets(record):
+        lines += [f"      - id: {field.name}", *(f"        {each}" for each in _shape(shape))]
+        if shape.kind == "choice":
+            lines.append("        type: value(type)")
+        lines.append(f"        doc: {json.dumps(field.meaning)}")
+    return "\n".join(lines) + "\n" + more
+
+
+def _shape(shape: Shape) -> list[str]:
+    match shape.kind:
+        case "constant":
+            return [f"contents: [{', '.join(map(hex, shape.value))}]"]
+        case "number":
+            return [f"type: {NUMBERS[shape.number]}"]
+        case "string":
+            return ["type: text"]
+        case "bytes":
+            return [f"size: {shape.size}"]
+        case "repeat":
+            assert shape.item is not None
+            return [*_shape(shape.item), "repeat: expr", f"repeat-expr: {shape.count}"]
+        case "choice":
+            return []
+    raise TypeError(f"Kaitai: no {shape.kind}")
+
+
+def _value_cases(indent: int) -> str:
+    lines = []
+    for number, (label, shape) in value_shapes().items():
+        kind = {"string": "text", "array": "array"}.get(shape.kind) or NUMBERS[label]
+        lines.append(f"{' ' * (indent + 8)}{number}: {kind}")
+    return "\n".join(lines) + "\n"
+
+
+def _tensor(tail: Record) -> str:
+    lines = [
+        "  i2s_tensor:",
+        f"    doc: {I2_S.name}, type {I2_S.number}; payload, then tail. Chapters 5 and 6.",
+        "    params:",
+        "      - id: rows",
+        "        type: u8",
+        "      - id: cols",
+        "        type: u8",
+        "    seq:",
+        "      - id: payload",
+        f"        size: rows * cols / {CODES_PER_BYTE}",
+        '        doc: "Two-bit codes, four to a byte."',
+    ]
+    for field, shape, _ in fixed_offsets(tail):
+        lines += [f"      - id: {field.name}", *(f"        {each}" for each in _shape(shape))]
+        lines.append(f"        doc: {json.dumps(field.meaning)}")
+    lines.append("    instances:")
+    for layout in LAYOUTS.values():
+        lines += [
+            f"      {snake(layout.name)}:",
+            f"        doc: {json.dumps(f'Every element as {layout.name} lays it: {layout.known_as}.')}",
+            f"        type: element_{snake(layout.name)}(_index)",
+            "        repeat: expr",
+            "        repeat-expr: rows * cols",
+        ]
+        if layout.row_block > 1:
+            lines.append(f"        if: rows % {layout.row_block} == 0")
+    return "\n".join(lines) + "\n"
+
+
+def _layout(name: str) -> str:
+    layout = LAYOUTS[name]
+    rows = ["      rows:", "        value: _parent.as<i2s_tensor>.rows"]
+    cols = ["      cols:", "        value: _parent.as<i2s_tensor>.cols"]
+    lines = [
+        f"  element_{snake(name)}:",
+        "    params:",
+        "      - id: k",
+        "        type: u8",
+        "    instances:",
+        *(rows if "rows" in layout.byte_of.text + layout.shift_of.text else []),
+        *(cols if "cols" in layout.byte_of.text + layout.shift_of.text else []),
+        "      byte:",
+        f"        value: {in_c(layout.byte_of.text)}",
+        "      shift:",
+        f"        value: {in_c(layout.shift_of.text)}",
+        "      code:",
+        "        value: (_parent.as<i2s_tensor>.payload[byte] >> shift) & 3",
+    ]
+    for each in CODE_MAPS.values():
+        lines += [f"      {snake(each.name)}:", f"        value: {json.dumps(_trit(each.trits))}"]
+        lines.append(f"        if: code != {each.unused}")
+    return "\n".join(lines) + "\n"
+
+
+def _trit(trits: tuple[int | None, ...]) -> str:
+    """A trit of `code`; the code that means nothing is asked for by nobody."""
+    known = [(code, trit) for code, trit in enumerate(trits) if trit is not None]
+    expression = str(known[-1][1])
+    for code, trit in reversed(known[:-1]):
+        expression = f"code == {code} ? {trit} : {expression}"
+    return expression
+
+
+def _enums() -> str:
+    lines = ["enums:", "  tensor_type:"]
+    for number, readings in READINGS.items():
+        lines += [f"    {number}:", f"      id: {readings[0].name.lower()}"]
+        if len(readings) > 1:
+            lines.append(f"      doc: or {', '.join(each.name for each in readings[1:])}")
+    return "\n".join(lines) + "\n"
+
+
+_HEAD = f"""\
+# GGUF with I2_S tensors. Written by `i2s schema --format ksy` from the schema of the I2_S specification.
+meta:
+  id: gguf_i2s
+  title: GGUF with I2_S tensors
+  file-extension: gguf
+  license: MIT
+  endian:
+    switch-on: order_mark
+    cases:
+      0: be
+      _: le
+doc: |
+  The container of ggml, and the ternary tensors of BitNet models in it (type {I2_S.number}).
+seq:
+  - id: header
+    type: header
+  - id: key_values
+    type: key_value(_index)
+    repeat: expr
+    repeat-expr: header.key_count
+  - id: tensor_infos
+    type: tensor_info
+    repeat: expr
+    repeat-expr: header.tensor_count
+  - id: infos_end_mark
+    size: 0
+    if: infos_end >= 0
+instances:
+  order_mark:
+    pos: 4
+    type: u2le
+    doc: "The low half of the version where it is little-endian; 0 in a big-endian file."
+  infos_end:
+    value: _io.pos
+  alignment:
+    value: "header.key_count == 0 ? {limits.DEFAULT_ALIGNMENT} : key_values.last.alignment_or_default"
+  data_start:
+    value: (infos_end + alignment - 1) / alignment * alignment
+types:
+  text:
+    seq:
+      - id: length
+        type: u8
+      - id: text
+        size: length
+"""
+
+_KEY_VALUE_MORE = f"""\
+      - id: alignment_mark
+        size: 0
+        if: alignment >= 0
+    params:
+      - id: index
+        type: u8
+    instances:
+      is_alignment:
+        value: "key.length == {len(ALIGNMENT_KEY)} and type == {ValueType.UINT32.value} and key.text == {list(ALIGNMENT_KEY)}"
+      before:
+        value: "index == 0 ? 0.as<u4> : _parent.key_values[index - 1].alignment.as<u4>"
+      alignment:
+        doc: "What the first general.alignment up to here says; 0 where none does."
+        value: "before != 0 ? before : (is_alignment ? value.value.as<u4> : 0.as<u4>)"
+      alignment_or_default:
+        value: "alignment == 0 ? {limits.DEFAULT_ALIGNMENT} : alignment"
+"""  # noqa: E501
+
+_VALUES = """\
+  value:
+    params:
+      - id: type
+        type: u4
+    seq:
+      - id: value
+        type:
+          switch-on: type
+          cases:
+"""
+
+_TYPES_OF_VALUES = """\
+  array:
+    seq:
+      - id: type
+        type: u4
+      - id: count
+        type: u8
+      - id: items
+        repeat: expr
+        repeat-expr: count
+        type:
+          switch-on: type
+          cases:
+"""
+
+_TENSOR_INFO_MORE = f"""\
+    instances:
+      cols:
+        value: "n_dims > 0 ? ne[0] : 1"
+      rows:
+        value: "(n_dims > 1 ? ne[1] : 1) * (n_dims > 2 ? ne[2] : 1) * (n_dims > 3 ? ne[3] : 1)"
+      i2s:
+        doc: "The tensor itself, where its type is I2_S."
+        io: _root._io
+        pos: _root.data_start + offset
+        size: rows * cols / {CODES_PER_BYTE} + {TAIL_BYTES}
+        type: i2s_tensor(rows, cols)
+        if: type == {I2_S.number}
+"""

@@ -1,0 +1,246 @@
+"""This module defines how a file is written so that it is complete under its name or not there at all.
+
+The bytes go into a temporary file in the same folder, which is flushed to the disk and only then given the name; what
+fails or is interrupted before leaves neither a trace nor a change; what a run leaves that is killed, the next one that
+writes the same file removes. Without `force` no file is ever replaced, also not
+one that appears in the meantime: the name is then given by a hard link, which the kernel refuses if it is taken.
+
+    with OutputFile("model.gguf", size=4096) as output:
+        output.write(data)
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from contextlib import suppress
+from typing import Any, BinaryIO
+
+from i2s_spec.gguf.source import Buffer, MapSource, Source, StreamSource
+from i2s_spec.gguf.unfinished import hold, remove_leftovers, temporary_name
+
+#: Where a file is written to: a path, or a binary stream.
+Target = str | os.PathLike[str] | BinaryIO
+
+#: How a file system says that it has no hard links.
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES, errno.EXDEV}
+
+
+class OutputFile:
+    """A file that gets its name when its last byte is on the disk.
+
+    As a context manager it commits where the block ends and discards where the block fails. The file has the mode that
+    a new file gets (the umask counts), or that of the file it replaces. A symbolic link is replaced, not followed.
+
+    :param path: the name that the file gets
+    :param force: replace a file of that name
+    :param size: how many bytes will be written, where that is known: the disk is asked for room first
+    :raises FileExistsError: where the name is taken and `force` is not given, at the start and again at the end
+    :raises OSError: where the folder is missing, the name is that of a folder or a device, or the disk has no room
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, force: bool = False, size: int | None = None) -> None:
+        self.name = os.fsdecode(path)
+        self.force = force
+        refuse_taken(self.name, force)
+        self._path = os.path.join(os.getcwd(), self.name)  # the working folder may change meanwhile
+        self._folder, base = os.path.split(self._path)
+        if size is not None:
+            _refuse_without_room(self._folder, size, self.name)
+        self._part: str | None = None
+        self._fd = -1
+        try:
+            remove_leftovers(self._folder, base)
+            self._begin(base)
+            self._keep_mode()
+        except OSError as error:
+            self.discard()
+            raise self._named(error) from error
+        except BaseException:
+            self.discard()
+            raise
+
+    def _begin(self, base: str) -> None:
+        """Make the temporary file, and hold it, so that nobody takes it for left over."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+        while True:
+            self._part = os.path.join(self._folder, temporary_name(base))
+            self._fd = os.open(self._part, flags, 0o666)
+            if hold(self._fd, self._part):
+                return
+            self.discard()
+
+    def write(self, data: Buffer) -> None:
+        """Append bytes.
+
+        :raises OSError: as the disk gives it, with the name that the file was to have
+        """
+        left = memoryview(data).cast("B")
+        try:
+            while left:
+                left = left[os.write(self._fd, left) :]
+        except OSError as error:
+            raise self._named(error) from error
+
+    def commit(self) -> None:
+        """Bring the bytes to the disk and give the file its name.
+
+        :raises FileExistsError: where the name has been taken meanwhile and `force` is not given
+        """
+        assert self._part is not None
+        try:
+            os.fsync(self._fd)
+            refuse_taken(self._path, self.force, self.name)
+            if self.force:
+                os.replace(self._part, self._path)
+                self._part = None
+            else:
+                self._link(self._part)
+        except OSError as error:
+            raise self._named(error) from error
+        finally:
+            self.discard()
+        _sync_folder(self._folder)
+
+    def discard(self) -> None:
+        """Remove the temporary file; nothing happens after `commit`."""
+        if self._part is not None:
+            with suppress(OSError):  # it was never made, or has its name already
+                os.unlink(self._part)
+            self._part = None
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with suppress(OSError):  # what a full disk had to say was said by fsync
+                os.close(fd)
+
+    def __enter__(self) -> OutputFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.discard()
+
+    def _link(self, part: str) -> None:
+        """Give the name without replacing anything; the caller removes the temporary name."""
+        try:
+            os.link(part, self._path)
+            return
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+        # No hard links here: take the name with an empty file of our own, which alone is then replaced.
+        os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            os.replace(part, self._path)
+        except BaseException:
+            os.unlink(self._path)
+            raise
+        self._part = None
+
+    def _keep_mode(self) -> None:
+        """Take over the mode of the file that will be replaced."""
+        with suppress(OSError):  # there is none, or the file system has no modes
+            os.fchmod(self._fd, stat.S_IMODE(os.stat(self._path).st_mode) & 0o777)
+
+    def _named(self, error: OSError) -> OSError:
+        """The same error, about the name that was asked for instead of the temporary one."""
+        if error.errno == errno.EEXIST:
+            return _taken(self.name)
+        return OSError(error.errno, error.strerror, self.name)
+
+
+def refuse_taken(path: str | os.PathLike[str], force: bool = False, name: str | None = None) -> None:
+    """Refuse a name that no file can be written under: it is taken, or no folder would hold it.
+
+    :param force: a regular file (or a link to one) may be replaced
+    :param name: what the error calls it, if not `path`
+    :raises FileExistsError: where the name is taken and `force` is not given
+    :raises OSError: where the folder is missing, or a folder, device, pipe or socket has the name
+    """
+    path = os.fsdecode(path)
+    name = name or path
+    folder, base = os.path.split(path)
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        if not os.path.isdir(folder or "."):
+            raise FileNotFoundError(errno.ENOENT, "the folder for the file does not exist", name) from None
+        if base in ("", ".", ".."):
+            raise IsADirectoryError(errno.EISDIR, "a file needs a name; this names a folder", name) from None
+        if os.path.islink(path) and not force:
+            raise _taken(name) from None
+        return
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "this is a folder; a file cannot replace it", name)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "this is a device, pipe or socket; only a regular file can be replaced", name)
+    if not force:
+        raise _taken(name)
+
+
+def refuse_source(target: Target, source: Source, force: bool = False) -> None:
+    """Refuse to write a copy over what it is copied from.
+
+    A path is safe with `force`: the file under it stays as it is, and readable, until the complete copy takes its name.
+    A stream is not: what is written to it would be read back as the source.
+
+    :raises FileExistsError: where the path is that of the source, under whatever name, and `force` is not given
+    :raises ValueError: where the target is a stream onto the source
+    """
+    origin = source.name if isinstance(source, MapSource) else source
+    stream = getattr(source, "_stream", None) if isinstance(source, StreamSource) else None
+    ours, theirs = _status(target), _status(origin if stream is None else stream)
+    if stream is not target and (ours is None or theirs is None or not os.path.samestat(ours, theirs)):
+        return
+    if not isinstance(target, str | os.PathLike):
+        raise ValueError("the target is a stream onto the source, which would be read back half-written")
+    if not force:
+        raise FileExistsError(errno.EEXIST, "this is the file to be copied; force replaces it", os.fspath(target))
+
+
+def write_all(stream: BinaryIO, data: Buffer) -> None:
+    """Write all of `data` to a stream, also where the stream takes it in parts."""
+    left = memoryview(data).cast("B")
+    while left:
+        taken: int | None = stream.write(left)
+        if taken is None:  # a stream that does not count has taken it all
+            return
+        left = left[taken:]
+
+
+def _taken(name: str) -> FileExistsError:
+    return FileExistsError(errno.EEXIST, "there is a file of this name already; force replaces it", name)
+
+
+def _refuse_without_room(folder: str, size: int, name: str) -> None:
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError:
+        return  # a file system that does not say; it will say when it is full
+    if usage.total and size > usage.free:
+        raise OSError(errno.ENOSPC, f"the file takes {size:,} bytes and the disk has {usage.free:,} free", name)
+
+
+def _status(place: Any) -> os.stat_result | None:
+    """What the system knows of the file after a path, a stream or a source; None where there is none."""
+    try:
+        if isinstance(place, str | os.PathLike):
+            return os.stat(place)
+        return os.fstat(place.fileno())
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _sync_folder(folder: str) -> None:
+    """Bring the new name to the disk; a file system that cannot do that for folders does it in its own time."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    except OSError:
+        return
+    with suppress(OSError):
+        os.fsync(fd)
+    os.close(fd)

@@ -1,0 +1,204 @@
+"""This module looks at arrays of strings without decoding them: what is empty, repeated, too long, or not as it should be.
+
+A vocabulary has 128,256 tokens and 280,147 merges; as Python strings they would take longer to make than all other
+rules of the linter take. `look` walks over their bytes once, `definition` says on a list what it finds.
+
+    >>> seen = definition([b"a", b"b c", b"", b"a"], [b"b c"])
+    >>> seen.empty, seen.first_empty, seen.same, seen.found
+    (1, 2, (0, 3), (1,))
+"""
+
+import os
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from i2s_spec.errors import FormatError, Span, TrustedText
+from i2s_spec.gguf import _strings
+from i2s_spec.gguf.source import Source
+from i2s_spec.schema import faults
+
+#: Strings that are compared with each other; no vocabulary has as many. The table takes 8 to 16 bytes for each.
+COMPARED: Final = 1 << 20
+
+#: Strings longer than this are measured and not looked at: no token is as long.
+LOOKED_AT: Final = 1 << 16
+
+#: Odd byte tokens that are kept.
+CACHED: Final = 16
+
+_PART: Final = 1 << 18
+#: Strings with equal hashes that are compared byte for byte; of different ones there is hardly a single pair.
+_CONFIRMED: Final = 8
+
+
+class Strings(NamedTuple):
+    """What was seen in an array of strings; places are indices, -1 where there is none.
+
+    `same` are the first string, not an empty one, that occurs a second time and where it does, as far as they were
+    compared. `odd_pairs` counts those that are not two texts joined by one space; `numbered` those that only fill up a
+    vocabulary, as `[PAD7]` and `<dummy7>`; `byte_forms` are the first ones that begin like a byte token, `<0x`, and are
+    none. `found` has a place for each text that was looked for. `is_utf8` says that every string is valid UTF-8; it is
+    False as well where there are strings that were not looked at.
+    """
+
+    total: int
+    empty: int
+    first_empty: int
+    longest: int
+    longest_at: int
+    same: tuple[int, int] | None
+    odd_pairs: int
+    first_odd_pair: int
+    numbered: int
+    first_numbered: int
+    byte_forms: tuple[int, ...]
+    found: tuple[int, ...]
+    is_utf8: bool
+
+
+def look(
+    source: Source,
+    start: int,
+    stop: int,
+    count: int,
+    big: bool,
+    texts: Sequence[bytes] = (),
+    compared: int = COMPARED,
+) -> Strings:
+    """Look at an array of `count` strings between two places of a file, in one pass and with bounded memory.
+
+    :param start: where its first string begins, with its length
+    :param texts: what else is looked for: strings of the array that are equal to them, at most 64
+    :param compared: how many strings, from the first one on, are compared with each other
+    :raises FormatError: where the file no longer holds what was indexed
+    """
+    seed = struct.unpack("=QQ", os.urandom(16))
+    walk = _strings.Walk(start, count, big, (seed[0], seed[1] | 1), compared, list(texts), CACHED)
+    same: tuple[int, int] | None = None
+    confirmed, buffer = 0, None
+    while walk.index < count:
+        at = walk.position
+        if stop - at < 8:
+            raise _changed(at, stop)
+        # One string of at most LOOKED_AT bytes fits into each part whole.
+        size = min(_PART + LOOKED_AT, stop - at)
+        view = source.view
+        if view is not None:
+            part = view[at : at + size]
+        else:
+            buffer = buffer if buffer is not None else bytearray(size)
+            part = memoryview(buffer)[:size]
+            source.readinto(at, part)
+        for second, second_at in walk.feed(part, LOOKED_AT):
+            if same is None and confirmed < _CONFIRMED:
+                confirmed += 1
+                first = _first(source, start, stop, big, second, _text(source, second_at, stop, big))
+                same = (first, second) if first >= 0 else None
+        if walk.position == at or walk.position > stop:
+            raise _changed(at, stop)
+    return Strings(
+        count, walk.empty, walk.first_empty, max(walk.longest, 0), walk.longest_at, same, walk.odd_pairs,
+        walk.first_odd_pair, walk.numbered, walk.first_numbered, tuple(walk.byte_forms), tuple(walk.needles),
+        walk.is_utf8,
+    )  # fmt: skip
+
+
+def definition(strings: Sequence[bytes], texts: Sequence[bytes] = (), compared: int = COMPARED) -> Strings:
+    """What `look` finds in an array, said on a list."""
+
+    def places(holds: list[bool]) -> tuple[int, int]:
+        return sum(holds), holds.index(True) if any(holds) else -1
+
+    short = [string if len(string) <= LOOKED_AT else None for string in strings]
+    empty, first_empty = places([string == b"" for string in strings])
+    odd_pairs, first_odd_pair = places([string is None or not _is_pair(string) for string in short])
+    numbered, first_numbered = places([string is not None and _is_numbered(string) for string in short])
+    lengths = [len(string) for string in strings]
+    longest = max(lengths, default=0)
+    met: dict[bytes, int] = {}
+    same = None
+    for i, string in enumerate(short[:compared]):
+        if string and met.setdefault(string, i) != i and same is None:
+            same = (met[string], i)
+    forms = [i for i, string in enumerate(short) if string and string[:3] == b"<0x" and not _is_byte(string)]
+    forms = [i for i in forms if len(strings[i]) > 3]
+    found = tuple(short.index(text) if text in short else -1 for text in texts)
+    return Strings(
+        len(strings), empty, first_empty, longest, lengths.index(longest) if lengths else -1, same, odd_pairs,
+        first_odd_pair, numbered, first_numbered, tuple(forms[:CACHED]), found,
+        all(string is not None and is_utf8(string) for string in short),
+    )  # fmt: skip
+
+
+def _is_pair(string: bytes) -> bool:
+    left, space, right = string.partition(b" ")
+    return bool(left and space and right) and b" " not in right
+
+
+def is_utf8(string: bytes) -> bool:
+    """Whether bytes are valid UTF-8, as Python has it."""
+    try:
+        string.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_numbered(string: bytes) -> bool:
+    rest = next((string[len(start) :] for start in (b"[PAD", b"<dummy") if string.startswith(start)), b"")
+    return rest[:1].isdigit()
+
+
+def _is_byte(string: bytes) -> bool:
+    digits = b"0123456789abcdefABCDEF"
+    return len(string) == 6 and string[5:] == b">" and string[3] in digits and string[4] in digits
+
+
+def _first(source: Source, start: int, stop: int, big: bool, count: int, text: bytes) -> int:
+    """Which of the first `count` strings of an array is a text, or -1."""
+    return look(source, start, stop, count, big, [text], 0).found[0]
+
+
+def span_of(source: Source, start: int, stop: int, big: bool, index: int) -> tuple[int, int]:
+    """Where the text of one string of an array lies; the strings before it are passed over.
+
+    :raises FormatError: where the file no longer holds what was indexed
+    """
+    walk = _strings.Walk(start, index, big, (0, 1), 0, [], 0)
+    while walk.index < index:
+        at = walk.position
+        if stop - at < 8:
+            raise _changed(at, stop)
+        walk.feed(source.read(at, min(_PART + LOOKED_AT, stop - at)), LOOKED_AT)
+        if walk.position == at:
+            raise _changed(at, stop)
+    start = walk.position
+    if not 0 <= start <= stop - 8:
+        raise _changed(stop, stop)
+    (length,) = struct.unpack(">Q" if big else "<Q", source.read(start, 8))
+    return start + 8, min(start + 8 + length, stop)
+
+
+def first_outside(source: Source, start: int, count: int, big: bool, least: int, most: int) -> int:
+    """The index of the first of `count` 32-bit integers that is below `least` or above `most`, or -1."""
+    done = 0
+    while done < count:
+        part = min(_PART // 4, count - done)
+        at = _strings.first_outside(source.read(start + 4 * done, 4 * part), big, least, most)
+        if at >= 0:
+            return done + at
+        done += part
+    return -1
+
+
+def _text(source: Source, at: int, stop: int, big: bool) -> bytes:
+    (length,) = struct.unpack(">Q" if big else "<Q", source.read(at, 8))
+    if length > stop - at - 8:
+        raise _changed(at, stop)
+    return source.read(at + 8, length)
+
+
+def _changed(at: int, stop: int) -> FormatError:
+    reason = TrustedText("the strings of an array no longer fill its bytes")
+    return FormatError(faults.CHANGED, Span(min(at, stop), stop), reason=reason)

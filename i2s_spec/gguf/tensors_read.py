@@ -1,0 +1,302 @@
+"""This module defines the tensors of an open file: the table of their infos, and their bytes, read when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import TYPE_CHECKING, Any, Literal
+
+from i2s_spec.deprecation import renamed_keyword
+from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.gguf.header_index import HeaderIndex, TensorInfo
+from i2s_spec.schema import faults, types
+from i2s_spec.schema.checks import order_prefix
+from i2s_spec.schema.types import TAIL_BYTES, TensorType
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from i2s_spec.codec.trits import Trits
+    from i2s_spec.schema.dialect import Dialect
+
+
+class Tensors(Mapping[str, "Tensor"]):
+    """The tensors of a file by name, in the order of the tensor table."""
+
+    def __init__(self, index: HeaderIndex) -> None:
+        self._index = index
+        self._common: dict[int, TensorType | None] = {}
+
+    def room(self, offset: int) -> int | None:
+        """Bytes from `offset` in the data section to where the next tensor begins, or to the end of the file."""
+        return self._index.extent(offset)[1]
+
+    def common_type(self, number: int) -> TensorType | None:
+        """What most tensors of a number have the size of, where the number means several types; else its only type."""
+        readings = types.READINGS.get(number, ())
+        if len(readings) < 2:
+            return readings[0] if readings else None
+        if number not in self._common:
+            tensor = self._index.tensor
+            each = ((tensor(i), room) for i, (_, room) in enumerate(self._index.extents()))
+            alike = ((info.ne, room) for info, room in each if info.type == number)
+            self._common[number] = types.common_reading(number, alike, self._index.alignment or types.TAIL_BYTES)
+        return self._common[number]
+
+    def by_index(self, i: int) -> Tensor:
+        """Tensor info `i` of the file, whether or not its name occurs twice."""
+        index, info = self._index, self._index.tensor(i)
+        number, ne, offset = info.type, info.ne, info.offset
+        room = self.room(offset) if len(types.READINGS.get(number, ())) > 1 else None
+        type = types.reading(number, ne, room, index.alignment or types.TAIL_BYTES, self.common_type(number))
+        return Tensor(index, info, type)
+
+    @property
+    def rows(self) -> Iterator[Tensor]:
+        """Every tensor info of the file, in order."""
+        return map(self.by_index, range(self._index.tensors))
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.by_index(self._index.tensor_places[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._index.tensor_places)
+
+    def __len__(self) -> int:
+        return len(self._index.tensor_places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._index.tensor_places
+
+
+class Tensor:
+    """One tensor of a file; its bytes are read when they are asked for.
+
+    `ne` is ggml's shape (fastest first), `shape` NumPy's (the other way round). `type` is None for a number that no
+    ggml defines; then the size is unknown. `offset` counts from the data section, `info_span` is the tensor info.
+    """
+
+    __slots__ = ("_index", "info", "ne", "number", "offset", "raw_name", "type")
+
+    def __init__(self, index: HeaderIndex, info: TensorInfo, type: TensorType | None) -> None:
+        self._index = index
+        #: The record, with the spans of its fields.
+        self.info = info
+        self.raw_name = info.name
+        self.ne = info.ne
+        self.number = info.type
+        self.type = type
+        self.offset = info.offset
+
+    @property
+    def index(self) -> int:
+        """Its place in the tensor table: 0 is the first."""
+        return self.info.index
+
+    @property
+    def info_span(self) -> Span:
+        """The bytes of the tensor info."""
+        return self.info.span
+
+    @property
+    def name(self) -> str:
+        return self.raw_name.decode("utf-8", "surrogateescape")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.ne[::-1]
+
+    @property
+    def elements(self) -> int:
+        """Number of elements, in exact arithmetic."""
+        return prod(self.ne)
+
+    @property
+    def nbytes(self) -> int:
+        """Exact size of the data in bytes, for I2_S with its tail (clause 5.2).
+
+        :raises FormatError: G313 for an unknown type, G315 where rows are not whole blocks
+        """
+        if self.type is None:
+            raise FormatError(
+                faults.TYPE_UNKNOWN, self.info.type_span, got=self.number, name=self.raw_name, others=TrustedText(""),
+                meaning=TrustedText(""),
+            )  # fmt: skip
+        if self.ne and self.ne[0] % self.type.block:
+            raise FormatError(
+                faults.BLOCK_SPLIT, self.info.ne_span, got=self.ne[0], want=self.type.block, name=self.raw_name
+            )
+        return self.type.nbytes(self.ne)
+
+    @property
+    def span(self) -> Span:
+        """The bytes of the data in the file, whether or not the file has them."""
+        start = (self._index.data_start or 0) + self.offset
+        return Span(start, start + self.nbytes, f"data[{self.index}]")
+
+    @property
+    def payload_span(self) -> Span:
+        """The data without the tail that I2_S and its kin have (clause 5.2)."""
+        span = self.span
+        return Span(span.start, max(span.start, span.stop - self._tail_bytes), f"{span.path}.payload")
+
+    @property
+    def tail_span(self) -> Span:
+        """The 32 bytes after the payload of I2_S and its kin, empty for other types (clause 6.1)."""
+        span = self.span
+        return Span(max(span.start, span.stop - self._tail_bytes), span.stop, f"{span.path}.tail")
+
+    @property
+    def _tail_bytes(self) -> int:
+        return TAIL_BYTES if self.type is not None and self.type.size is not None else 0
+
+    @property
+    def payload(self) -> bytes:
+        """The bytes of codes of an I2_S tensor; of other types all bytes."""
+        return self._bytes(self.payload_span)
+
+    @property
+    def tail(self) -> bytes:
+        """The 32 bytes after the payload of an I2_S tensor; of other types nothing."""
+        return self._bytes(self.tail_span)
+
+    def read(self) -> bytes:
+        """All bytes of the tensor, exactly `nbytes` of them.
+
+        :raises FormatError: G401, G402 where the file does not hold them
+        """
+        return self._bytes(self.span)
+
+    def array(self) -> np.ndarray[Any, Any]:
+        """The values of a plain type, shaped [..., ne1, ne0].
+
+        F32, F16, F64 and I8 to I64 come in the file's byte order, as a read-only view where the source is a buffer or a
+        map; BF16, which NumPy lacks, comes as float32, exactly.
+
+        :raises FormatError: as `read` does
+        :raises TypeError: for a type whose elements are not numbers of their own
+        """
+        import numpy as np
+
+        name = self.type.name if self.type is not None else None
+        prefix = order_prefix(self._index.byte_order)
+        dtype = "u2" if name == "BF16" else types.NUMPY_TYPES.get(name or "")
+        span = self.span
+        if dtype is None:
+            raise TypeError(f"{name} tensors have no plain elements; read() gives their bytes")
+        self.require(span)
+        view = self._index.source.view
+        data: bytes | memoryview = view[span.start : span.stop] if view is not None else self._bytes(span)
+        array = np.frombuffer(data, dtype=prefix + dtype)
+        if name == "BF16":
+            array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        array = array.reshape(self.shape)
+        array.flags.writeable = False
+        return array
+
+    @renamed_keyword("code3", "unused_code")
+    def trits(
+        self,
+        dialect: str | Dialect = "canonical",
+        *,
+        unused_code: Literal["reject", "zero"] = "reject",
+        threads: int = 1,
+    ) -> NDArray[np.int8]:
+        """The weights as -1, 0 and +1: int8 of `shape` (clause 5.5).
+
+        :param dialect: how an I2_S tensor is packed, which the file does not say; other types that are exactly ternary
+            (F32, F16, BF16, TQ1_0, TQ2_0) have none
+        :param unused_code: whether the code that stands for nothing is an error or 0
+        :param threads: how many threads may decode
+        :raises ValueError: for types and shapes that hold no trits, weights that are not ternary, and code 3
+        :raises FormatError: as `read` does
+        """
+        return self.ternary(dialect, unused_code).whole(threads)[0]
+
+    def scale(self, dialect: str | Dialect = "canonical") -> np.float32:
+        """What +1 stands for: of I2_S the float32 at the start of the tail (clause 6.1), of other types the one magnitude.
+
+        :raises ValueError: as `trits` does, and for block types where there is more than one
+        :raises FormatError: as `read` does
+        """
+        return self.ternary(dialect, "zero").scale
+
+    @renamed_keyword("code3", "unused_code")
+    def dequantize(
+        self,
+        dialect: str | Dialect = "canonical",
+        *,
+        unused_code: Literal["reject", "zero"] = "reject",
+        threads: int = 1,
+    ) -> NDArray[np.float32]:
+        """The weights: float32 of `shape`. Of I2_S each is its trit times the scale (clause 6.2).
+
+        F32, F16 and BF16 tensors need not be ternary. The parameters and errors are those of `trits`.
+        """
+        import numpy as np
+
+        from i2s_spec.codec.blocks import block_native
+        from i2s_spec.codec.native import dequantize
+        from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+
+        name = self.type.name if self.type is not None else None
+        if name == "I2_S":
+            self.ternary(dialect, unused_code)  # says which tensor it is where its shape has no place in the layout
+            order = self._index.byte_order
+            return dequantize(
+                self.read(), self.shape, dialect, byte_order=order, unused_code=unused_code, threads=threads
+            )
+        if name in {"F32", "F16", "BF16"}:
+            return self.array().astype(np.float32)
+        if name in BLOCK_LAYOUTS:
+            answer: Literal["reject", "zero"] | None = unused_code if BLOCK_LAYOUTS[name].fourth == "reserved" else None
+            return block_native.dequantize(
+                self.read(), self.shape, name, byte_order=self._index.byte_order, unused_code=answer, threads=threads
+            )
+        trits, scale = self.ternary(dialect, unused_code).whole(threads)
+        return trits * scale
+
+    def ternary(self, dialect: str | Dialect = "canonical", unused_code: Literal["reject", "zero"] = "reject") -> Trits:
+        """The trits and the scale, read when they are asked for.
+
+        :param dialect: of I2_S, a name or a `Dialect`; the file does not say it
+        :param unused_code: whether the code that stands for nothing is an error or 0
+        :raises ValueError: for a type that holds no trits, and for a shape that it cannot have; with the tensor's name
+        :raises FormatError: where the file does not hold the tensor (clause 2.7)
+        """
+        from i2s_spec.codec.form import Form
+        from i2s_spec.codec.trits import Trits
+        from i2s_spec.schema.dialect import parse
+
+        span, source = self.span, self._index.source
+        self.require(span)
+        name = self.type.name if self.type is not None else f"type {self.number}"
+        dialect = parse(dialect)
+        try:
+            form = Form(name, self.shape, dialect, self._index.byte_order)
+        except ValueError as error:
+            raise ValueError(f"tensor {quote(self.name)}: {error}") from None
+        return Trits(form, lambda start, stop: source.read(span.start + start, stop - start), unused_code)
+
+    def require(self, span: Span) -> None:
+        """Make sure that the file holds a part of the tensor, before anything is read or allocated for it.
+
+        :param span: `span`, `payload_span` or `tail_span`
+        :raises FormatError: G402 where it starts after the end of the file, G401 where only its end lies there (clause 2.7)
+        """
+        size = self._index.source.size
+        if span.start > size:
+            raise FormatError(
+                faults.OFFSET_PAST_END, self.info.offset_span, got=span.start, want=size, name=self.raw_name
+            )
+        if span.stop > size:
+            raise FormatError(faults.TENSOR_PAST_END, span, got=span.stop, want=size, name=self.raw_name)
+
+    def _bytes(self, span: Span) -> bytes:
+        self.require(span)
+        return self._index.source.read(span.start, span.stop - span.start)
+
+    def __repr__(self) -> str:
+        kind = self.type.name if self.type is not None else f"type {self.number}"
+        return f"<Tensor {self.name!r}: {kind} {list(self.shape)}>"

@@ -1,0 +1,1 @@
+"""Another runtime's values: dumps, names of taps, shapes."""

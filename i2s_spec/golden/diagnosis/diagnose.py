@@ -1,0 +1,240 @@
+"""This module finds out which known mistake explains a wrong value: by computing it with each of them in place (10.5).
+
+What is computed is the reach of the value in op-replay, its layer where layers are forced, the whole model up to it where
+nothing but the tokens is given. A mistake explains a value *exactly* if the value is within its limit then, *nearly* if
+most of what was off is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from i2s_spec.errors import SettingError, quote
+from i2s_spec.golden.candidates.candidate import only_known
+from i2s_spec.golden.diagnosis.localised import nrc_diagnosis, nrc_possible
+from i2s_spec.golden.diagnosis.mistakes import MISTAKES, Mistake
+from i2s_spec.golden.diagnosis.observation import Observation, by_pattern, factor_of
+from i2s_spec.golden.diagnosis.patterns import WEAK, recognised
+from i2s_spec.golden.metrics import beyond, relative
+from i2s_spec.golden.replay.limits import Replay
+from i2s_spec.golden.replay.replay import Replayer
+from i2s_spec.golden.replay.result import Diagnosis
+from i2s_spec.golden.replay.tolerance import FAIL
+from i2s_spec.model.graph.taps import INTEGER_TAPS
+from i2s_spec.model.weights import Ternary
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.model.forward import Model
+    from i2s_spec.model.graph.graph import Graph
+
+#: What is left with a mistake that explains a value nearly, as a share of what is off without it.
+NEARLY: Final = 0.1
+
+#: What is left, relative, of a value that a whole model with a mistake gives exactly.
+SAME: Final = 1e-4
+
+#: How near, relative, a factor brings one scale to another that was used in its place.
+SAME_SCALE: Final = 1e-5
+
+#: What may be left of what was off with one epsilon in place: within the wide limits of norms another one may be it, too.
+OTHER_EPSILON: Final = 1 / 32
+
+#: Most diagnoses of one value.
+SHOWN: Final = 6
+
+
+class Diagnoser:
+    """Holds wrong values against every mistake that makes a difference to a model; changed models are kept.
+
+    :param model: the reference
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._changed: dict[str, Model | None] = {}
+
+    def changed(self, mistake: Mistake) -> Model | None:
+        """The model with a mistake in it; None where it makes no difference."""
+        if mistake.name not in self._changed:
+            try:
+                self._changed[mistake.name] = mistake.apply(self.model)
+            except (SettingError, ValueError):
+                self._changed[mistake.name] = None
+        return self._changed[mistake.name]
+
+    def candidates(self, ops: Iterable[str], only: Iterable[str] | None = None) -> Iterable[tuple[Mistake, Model]]:
+        """Mistakes that change one of some operations."""
+        reached = set(ops)
+        if reached & set(INTEGER_TAPS):
+            reached.add("linear")
+        for mistake in MISTAKES:
+            if not mistake.ops & reached or (only is not None and mistake.name not in only):
+                continue
+            model = self.changed(mistake)
+            if model is not None:
+                yield mistake, model
+
+    def of_replay(
+        self, replayer: Replayer, replay: Replay, got: NDArray[Any], rows: int | None, only: Iterable[str] | None = None
+    ) -> list[Diagnosis]:
+        """What explains a value that differs from its replay.
+
+        :param only: names of mistakes that are tried; patterns are not looked for then
+        """
+        graph = self.model.graph
+        ops = {graph[name].op if name in graph.by_name else name.rpartition(".")[2] for name in replay.reach}
+        known, want = only_known(got, rows), only_known(replay.value, rows)
+        before = relative(known, want)
+
+        def attempt(model: Model) -> tuple[float, bool] | None:
+            other = Replayer(model, replayer.tokens, replayer.values, replayer.bfloat16)
+            if replay.name not in model.graph.by_name and replay.name in graph.by_name:
+                raw = _label_of(replay.name, graph, model.graph)
+                left = relative(known, only_known(replayer.values[raw], rows)) if raw in replayer.values else np.inf
+                return (left, left < SAME) if np.isfinite(left) else None
+            found = other.replay(replay.name, got)
+            if found is None or found.value.shape != got.shape:
+                return None
+            value, limit = only_known(found.value, rows), only_known(found.limit, rows)
+            wrong = beyond(known, value, limit).any() if found.span != "model" else True
+            left = relative(known, value)
+            return left, not wrong or (found.span == "model" and left < SAME)
+
+        found = self._ranked(self.candidates(ops, only), attempt, before)
+        if only is not None:
+            return found
+        inputs = tuple(
+            np.asarray(replayer.values[name]) for name in _entering(replay, graph) if name in replayer.values
+        )
+        patterns = (
+            recognised(known, want, only_known(replay.limit, rows), inputs, len(replayer.tokens))
+            if rows is None
+            else []
+        )
+        foreign = _foreign_scale(self.model, replay, known, want) if rows is None else None
+        patterns = [foreign, *patterns] if foreign is not None else patterns
+        off, alone = beyond(known, want, only_known(replay.limit, rows)), replay.span == "op"
+        may = (not alone or replay.op == "linear") and nrc_possible(off, len(replayer.tokens), alone)
+        return _joined(found, patterns, len(replayer.tokens) if may else 0)
+
+    def of_run(
+        self, run: Callable[[Model], NDArray[Any] | None], got: NDArray[Any], want: NDArray[Any], limit: Any = 0.0,
+        tokens: int = 0, ops: Iterable[str] | None = None, agrees: Callable[[Model], bool] | None = None,
+    ) -> list[Diagnosis]:  # fmt: skip
+        """What explains a value that a whole run, or a whole layer, does not give.
+
+        :param run: takes a changed model; gives the value, or None where it has none
+        :param agrees: whether a changed model leaves right what is right: what comes near and does not is no explanation,
+            and what fits exactly and does not is only one if nothing else is: the mistake is then in a part of its places
+        """
+        before = relative(got, want)
+
+        def attempt(model: Model) -> tuple[float, bool] | None:
+            value = run(model)
+            if value is None or value.shape != got.shape:
+                return None
+            left = relative(got, value)
+            return left, left < SAME
+
+        every = frozenset(op for mistake in MISTAKES for op in mistake.ops) if ops is None else ops
+        found = self._ranked(self.candidates(every), attempt, before, far=FAIL.relative)
+        if agrees is not None and found:
+            models = {mistake.name: model for mistake, model in self.candidates(every, [each.name for each in found])}
+            fine = [each for each in found if agrees(models[each.name])]
+            found = fine or [each for each in found if each.fits == "exactly"]
+        may = nrc_possible(beyond(got, want, limit), tokens, alone=False)
+        return _joined(found, recognised(got, want, limit, (), tokens), tokens if may else 0)
+
+    def _ranked(
+        self,
+        candidates: Iterable[tuple[Mistake, Model]],
+        attempt: Callable[[Model], tuple[float, bool] | None],
+        before: float,
+        far: float | None = None,
+    ) -> list[Diagnosis]:
+        """The mistakes that explain a value, those that do it exactly first.
+
+        :param far: what may be left, relative, where values drift; otherwise a share of what is off is
+        """
+        exact, near = [], []
+        for mistake, model in candidates:
+            try:
+                result = attempt(model)
+            except (ValueError, IndexError, KeyError, FloatingPointError):
+                continue  # a graph that cannot be computed from these values explains nothing
+            if result is None or not np.isfinite(result[0]):
+                if result is not None and result[1]:
+                    exact.append(_diagnosis(mistake, "exactly", None))
+                continue
+            left, fits = result
+            if fits and mistake.name.startswith("eps-") and left > OTHER_EPSILON * before:
+                continue  # norms are held to so wide a limit that any smaller epsilon would do
+            if fits and (left < before or not np.isfinite(before)):
+                exact.append(_diagnosis(mistake, "exactly", left))
+            elif left < NEARLY * before or (far is not None and left <= far and 2 * left < before):
+                near.append(_diagnosis(mistake, "nearly", left))
+        near.sort(key=lambda each: each.remaining or 0.0)
+        if near:
+            near = [each for each in near if (each.remaining or 0.0) <= 2 * (near[0].remaining or 0.0) + 1e-6]
+        return exact + ([] if exact else near)
+
+
+def _foreign_scale(model: Model, replay: Replay, got: NDArray[Any], want: NDArray[Any]) -> Diagnosis | None:
+    """A projection whose outputs are those of the scale of another tensor, with the names of such tensors."""
+    if replay.op != "linear" or replay.span != "op":
+        return None
+    found = factor_of(Observation(got, want, np.zeros(0, dtype=np.bool_)))
+    own = model.graph[replay.name].weight
+    matrix = model.weights.matrix(own)
+    if found is None or not found[0] or not isinstance(matrix, Ternary):
+        return None
+    wanted = float(matrix.scale) * found[0]
+    others = [
+        node.weight for node in model.graph if node.op == "linear" and node.weight != own
+        and isinstance(other := model.weights.matrix(node.weight), Ternary)
+        and abs(float(other.scale) - wanted) <= SAME_SCALE * abs(wanted)
+        and abs(found[0] - 1) > SAME_SCALE
+    ]  # fmt: skip
+    if not others:
+        return None
+    more = f" (or of {len(others) - 1:,} others that have the same)" if len(others) > 1 else ""
+    return by_pattern("scale-of-another", f"the scale of {quote(others[0], bare=True)}{more} was used", found[1])
+
+
+def _label_of(name: str, graph: Graph, changed: Graph) -> str:
+    """The value that a runtime without an operation gives the operation's name to: what would have entered it."""
+    while name in graph.by_name and name not in changed.by_name:
+        name = graph[name].inputs[0]
+    return name
+
+
+def _entering(replay: Replay, graph: Graph) -> list[str]:
+    """What goes into the operations that were replayed together, and is no value of theirs."""
+    nodes = [graph.by_name[name] for name in replay.reach if name in graph.by_name]
+    names = dict.fromkeys(name for node in nodes for name in node.inputs)
+    return [name for name in names if name not in replay.reach]
+
+
+def _diagnosis(mistake: Mistake, fits: Any, left: float | None) -> Diagnosis:
+    return Diagnosis(mistake.name, mistake.says, fits, left, mistake.seen)
+
+
+def _joined(known: list[Diagnosis], patterns: list[Diagnosis], tokens: int = 0) -> list[Diagnosis]:
+    """Mistakes that fit exactly, patterns that say how, mistakes that fit nearly; patterns that say where,
+    unless a mistake fits exactly.
+
+    :param tokens: where nothing at all is found, the number of tokens for which `nrc-4` is possible; else 0
+    """
+    exact = [each for each in known if each.fits == "exactly"]
+    near = [each for each in known if each.fits != "exactly"]
+    strong = [each for each in patterns if each.name not in WEAK]
+    weak = [] if exact else [each for each in patterns if each.name in WEAK]
+    found = [*exact, *strong, *near, *weak]
+    if tokens and not exact and not strong and not near:
+        found.insert(0, nrc_diagnosis(tokens, known=False))
+    return found[:SHOWN]

@@ -1,0 +1,225 @@
+"""This module changes the graph of a model in one way: nodes left out, exchanged, or set otherwise.
+
+A change is a function that takes a model and returns the changed model, or None where the change makes no difference to it.
+The functions here are such changes, or make one from their arguments. `mistakes` lists them with their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from i2s_spec.model.graph.architectures import EMBEDDING, ROPE_FACTORS, graph_of
+from i2s_spec.model.graph.graph import Node
+
+if TYPE_CHECKING:
+    from i2s_spec.model.forward import Model
+    from i2s_spec.model.graph.graph import Graph
+
+
+def each_of(ops: str | tuple[str, ...], **changes: Any) -> Callable[[Model], Model | None]:
+    """Every node of some operations with other settings."""
+    kinds = (ops,) if isinstance(ops, str) else ops
+
+    def apply(model: Model) -> Model | None:
+        nodes = [node for node in model.graph if node.op in kinds]
+        if all(node.replace(**changes) == node for node in nodes):
+            return None
+        return model.replace(
+            graph=mapped(model.graph, lambda node: node.replace(**changes) if node.op in kinds else node)
+        )
+
+    return apply
+
+
+def mapped(graph: Graph, change: Callable[[Node], Node]) -> Graph:
+    """The graph with every node changed."""
+    return replace(graph, nodes=tuple(change(node) for node in graph))
+
+
+def other_pairs(model: Model) -> Model | None:
+    """Rotation of neighbours for halves, or the other way round."""
+    other = {"neox": "norm", "norm": "neox"}
+
+    def change(node: Node) -> Node:
+        return node.replace(pairs=other[node.settings["pairs"]]) if node.op == "rope" else node
+
+    return model.replace(graph=mapped(model.graph, change))
+
+
+def activation(name: str) -> Callable[[Model], Model | None]:
+    """Another activation."""
+
+    def apply(model: Model) -> Model | None:
+        if model.settings.activation == name:
+            return None
+        settings = replace(model.settings, activation=name)
+        present = tuple(model.file.tensors)
+        return model.replace(graph=graph_of(model.architecture.name, model.hyperparameters, settings, present))
+
+    return apply
+
+
+def relu_alone(model: Model) -> Model | None:
+    """ReLU, not squared."""
+    names = [node.name for node in model.graph if node.op == "square"]
+    return model.replace(graph=model.graph.without(*names)) if names else None
+
+
+def up_gated(model: Model) -> Model | None:
+    """ffn_up through the activation, ffn_gate as it is."""
+    swap = {}
+    for node in model.graph:
+        if node.op == "linear" and node.name.startswith(("ffn_up-", "ffn_gate-")):
+            kind, _, layer = node.name.partition("-")
+            swap[node.name] = f"{'ffn_gate' if kind == 'ffn_up' else 'ffn_up'}-{layer}"
+    acts = {"relu", "silu", "gelu", "multiply"}
+    if not swap:
+        return None
+    return model.replace(
+        graph=mapped(
+            model.graph,
+            lambda node: (
+                node.replace(inputs=tuple(swap.get(name, name) for name in node.inputs)) if node.op in acts else node
+            ),
+        )
+    )
+
+
+def without_norms(*words: str) -> Callable[[Model], Model | None]:
+    """Norms of some names left out, gains and all."""
+
+    def apply(model: Model) -> Model | None:
+        gains = [node for node in model.graph if node.op == "norm_weight" and node.name.partition("-")[0] in words]
+        names = [name for node in gains for name in (*node.inputs, node.name)]
+        return model.replace(graph=model.graph.without(*names)) if names else None
+
+    return apply
+
+
+def epsilon(value: float) -> Callable[[Model], Model | None]:
+    """Another epsilon of every norm."""
+
+    def apply(model: Model) -> Model | None:
+        own = {np.float32(node.settings["eps"]) for node in model.graph if node.op == "norm"}
+        return each_of("norm", eps=value)(model) if own != {np.float32(value)} else None
+
+    return apply
+
+
+def embedding_scaled(model: Model) -> Model | None:
+    """Embeddings multiplied by the root of their width, which is Gemma's."""
+    first = model.graph.nodes[0]
+    if any(node.op == "multiply_by" and node.layer is None for node in model.graph):
+        return None
+    scaled = Node("inp_scaled", "multiply_by", (first.name,), (), None, {"factor": model.hyperparameters.embd**0.5})
+
+    def change(node: Node) -> Node:
+        return replace(node, inputs=tuple(scaled.name if name == first.name else name for name in node.inputs))
+
+    return model.replace(graph=replace(model.graph, nodes=(first, scaled, *map(change, model.graph.nodes[1:]))))
+
+
+def sub_norm_first(model: Model) -> Model | None:
+    """ffn_sub_norm on the activated gate, which is multiplied by ffn_up after it."""
+    nodes: list[Node] = []
+    for node in model.graph:
+        product = nodes[-2] if len(nodes) > 1 else None
+        if node.op == "norm_weight" and node.name.startswith("ffn_sub_norm-") and product is not None:
+            norm = nodes[-1]
+            nodes[-2:] = [
+                norm.replace(inputs=product.inputs[:1]), node, product.replace(inputs=(node.name, *product.inputs[1:]))
+            ]  # fmt: skip
+        elif product is not None and nodes[-2].name in node.inputs and nodes[-2].name.startswith("ffn_sub_norm-"):
+            nodes.append(node.replace(inputs=(nodes[-1].name,)))
+        else:
+            nodes.append(node)
+    return model.replace(graph=replace(model.graph, nodes=tuple(nodes))) if nodes != list(model.graph) else None
+
+
+def attention_scaled_by_embedding(model: Model) -> Model | None:
+    """Scores divided by the root of the embedding's width, where that of a head belongs."""
+    scale = model.hyperparameters.embd**-0.5
+
+    def change(node: Node) -> Node:
+        if node.op == "multiply_by" and node.layer is not None:
+            return node.replace(factor=scale)
+        return node.replace(scale=scale) if node.op == "soft_max" and node.settings["scale"] != 1 else node
+
+    graph = mapped(model.graph, change)
+    return model.replace(graph=graph) if graph != model.graph else None
+
+
+def embedding_not_scaled(model: Model) -> Model | None:
+    """Embeddings as the table has them."""
+    names = [node.name for node in model.graph if node.op == "multiply_by" and node.layer is None]
+    return model.replace(graph=model.graph.without(*names)) if names else None
+
+
+def rotation_ignored(model: Model) -> Model | None:
+    """Inputs of folded weights and rows of rotated tables as they are."""
+    names = [node.name for node in model.graph if node.op in ("rotate", "restore")]
+    return model.replace(graph=model.graph.without(*names)) if names else None
+
+
+def attention_not_scaled(model: Model) -> Model | None:
+    """Scores are scaled in the soft-max, or queries before them."""
+    names = [node.name for node in model.graph if node.op == "multiply_by" and node.layer is not None]
+    return model.replace(graph=model.graph.without(*names)) if names else each_of("soft_max", scale=1.0)(model)
+
+
+def attention_scaled_twice(model: Model) -> Model | None:
+    """Scores divided by the width of the head, not by its root."""
+
+    def change(node: Node) -> Node:
+        if node.op == "multiply_by" and node.layer is not None:
+            return node.replace(factor=node.settings["factor"] ** 2)
+        return node.replace(scale=node.settings["scale"] ** 2) if node.op == "soft_max" else node
+
+    return model.replace(graph=mapped(model.graph, change))
+
+
+def turned_back(model: Model) -> Model | None:
+    """Rotation the other way round."""
+    return model.replace(
+        graph=mapped(
+            model.graph, lambda node: node.replace(scale=-node.settings["scale"]) if node.op == "rope" else node
+        )
+    )
+
+
+def exchanged(one: str, other: str) -> Callable[[Model], Model | None]:
+    """Two matrices of every layer in each other's place."""
+    place = {one: other, other: one}
+
+    def change(node: Node) -> Node:
+        head, _, word = node.weight.removesuffix(".weight").rpartition(".") if node.op == "linear" else ("", "", "")
+        return node.replace(weights=(f"{head}.{place[word]}.weight",)) if word in place else node
+
+    def apply(model: Model) -> Model | None:
+        graph = mapped(model.graph, change)
+        pairs = zip(model.graph, graph, strict=True)
+        shapes = {old.weights == new.weights or _shape(model, old) == _shape(model, new) for old, new in pairs}
+        return model.replace(graph=graph) if graph != model.graph and shapes == {True} else None
+
+    return apply
+
+
+def _shape(model: Model, node: Node) -> tuple[int, ...]:
+    return model.file.tensors[node.weight].shape
+
+
+def tied_head(model: Model) -> Model | None:
+    """The embedding table as head, although there is another."""
+    heads = [node.name for node in model.graph if node.op == "head" and node.weights != (EMBEDDING,)]
+    return model.replace(graph=model.graph.replaced(heads[0], weights=(EMBEDDING,))) if heads else None
+
+
+def without_factors(model: Model) -> Model | None:
+    """rope_freqs.weight ignored."""
+    if ROPE_FACTORS not in model.file.tensors:
+        return None
+    return each_of("rope", weights=())(model)

@@ -1,0 +1,1 @@
+"""The three modes of comparison: op-replay, layer-forced, free-running."""

@@ -1,0 +1,1 @@
+"""Golden records: recording, storing and reading the values of a forward pass."""

@@ -1,0 +1,1 @@
+"""Each operation computed again from recorded inputs, and how far a value may be off."""

@@ -1,0 +1,222 @@
+"""This module declares how far a value may be from its replay, for each operation (clause 10.4).
+
+A limit is an array: for each element, how far off a correct runtime may be. It depends on what goes in, since rounding
+errors grow with what is added up. Where several operations are replayed together, their limits add up.
+
+Figures: measured on correct runtimes and doubled at least; reference/forward of this project says on what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.model.graph.graph import Node
+
+#: Half-precision rounding of a factor, where a runtime keeps q, soft-max rows or the head's input in F16.
+HALF: Final = 2.0**-10
+
+
+class Limit(NamedTuple):
+    """How far off an operation may be, in words and as a function.
+
+    :param words: for a report
+    :param of: takes the node, its inputs and the replayed value; gives the limit of each element, float64
+    """
+
+    words: str
+    of: Callable[[Node, list[Any], NDArray[Any]], NDArray[np.float64] | float]
+
+
+def ulps(value: NDArray[Any], count: float) -> NDArray[np.float64]:
+    """So many units in the last place of each element, as a distance."""
+    with np.errstate(all="ignore"):
+        return count * np.spacing(np.abs(value.astype(np.float32))).astype(np.float64)
+
+
+def _ulps(count: float) -> Callable[[Node, list[Any], NDArray[Any]], NDArray[np.float64]]:
+    return lambda node, inputs, value: ulps(value, count)
+
+
+def _of_largest(rtol: float) -> Callable[[Node, list[Any], NDArray[Any]], float]:
+    def limit(node: Node, inputs: list[Any], value: NDArray[Any]) -> float:
+        finite = np.abs(value[np.isfinite(value)])
+        return rtol * float(finite.max()) if finite.size else 0.0
+
+    return limit
+
+
+def _rotated(node: Node, inputs: list[Any], value: NDArray[Any]) -> NDArray[np.float64]:
+    """Angles of float32 are off by more the later the position."""
+    x = inputs[0].reshape(len(inputs[0]), -1)
+    largest = np.abs(x).max(axis=1).astype(np.float64)
+    limit = 2.0**-21 * (2 + np.arange(len(x))) * largest
+    return np.broadcast_to(limit.reshape(-1, *[1] * (value.ndim - 1)), value.shape)
+
+
+def _scores(node: Node, inputs: list[Any], value: NDArray[Any]) -> NDArray[np.float64]:
+    """Of each product of a query and a key, a share of the sum of magnitudes."""
+    q, keys = inputs
+    heads = np.abs(q.reshape(len(q), node.settings["heads"], -1)).astype(np.float64)
+    rtol = heads.shape[1] // keys.shape[1]
+    near = np.abs(np.repeat(keys, rtol, axis=1)).astype(np.float64)
+    found: NDArray[np.float64] = HALF * np.einsum("thd,shd->hts", heads, near)
+    return found
+
+
+def _mixed(node: Node, inputs: list[Any], value: NDArray[Any]) -> NDArray[np.float64]:
+    p, values = inputs
+    rtol = p.shape[0] // values.shape[1]
+    near = np.abs(np.repeat(values, rtol, axis=1)).astype(np.float64)
+    found: NDArray[np.float64] = 2 * HALF * np.einsum("hts,shd->thd", p.astype(np.float64), near)
+    return found.reshape(value.shape)
+
+
+def _transformed(node: Node, inputs: list[Any], value: NDArray[Any]) -> NDArray[np.float64]:
+    """Every element of a block is a sum of all of them over the root of their number, added in pairs."""
+    block = node.settings["rotation"].block
+    sums = np.abs(inputs[0].astype(np.float64)).reshape(-1, block).sum(axis=-1, keepdims=True)
+    limit: NDArray[np.float64] = (block.bit_length() + 1) * 2.0**-24 / np.sqrt(block) * sums
+    return np.broadcast_to(limit, (len(limit), block)).reshape(value.shape)
+
+
+#: By the operation of the graph.
+LIMITS: Final[Mapping[str, Limit]] = {
+    "embed": Limit("bit-exact", lambda node, inputs, value: 0.0),
+    "select_rows": Limit("bit-exact", lambda node, inputs, value: 0.0),
+    "heads": Limit("bit-exact", lambda node, inputs, value: 0.0),
+    "store_kv": Limit("a rounding to F16", lambda node, inputs, value: HALF * np.abs(value).astype(np.float64)),
+    "norm": Limit("64 ulp, 4 unless sums are float32 by index", _ulps(64)),
+    "norm_weight": Limit("1 ulp", _ulps(1)),
+    "bias": Limit("1 ulp", _ulps(1)),
+    "scale": Limit("1 ulp", _ulps(1)),
+    "multiply_by": Limit("1 ulp", _ulps(1)),
+    "add": Limit("bit-exact", lambda node, inputs, value: 0.0),
+    "multiply": Limit("bit-exact", lambda node, inputs, value: 0.0),
+    "relu": Limit("bit-exact", lambda node, inputs, value: 0.0),
+    "square": Limit("bit-exact", lambda node, inputs, value: 0.0),
+    "silu": Limit("2e-6 of the largest", _of_largest(2e-6)),
+    "gelu": Limit("1e-3 of the largest, a table of F16", _of_largest(1e-3)),
+    "linear": Limit("3 ulp or 0.01 of a step, sums equal as integers", _ulps(3)),
+    "rotate": Limit("(log2 of the block + 2) · 2^-24 of the sum of magnitudes", _transformed),
+    "restore": Limit("(log2 of the block + 2) · 2^-24 of the sum of magnitudes", _transformed),
+    "rope": Limit("2^-21 (2 + position) of the largest of the token", _rotated),
+    "scores": Limit("2^-10 of the sum of magnitudes", _scores),
+    "soft_max": Limit("5e-4", lambda node, inputs, value: 5e-4),
+    "weighted_values": Limit("2^-9 of the sum of magnitudes", _mixed),
+    "head": Limit("1e-3 of the largest", _of_largest(1e-3)),
+    "pool": Limit("1e-6", lambda node, inputs, value: 1e-6),
+}
+
+
+#: Norms whose sums are not float32 in one row are this near.
+NORM_ULPS: Final = 4
+
+
+class RelativeTolerance(NamedTuple):
+    """How far off a value may be after a quantizer, as a share of its largest magnitude, by what the candidate computes in.
+
+    :param f32: with float32 and keys and values in F16 or F32
+    :param bf16: with bfloat16
+    """
+
+    words: str
+    f32: float
+    bf16: float
+
+    def rtol(self, bfloat16: bool) -> float:
+        """The one that holds."""
+        return self.bf16 if bfloat16 else self.f32
+
+
+#: One layer from its input on: a flipped code in it changes what is after.
+FORCED: Final = RelativeTolerance("3e-2 of the largest (5e-2 for bfloat16)", 3e-2, 5e-2)
+
+#: One layer, of which a text shows corners and nothing says with which numerics it was computed.
+SHOWN: Final = RelativeTolerance("0.1 of the largest", 0.1, 0.1)
+
+#: More than one layer.
+UNFORCED: Final = RelativeTolerance("0.3 of the largest", 0.3, 0.3)
+
+#: Share of the elements of a layer's value, in the middle, that may be off by that: flips are few.
+FORCED_MEDIAN: Final = RelativeTolerance("median 5e-3 of the largest (1e-2 for bfloat16)", 5e-3, 1e-2)
+
+#: Share of codes that may differ where a layer is computed from its input, and by how many steps. With keys and values in
+#: F16, 0.8 % were measured to differ at a width of 2,560 and up to 6.6 % at 256: narrow models flip more.
+FORCED_FLIPS: Final = (0.15, 5)
+FORCED_FLIPS_BFLOAT16: Final = (0.25, 11)
+
+
+def forced_start(word: str, bfloat16: bool) -> tuple[float, str]:
+    """Of a value of a layer that lies before every quantizer of it: share of the largest, and words."""
+    rtol = 1e-3 if not bfloat16 else 8e-3 if word == "act_scale" else 1e-2
+    return rtol, f"{rtol:g} of the largest"
+
+
+class Free(NamedTuple):
+    """How far whole models may be apart: below `plausible` nothing is said, above `fail` it is a failure.
+
+    :param relative: L2 norm of the difference over that of the record's value
+    :param top: least share of tokens with the same most probable next token
+    :param divergence: mean KL divergence, in nats
+    """
+
+    relative: float
+    top: float
+    divergence: float
+
+
+PLAUSIBLE: Final = Free(0.1, 0.75, 0.3)
+FAIL: Final = Free(0.3, 0.0, 1.0)
+
+#: Least cosine of pooled embeddings.
+EMBEDDING_COSINE: Final = 0.999
+
+#: Distance of neighbouring bfloat16, in those of float32.
+BFLOAT16_STEP: Final = 1 << 16
+
+
+def dense_limit(kind: str) -> Limit:
+    """Of products with a matrix of floats, or with a quantized table, whose input a runtime may quantize too."""
+    rtol = 1e-3 if kind in ("F32", "F16", "BF16") else 2e-2
+    return Limit(f"{rtol:g} of the largest", _of_largest(rtol))
+
+
+def grouped_limit(columns: int, group: int, offset: bool, weight_scale: float) -> Limit:
+    """Of a projection whose groups of columns have scales of their own: partial sums are floats, in whatever order.
+
+    Each addition may be off by half a unit of what has been added up, which is at most the sum of magnitudes. Eight lanes
+    that are added at the end make four more additions.
+
+    :param group: columns with one scale; the partial sums that are added
+    :param offset: whether weight codes 0 to 2 are summed and the sum of activations is taken off, as floats
+    """
+    additions = -(-columns // group) + 4
+    share = additions * 2.0**-24 * (3 if offset else 1)
+
+    def limit(node: Node, inputs: list[Any], value: NDArray[Any]) -> NDArray[np.float64]:
+        with np.errstate(all="ignore"):
+            magnitudes = np.abs(inputs[0].astype(np.float64)).sum(axis=-1) * abs(weight_scale)
+        found: NDArray[np.float64] = np.maximum(ulps(value, 3), share * magnitudes[:, None])
+        return found
+
+    return Limit(f"{additions * (3 if offset else 1)} · 2^-24 of the sum of magnitudes", limit)
+
+
+def bfloat16_limit(op: str, own: Limit) -> Limit:
+    """The limit of an operation in bfloat16: four steps of it (a square doubles what its input is off by), more of sums."""
+    if op in ("linear", "head", "scores", "soft_max", "weighted_values", "rope"):
+        return Limit("5e-2 of the largest, in bfloat16", _of_largest(5e-2))
+
+    def limit(node: Node, inputs: list[Any], value: NDArray[Any]) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = np.maximum(own.of(node, inputs, value), ulps(value, 4 * BFLOAT16_STEP))
+        if op == "add":  # what cancels leaves the rounding of what went in
+            found = np.maximum(found, ulps(np.maximum(np.abs(inputs[0]), np.abs(inputs[1])), 4 * BFLOAT16_STEP))
+        return found
+
+    return Limit("4 steps of bfloat16", limit)

@@ -1,0 +1,1 @@
+"""Identities of files and weights, and differences between two files."""

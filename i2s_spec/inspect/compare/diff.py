@@ -1,0 +1,303 @@
+"""This module compares two files by meaning: metadata, inventory, trits, scales, and tails apart from all of them.
+
+What says where things lie (order, offsets, alignment, byte order, version, dialect) and what means nothing (the 28 bytes
+of a tail) makes no difference; it is told all the same where it differs. Tensors are compared a window at a time.
+
+    >>> import io
+    >>> from i2s_spec.convert.synthetic.new import new
+    >>> from i2s_spec.gguf.reader import open
+    >>> one, other = io.BytesIO(), io.BytesIO()
+    >>> _ = new(one, layers=1), new(other, layers=1, byte_order="big", alignment=64)
+    >>> difference(open(one), open(other)).same
+    True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf.reader import File, KeyValue, Tensor
+from i2s_spec.inspect.compare.byte_streams import first_difference, paired
+from i2s_spec.inspect.compare.canonical import (
+    as_trits,
+    canonical_data,
+    canonical_value,
+    lengths,
+    packed_codes,
+    require_own_bytes,
+    type_name,
+    words_known,
+)
+from i2s_spec.inspect.compare.identity import ALIGNMENT
+from i2s_spec.inspect.compare.lineage import TensorLineage, ZeroRows
+from i2s_spec.inspect.dump.value_preview import beginning
+
+if TYPE_CHECKING:
+    from i2s_spec.codec.trits import Trits
+    from i2s_spec.schema.dialect import Dialect
+
+#: Called with (bytes of A compared, bytes of A to compare).
+Progress = Callable[[int, int], object]
+
+#: The share of a tensor that must differ for it to be explained, and how many tensors of a file are.
+CHANGED: Final = 0.1
+EXPLAINED: Final = 64
+
+#: Elements of an array that a change of it is told with.
+ELEMENTS: Final = 4
+
+
+class KeyChange(NamedTuple):
+    """A key that one file lacks, or whose values differ: type and beginning of each value, None where there is none."""
+
+    key: bytes
+    before: Any
+    after: Any
+    type_before: str | None
+    type_after: str | None
+    #: How many bytes of type and value differ, and the first of them, where both files have the key.
+    data: tuple[int, int] | None
+
+
+class TensorChange(NamedTuple):
+    """What differs in one tensor; everything is None that does not.
+
+    `what` is what the tensors were compared as: `trits`, `bytes` of one type, or `nothing`, where types or shapes do not
+    allow it. `trits` and `data` are (how many elements or bytes differ, the first of them); `compared_shape` is A's.
+    """
+
+    name: bytes
+    what: str
+    compared_shape: tuple[int, ...]
+    shape: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    type: tuple[str, str] | None = None
+    trits: tuple[int, int] | None = None
+    scale: tuple[float, float] | None = None
+    data: tuple[int, int] | None = None
+    #: What B's tensor is, in words, where most of it differs and something explains that.
+    how: str | None = None
+
+    @property
+    def means(self) -> bool:
+        """Whether anything differs; a type does also where trits and scale are the same in both."""
+        return any(part is not None for part in self[3:8])
+
+
+class TailChange(NamedTuple):
+    """Tails whose 28 bytes after the scale differ: what those of each file are (`zero`, `replicated`, `stale`)."""
+
+    name: bytes
+    before: str
+    after: str
+
+
+class Difference(NamedTuple):
+    """All that differs between two files, A and B."""
+
+    #: What says where things lie: name, A's, B's.
+    container: tuple[tuple[str, Any, Any], ...]
+    keys: tuple[KeyChange, ...]
+    only_a: tuple[bytes, ...]
+    only_b: tuple[bytes, ...]
+    tensors: tuple[TensorChange, ...]
+    tails: tuple[TailChange, ...]
+    #: Tensors that were compared.
+    compared: int
+    #: Of those that are ternary in both files, how many trits changed and which rows are all zero.
+    lineage: tuple[TensorLineage, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether the files mean the same."""
+        return not (self.keys or self.only_a or self.only_b or self.tensors)
+
+
+def difference(
+    a: File,
+    b: File,
+    dialect_a: str | Dialect = "canonical",
+    dialect_b: str | Dialect = "canonical",
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> Difference:
+    """Compare two files by meaning.
+
+    :param dialect_a: of the I2_S tensors of A, which the file does not say
+    :param dialect_b: of those of B
+    :param threads: how many threads decode
+    :param progress: called now and then with (bytes of A compared, bytes of A to compare)
+    :raises FormatError: for a file with a fault, and where one does not hold a tensor whole
+    :raises ValueError: for a dialect that does not exist, or whose tail the tensors do not have
+    """
+    for file in (a, b):
+        if file.fault is not None:
+            raise file.fault
+        require_own_bytes(file)
+    total = sum(tensor.nbytes for tensor in a.tensors.values())
+    done = 0
+    changes: list[TensorChange] = []
+    tails: list[TailChange] = []
+    lineage: list[TensorLineage] = []
+    explained = 0
+    common = [(tensor, b.tensors[name]) for name, tensor in a.tensors.items() if name in b.tensors]
+    for ours, theirs in common:
+        change, trits = _compared(a, ours, dialect_a, b, theirs, dialect_b, threads)
+        if trits is not None:
+            lineage.append(trits)
+        if change.means:
+            if explained < EXPLAINED and _is_most(change, ours):
+                explained += 1
+                change = change._replace(how=_how(a, ours, dialect_a, b, theirs, dialect_b) or None)
+            changes.append(change)
+        if tail := _tails(ours, theirs):
+            tails.append(tail)
+        done += ours.nbytes
+        if progress is not None:
+            progress(done, total)
+    return Difference(
+        tuple(_container(a, b)),
+        tuple(_keys(a, b)),
+        tuple(tensor.raw_name for name, tensor in a.tensors.items() if name not in b.tensors),
+        tuple(tensor.raw_name for name, tensor in b.tensors.items() if name not in a.tensors),
+        tuple(changes),
+        tuple(tails),
+        len(common),
+        tuple(lineage),
+    )
+
+
+def _container(a: File, b: File) -> Iterator[tuple[str, Any, Any]]:
+    order = [name for name in a.tensors if name in b.tensors] == [name for name in b.tensors if name in a.tensors]
+    keys = [key for key in a.metadata if key in b.metadata] == [key for key in b.metadata if key in a.metadata]
+    for name, ours, theirs in (
+        ("size", a.size, b.size),
+        ("version", a.version, b.version),
+        ("byte order", a.byte_order, b.byte_order),
+        ("alignment", a.alignment, b.alignment),
+        ("order of keys", "its own", "its own" if keys else "another"),
+        ("order of tensors", "its own", "its own" if order else "another"),
+    ):
+        if ours != theirs:
+            yield name, ours, theirs
+
+
+def _keys(a: File, b: File) -> Iterator[KeyChange]:
+    ours, theirs = (
+        {entry.key: entry for entry in reversed(list(file.metadata.rows)) if entry.name != ALIGNMENT} for file in (a, b)
+    )
+    for key in sorted({*ours, *theirs}):
+        one, other = ours.get(key), theirs.get(key)
+        data = None
+        if one is not None and other is not None:
+            data = first_difference(canonical_value(a, one), canonical_value(b, other))
+            if data is None:
+                continue
+        entry = one or other
+        assert entry is not None
+        yield KeyChange(
+            entry.name,
+            None if one is None else _beginning(a, one),
+            None if other is None else _beginning(b, other),
+            None if one is None else one.label,
+            None if other is None else other.label,
+            data,
+        )
+
+
+def _beginning(file: File, entry: KeyValue) -> Any:
+    """A value, or the start of it: strings as bytes, arrays as lists that end with `...` where there is more."""
+    value, whole = beginning(file, entry, ELEMENTS)
+    return [*value, ...] if isinstance(value, list) and not whole else value
+
+
+def _compared(
+    a: File, ours: Tensor, dialect_a: str | Dialect, b: File, theirs: Tensor, dialect_b: str | Dialect, threads: int
+) -> tuple[TensorChange, TensorLineage | None]:
+    name = ours.raw_name
+    if lengths(ours) != lengths(theirs):
+        types = (type_name(ours), type_name(theirs))
+        shapes = (ours.shape, theirs.shape)
+        return TensorChange(name, "nothing", ours.shape, shapes, types if types[0] != types[1] else None), None
+    type_ = (type_name(ours), type_name(theirs)) if ours.type != theirs.type or ours.number != theirs.number else None
+    # Floats of one type are compared as they are: looking whether they are ternary would cost as much.
+    if type_ is not None or type_name(ours) in {"I2_S", "TQ1_0", "TQ2_0"}:
+        one, other = as_trits(a, ours, dialect_a), as_trits(b, theirs, dialect_b)
+        if one is not None and other is not None:
+            trits, (rows, zero_a, zero_b, both) = _differing_trits(one, other, ours.shape, threads)
+            changed = 0 if trits is None else trits[0]
+            lineage = TensorLineage(name, rows, ours.elements, changed, zero_a, zero_b, both)
+            scales = (float(one.scale), float(other.scale)) if one.scale.tobytes() != other.scale.tobytes() else None
+            return TensorChange(name, "trits", ours.shape, None, type_, trits, scales), lineage
+    if type_ is not None or words_known(a, ours) != words_known(b, theirs):
+        types = type_ or (type_name(ours), f"{type_name(theirs)} of other byte order")
+        return TensorChange(name, "nothing", ours.shape, None, types), None
+    data = first_difference(canonical_data(a, ours), canonical_data(b, theirs))
+    return TensorChange(name, "bytes", ours.shape, data=data), None
+
+
+def _differing_trits(
+    one: Trits, other: Trits, shape: tuple[int, ...], threads: int
+) -> tuple[tuple[int, int] | None, tuple[int, int, int, int]]:
+    """How many elements have another code, and the first of them; rows, all-zero ones of A, of B, and of both."""
+    import numpy as np
+
+    cols = shape[-1] if shape else 1
+    zeros = [ZeroRows(prod(shape) // max(1, cols), cols) for _ in range(2)]
+    count, first, at = 0, None, 0
+    for ours, theirs in paired(packed_codes(one, threads), packed_codes(other, threads)):
+        for found, codes in zip(zeros, (ours, theirs), strict=True):
+            found.add(codes)
+        if ours != theirs:
+            odd = np.frombuffer(ours, dtype=np.uint8) ^ np.frombuffer(theirs, dtype=np.uint8)
+            for shift in range(4):
+                here = odd >> np.uint8(2 * shift) & np.uint8(3) != 0
+                if here.any():
+                    count += int(np.count_nonzero(here))
+                    where = 4 * (at + int(here.argmax())) + shift
+                    first = where if first is None else min(first, where)
+        at += len(ours)
+    before, after = (found.found() for found in zeros)
+    rows = before.size, int(before.sum()), int(after.sum()), int((before & after).sum())
+    return None if first is None else (count, first), rows
+
+
+def _is_most(change: TensorChange, tensor: Tensor) -> bool:
+    """Whether so much of a tensor differs that it may be another one, or was distorted."""
+    if change.trits is not None:
+        return change.trits[0] > CHANGED * tensor.elements
+    return change.data is not None and change.data[0] > CHANGED * tensor.nbytes
+
+
+def _how(a: File, ours: Tensor, dialect_a: str | Dialect, b: File, theirs: Tensor, dialect_b: str | Dialect) -> str:
+    """What B's tensor is, in words; empty where nothing explains it."""
+    from i2s_spec.inspect.compare.explanation import explanation
+    from i2s_spec.inspect.compare.tensor_rows import Rows, rows_of
+
+    def others() -> Iterator[tuple[str, Rows]]:
+        for tensor in a.tensors.values():
+            if tensor.name != ours.name and tensor.shape == ours.shape:
+                try:
+                    yield tensor.name, rows_of(a, tensor, dialect_a)
+                except (FormatError, ValueError):
+                    continue
+
+    try:
+        return explanation(rows_of(b, theirs, dialect_b), rows_of(a, ours, dialect_a), others)
+    except (FormatError, ValueError):  # types that hold neither trits nor floats
+        return ""
+
+
+def _tails(ours: Tensor, theirs: Tensor) -> TailChange | None:
+    """How the tails of two tensors differ after the scale; None where they do not, or where one has none."""
+    if any(tensor.type is None or tensor.type.name != "I2_S" for tensor in (ours, theirs)):
+        return None
+    from i2s_spec.codec.tail import classify
+
+    before, after = ours.tail, theirs.tail
+    kinds = classify(before), classify(after)
+    if before[4:] == after[4:] or (kinds[0] == kinds[1] == "replicated"):
+        return None
+    return TailChange(ours.raw_name, *kinds)

@@ -1,0 +1,146 @@
+"""This module tells what differs between two files: as lines for a person, and as data for a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isnan
+from typing import Any, Final
+
+from i2s_spec.draw.text import float32_words, json_string, visible
+from i2s_spec.inspect.compare.diff import Difference, TensorChange
+from i2s_spec.inspect.compare.lineage import total
+from i2s_spec.inspect.compare.lineage_text import lineage_data, sentence
+from i2s_spec.inspect.dump.codes import unraveled
+
+SCHEMA_VERSION: Final = 1
+
+#: Names of tensors of one kind that a person is told; a program is told all.
+SHOWN: Final = 40
+
+_NAME: Final = 200
+
+
+def lines(found: Difference) -> Iterator[str]:
+    """What differs, one thing to a line: `-` is A's, `+` is B's, `~` differs, `=` makes no difference."""
+    for change in found.keys:
+        key = visible(change.key, _NAME, bare=True)
+        if change.after is None:
+            yield f"- key {key} {change.type_before} {_value(change.before)}"
+        elif change.before is None:
+            yield f"+ key {key} {change.type_after} {_value(change.after)}"
+        else:
+            before = f"{change.type_before} {_value(change.before)}"
+            after = f"{change.type_after} {_value(change.after)}"
+            later = f" (first at byte {change.data[1]:,} of type and value)" if change.data and before == after else ""
+            yield f"~ key {key}: {before} -> {after}{later}"
+    for mark, names in (("-", found.only_a), ("+", found.only_b)):
+        for name in names[:SHOWN]:
+            yield f"{mark} tensor {visible(name, _NAME, bare=True)}"
+        if len(names) > SHOWN:
+            yield f"{mark} {len(names) - SHOWN:,} tensors more"
+    for tensor in found.tensors[:SHOWN]:
+        yield f"~ tensor {visible(tensor.name, _NAME, bare=True)}: {'; '.join(_tensor_words(tensor))}"
+    if len(found.tensors) > SHOWN:
+        yield f"~ {len(found.tensors) - SHOWN:,} tensors more"
+    for what, ours, theirs in found.container:
+        yield f"= {what}: {_plain(ours)} -> {_plain(theirs)}"
+    if found.tails:
+        first = found.tails[0]
+        kinds = {f"{tail.before} -> {tail.after}" for tail in found.tails}
+        yield (
+            f"= tails: the bytes after the scale, which mean nothing, differ in {len(found.tails):,} tensors "
+            f"({', '.join(sorted(kinds))}); {visible(first.name, _NAME, bare=True)} is the first"
+        )
+    trits = total(found.lineage)
+    if found.same:
+        yield f"A and B mean the same: all keys, {found.compared:,} tensors"
+    else:
+        parts = (
+            (len(found.keys), "key", ""),
+            (len(found.only_a) + len(found.only_b), "tensor", " in one file only"),
+            (len(found.tensors), "tensor", " in both"),
+        )
+        counted = ", ".join(f"{count:,} {noun}{'s' * (count > 1)}{more}" for count, noun, more in parts if count)
+        changed = f"; {sentence(trits)}" if trits.trits else ""
+        yield f"A and B differ: {counted} ({found.compared:,} tensors compared{changed})"
+
+
+def _tensor_words(change: TensorChange) -> Iterator[str]:
+    if change.shape is not None:
+        yield f"shape {list(change.shape[0])} -> {list(change.shape[1])}"
+    if change.type is not None:
+        how = {"trits": "trits equal", "nothing": "data not compared"}.get(change.what, "")
+        same = f" ({how})" if how and change.trits is None and change.shape is None else ""
+        yield f"type {change.type[0]} -> {change.type[1]}{same}"
+    if change.trits is not None:
+        count, first = change.trits
+        at = ", ".join(f"{index:,}" for index in unraveled(first, change.compared_shape))
+        yield f"{count:,} trit{'s' if count > 1 else ''} differ{'' if count > 1 else 's'}, first at element {first:,} ({at})"
+    if change.scale is not None:
+        one, other = change.scale
+        ratio = f" (factor {other / one:.6g})" if one and other and not isnan(one + other) else ""
+        yield f"scale {float32_words(one)} -> {float32_words(other)}{ratio}"
+    if change.data is not None:
+        count, first = change.data
+        yield f"{count:,} byte{'s' if count > 1 else ''} of data differ{'' if count > 1 else 's'}, first at byte {first:,}"
+    if change.how is not None:
+        yield change.how
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bytes):
+        return visible(value)
+    if isinstance(value, list):
+        return "[" + ", ".join("…" if item is ... else _value(item) for item in value) + "]"
+    return str(value)
+
+
+def _plain(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def document(found: Difference, a: str, b: str) -> dict[str, Any]:
+    """What differs, as plain data that JSON can carry (all of it)."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "a": json_string(a),
+        "b": json_string(b),
+        "same": found.same,
+        "compared": found.compared,
+        "keys": [
+            {
+                "key": json_string(change.key),
+                "a": None
+                if change.type_before is None
+                else {"type": change.type_before, "value": _json(change.before)},
+                "b": None if change.type_after is None else {"type": change.type_after, "value": _json(change.after)},
+            }
+            for change in found.keys
+        ],
+        "only_a": [json_string(name) for name in found.only_a],
+        "only_b": [json_string(name) for name in found.only_b],
+        "tensors": [
+            {
+                "name": json_string(change.name),
+                "compared": change.what,
+                "shape": change.shape,
+                "type": change.type,
+                "trits": None if change.trits is None else {"count": change.trits[0], "first": change.trits[1]},
+                "scale": change.scale,
+                "data": None if change.data is None else {"count": change.data[0], "first": change.data[1]},
+                "how": change.how,
+            }
+            for change in found.tensors
+        ],
+        "lineage": lineage_data(found.lineage),
+        "tails": [{"name": json_string(tail.name), "a": tail.before, "b": tail.after} for tail in found.tails],
+        "container": [{"name": name, "a": ours, "b": theirs} for name, ours, theirs in found.container],
+    }
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return json_string(value)
+    if isinstance(value, list):
+        return [{"more": True} if item is ... else _json(item) for item in value]
+    return value

@@ -1,0 +1,153 @@
+"""This module gives files, metadata and weights an identity: a SHA-256 of what they mean, in a form that anyone can make.
+
+`uN` is an unsigned little-endian integer of N bits, `text` a u64 count of bytes and the bytes. What is hashed:
+
+    metadata  "i2s-metadata-1\\n", u64 number of keys, then the keys sorted by their bytes: text key, u32 type, value, as in
+              a little-endian GGUF file (clauses 2.4, 2.5). `general.alignment` is left out: it says where tensors lie,
+              not what they are.
+    tensor    "i2s-tensor-1\\n", text name, u32 number of dimensions, u64 each of them in ggml's order (ne0 first; lengths
+              of 1 at the end left out, but not the last that is left), text kind, then by kind:
+              "ternary"  the codes, four to a byte: trit + 1 of flat element k in bits 2*(k % 4) of byte k // 4, 3 for
+                         the code that stands for nothing; then the float32 scale, 4 bytes
+              TYPE       the data as in a little-endian file, where TYPE is the name of its type (a big-endian file's
+                         Q5_0, Q5_1, Q3_K and IQ types are hashed as they are, with " big-endian" after TYPE)
+    weights   "i2s-weights-1\\n", u64 number of tensors, then the tensors sorted by the bytes of their names: the 32 bytes
+              of each one's digest
+
+A tensor is "ternary" if it is I2_S, or if it has two dimensions or more and is TQ1_0, TQ2_0, F32, F16 or BF16 with weights
+-s, 0 and +s only. So layout, code map, tail, byte order, order of tensors, padding and metadata do not count, and neither
+does the type, as long as it holds the same scale. An I2_S tensor of slices, or with elements in no whole block, is of kind
+TYPE: nobody can say which trits it holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from i2s_spec.gguf.reader import File, Tensor
+from i2s_spec.gguf.source import chunks
+from i2s_spec.inspect.compare.canonical import (
+    as_trits,
+    canonical_data,
+    canonical_value,
+    lengths,
+    packed_codes,
+    require_own_bytes,
+    type_name,
+    words_known,
+)
+
+if TYPE_CHECKING:
+    from i2s_spec.schema.dialect import Dialect
+
+#: The key that says where tensors lie, not what they are.
+ALIGNMENT: Final = b"general.alignment"
+
+#: Called with (bytes looked at, bytes to look at).
+Progress = Callable[[int, int], object]
+
+
+class TensorIdentity(NamedTuple):
+    """One tensor: its name, its shape in NumPy's order, `ternary` or its type, its digest, its scale if it is ternary."""
+
+    name: bytes
+    shape: tuple[int, ...]
+    kind: str
+    digest: str
+    scale: float | None
+
+
+class Identity(NamedTuple):
+    """The identities of a file, as hexadecimal SHA-256."""
+
+    file: str
+    metadata: str
+    weights: str
+    tensors: tuple[TensorIdentity, ...]
+
+
+def identity(
+    file: File, dialect: str | Dialect = "canonical", threads: int = 1, progress: Progress | None = None
+) -> Identity:
+    """The identities of a file, of its metadata and of its weights.
+
+    :param dialect: of the I2_S tensors, which the file does not say
+    :param threads: how many threads decode
+    :param progress: called now and then with (bytes looked at, bytes to look at)
+    :raises FormatError: for a file with a fault, and where it does not hold a tensor whole
+    :raises ValueError: for a dialect that does not exist, or whose tail the tensors do not have; for tensors that share
+        so many bytes that they are larger than the file
+    """
+    if file.fault is not None:
+        raise file.fault
+    require_own_bytes(file)
+    tensors = sorted(file.tensors.rows, key=lambda tensor: (tensor.raw_name, tensor.index))
+    total = file.size + sum(tensor.nbytes for tensor in tensors)
+    done = 0
+
+    def reported(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress is not None:
+            progress(done, total)
+
+    whole = hashlib.sha256()
+    for chunk in chunks(file.source, 0, file.size):
+        whole.update(chunk)
+        reported(len(chunk))
+    found = tuple(tensor_identity(file, tensor, dialect, threads, reported) for tensor in tensors)
+    weights = hashlib.sha256(b"i2s-weights-1\n" + _u64(len(found)))
+    for each in found:
+        weights.update(bytes.fromhex(each.digest))
+    return Identity(whole.hexdigest(), metadata_digest(file), weights.hexdigest(), found)
+
+
+def metadata_digest(file: File) -> str:
+    """The identity of the keys and values of a file."""
+    entries = [entry for entry in file.metadata.rows if entry.name != ALIGNMENT]
+    digest = hashlib.sha256(b"i2s-metadata-1\n" + _u64(len(entries)))
+    for entry in sorted(entries, key=lambda entry: (entry.name, entry.index)):
+        digest.update(_text(entry.name))
+        for part in canonical_value(file, entry):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def tensor_identity(
+    file: File,
+    tensor: Tensor,
+    dialect: str | Dialect = "canonical",
+    threads: int = 1,
+    reported: Callable[[int], object] = lambda count: None,
+) -> TensorIdentity:
+    """The identity of one tensor.
+
+    :param told: called with numbers of bytes that were looked at
+    """
+    ne = lengths(tensor)
+    digest = hashlib.sha256(b"i2s-tensor-1\n" + _text(tensor.raw_name) + len(ne).to_bytes(4, "little"))
+    digest.update(b"".join(map(_u64, ne)))
+    trits = as_trits(file, tensor, dialect)
+    if trits is None:
+        kind = type_name(tensor) + ("" if words_known(file, tensor) else " big-endian")
+        digest.update(_text(kind.encode()))
+        for part in canonical_data(file, tensor):
+            digest.update(part)
+            reported(len(part))
+        return TensorIdentity(tensor.raw_name, tensor.shape, kind, digest.hexdigest(), None)
+    digest.update(_text(b"ternary"))
+    for codes in packed_codes(trits, threads):
+        digest.update(codes)
+        reported(min(4 * len(codes), tensor.elements) * tensor.nbytes // tensor.elements)
+    digest.update(trits.scale.reshape(1).astype("<f4").tobytes())  # a scalar would stay in the machine's byte order
+    return TensorIdentity(tensor.raw_name, tensor.shape, "ternary", digest.hexdigest(), float(trits.scale))
+
+
+def _u64(number: int) -> bytes:
+    return number.to_bytes(8, "little")
+
+
+def _text(data: bytes) -> bytes:
+    return _u64(len(data)) + data

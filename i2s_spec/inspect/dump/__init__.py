@@ -1,0 +1,1 @@
+"""The dump: bytes on the left, what they mean on the right."""

@@ -1,0 +1,1 @@
+"""What the weights themselves tell of how they are laid out."""

@@ -1,0 +1,210 @@
+"""This module makes every comparison that a file has the tensors for, and scores it under each hypothesis.
+
+    gains ~ columns       the gains on what enters a matrix, and the share of weights that are not 0 in its columns
+    rows ~ columns        such shares of the rows that write channels within a layer and of the columns that read them
+    all-zero rows ~ all-zero columns   `zeros`: of channels that training has switched off
+    Gram of rows ~ Gram of columns     `grams`: of the hidden state, and of the channels within a layer
+
+A comparison is evidence about the matrix whose columns it has. Where the other side is a matrix too, its rows must be read
+somehow: as layouts do that leave rows where they are, or as `rows-1x4`. There is a score for either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from i2s_spec.inspect.evidence import grams, profiles
+from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES
+from i2s_spec.inspect.evidence.roles import GAINS, READERS, WRITERS
+from i2s_spec.inspect.evidence.zeros import zero_comparisons
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.gguf.source import Source
+    from i2s_spec.inspect.evidence.counted import Counted
+    from i2s_spec.inspect.evidence.hypotheses import Hypothesis
+    from i2s_spec.inspect.evidence.roles import Matrix, Roles
+    from i2s_spec.schema.dialect import CodeMap
+
+#: Whether rows stay where they are, and a hypothesis for either.
+SIDES: Final = {True: next(h for h in HYPOTHESES if h.in_rows), False: next(h for h in HYPOTHESES if not h.in_rows)}
+
+#: Matrices whose rows write the channels that the columns of another of their layer read.
+SOURCES: Final = {"ffn_down": ("ffn_gate", "ffn_up"), "attn_output": ("attn_v",)}
+
+Scores = dict[str, float]
+
+
+class Comparison(NamedTuple):
+    """One comparison: the matrix that it is evidence about, a description, and scores.
+
+    `scores[side][name]` is the score under the hypothesis of that name where the rows of `partners` are read as that
+    side says; without partners the sides are the same. `gram` tells which of the two statistics it is.
+    """
+
+    matrix: Matrix
+    text: str
+    gram: bool
+    partners: tuple[tuple[int, str], ...]
+    scores: dict[bool, Scores]
+
+
+def profile_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) -> Iterator[Comparison]:
+    """The comparisons of profiles.
+
+    :param counts: of every matrix, by layer and role
+    """
+    ranked: dict[tuple[int, str], NDArray[np.float64] | None] = {}
+    for key, matrix in found.matrices.items():
+        layer, role = key
+        columns = _Columns(matrix, counts[key])
+        for name in GAINS[role]:
+            gain = found.gains.get((layer, name))
+            if gain is not None and gain.size == matrix.cols:
+                if (layer, name) not in ranked:
+                    ranked[layer, name] = profiles.ranks(gain)
+                scores = columns.scores(ranked[layer, name])
+                if scores:
+                    yield Comparison(matrix, f"{name} ~ columns of {role}", False, (), {True: scores, False: scores})
+        for name in SOURCES.get(role, ()):
+            if (layer, name) not in counts:
+                continue
+            rows = counts[layer, name]
+            share = _share(found) if role == "attn_output" else 1
+            sides = {
+                side: columns.scores(profiles.ranks(rows.rows(each)), share, matrix.cols // max(1, found.heads))
+                for side, each in SIDES.items()
+            }
+            if share and all(sides.values()):
+                yield Comparison(matrix, f"rows of {name} ~ columns of {role}", False, ((layer, name),), sides)
+    for layer, sides in zero_comparisons(counts):
+        text = "all-zero rows of ffn_gate and ffn_up ~ all-zero columns of ffn_down"
+        partners = ((layer, "ffn_gate"), (layer, "ffn_up"))
+        yield Comparison(found.matrices[layer, "ffn_down"], text, False, partners, sides)
+
+
+def _share(found: Roles) -> int:
+    """Heads that share a key head; 0 where the file does not tell."""
+    return found.heads // found.key_heads if found.key_heads and found.heads % found.key_heads == 0 else 0
+
+
+class _Columns:
+    """The columns of a matrix under every hypothesis; layouts that only permute them have their ranks in common."""
+
+    def __init__(self, matrix: Matrix, counted: Counted) -> None:
+        self._matrix = matrix
+        self._base = {side: counted.base(side) for side in SIDES}
+        self._ranks = {side: profiles.ranks(base) for side, base in self._base.items()}
+
+    def scores(self, ranks: NDArray[np.float64] | None, share: int = 1, width: int = 1) -> Scores:
+        """The scores against the ranks of a profile; none where one side is almost constant.
+
+        :param share: heads whose columns are summed, each of `width`
+        """
+        cols = self._matrix.cols
+        grouped = share > 1
+        if ranks is None or share < 1 or cols % (share * width) or ranks.size * share != cols:
+            return {}
+        found: Scores = {}
+        for each in HYPOTHESES:
+            base_ranks = self._ranks[each.in_rows]
+            if base_ranks is None:
+                return {}
+            if not each.fits(self._matrix.rows, cols):
+                continue
+            index = each.places(cols)
+            if grouped:
+                summed = (
+                    self._base[each.in_rows][index].reshape(-1, share, width).sum(axis=1, dtype=np.int64).reshape(-1)
+                )
+                column_ranks = profiles.ranks(summed)
+            else:
+                column_ranks = base_ranks[index]
+            if column_ranks is None:
+                return {}
+            found[each.name] = profiles.ranked_score(ranks, column_ranks)
+        return found
+
+
+def gram_comparisons(source: Source, found: Roles, code_map: CodeMap) -> Iterator[Comparison]:
+    """The comparisons of Gram matrices, reading the payloads that they need.
+
+    :raises FormatError: where the source does not hold a payload
+    """
+    written = {side: _written(source, found, code_map, side) for side in SIDES}
+    writers = tuple(key for key in found.matrices if key[1] in WRITERS)
+    for key, matrix in found.matrices.items():
+        layer, role = key
+        read = _Read(source, matrix, code_map)
+        if role in READERS and (of := written[True][1]) is not None and of == matrix.cols:
+            sides = {side: read.scores(written[side][0]) for side in SIDES}
+            if all(sides.values()):
+                yield Comparison(matrix, f"Gram of {role} ~ Gram of what writes its input", True, writers, sides)
+        for name in SOURCES.get(role, ()):
+            partner = found.matrices.get((layer, name))
+            share = _share(found) if role == "attn_output" else 1
+            width = matrix.cols // max(1, found.heads)
+            if partner is None or share < 1 or partner.rows * share != matrix.cols or share * width > matrix.cols:
+                continue
+            rows = {side: grams.correlations(grams.row_gram(source, partner, code_map, side)) for side in SIDES}
+            sides = {side: read.scores(rows[side], share, width) for side in SIDES}
+            if all(sides.values()):
+                yield Comparison(matrix, f"Gram of {role} ~ Gram of {name}", True, ((layer, name),), sides)
+
+
+def _written(source: Source, found: Roles, code_map: CodeMap, side: bool) -> tuple[NDArray[np.float32], int | None]:
+    """The correlations of the rows of all writers of the hidden state, and its width; None where they differ."""
+    total: NDArray[np.float32] | None = None
+    widths = {matrix.rows for matrix in found.matrices.values() if matrix.role in WRITERS}
+    if len(widths) != 1:
+        return np.zeros((0, 0), dtype=np.float32), None
+    for matrix in found.matrices.values():
+        if matrix.role in WRITERS:
+            gram = grams.row_gram(source, matrix, code_map, side)
+            total = gram if total is None else total[: len(gram), : len(gram)] + gram[: len(total), : len(total)]
+    assert total is not None
+    return grams.correlations(total), widths.pop()
+
+
+class _Read:
+    """The column Grams of a matrix under every hypothesis."""
+
+    def __init__(self, source: Source, matrix: Matrix, code_map: CodeMap) -> None:
+        self._matrix = matrix
+        self._products = {side: grams.column_gram(source, matrix, code_map, side) for side in SIDES}
+        self._correlations = {side: grams.correlations(products) for side, products in self._products.items()}
+
+    def scores(self, rows: NDArray[np.float32], share: int = 1, width: int = 1) -> Scores:
+        """The scores against the correlations of rows; none where one side is constant.
+
+        :param share: heads, each of `width` columns, that have the same rows
+        """
+        found: Scores = {}
+        for each in HYPOTHESES:
+            if not each.fits(self._matrix.rows, self._matrix.cols):
+                continue
+            score = self._score(each, rows, share, width)
+            if score is None and each.plain:
+                return {}
+            if score is not None:
+                found[each.name] = score
+        return found
+
+    def _score(self, each: Hypothesis, rows: NDArray[np.float32], share: int, width: int) -> float | None:
+        matrix: NDArray[np.float32] | None
+        if share == 1:
+            matrix, first = grams.as_read(self._correlations[each.in_rows], each, self._matrix.cols)
+        else:
+            matrix, first = grams.as_read(self._products[each.in_rows], each, self._matrix.cols)
+            matrix = grams.shared(matrix, width, share) if first == 0 else None
+            matrix = grams.correlations(matrix) if matrix is not None else None
+        if matrix is None:
+            return None
+        n = min(len(matrix), len(rows) - first)
+        if n < profiles.VALUES:
+            return None
+        return grams.score(matrix[:n, :n], rows[first : first + n, first : first + n])

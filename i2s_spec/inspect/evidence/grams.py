@@ -1,0 +1,121 @@
+"""This module compares Gram matrices: which channels are read together and which are written together.
+
+Matrices that read the hidden state have its channels as columns, those that write it as rows; likewise within a layer for
+the channels between `ffn_up` and `ffn_down` and between `attn_v` and `attn_output`. Channels that are written with like
+weights are read with like weights. So the correlations between columns of a reader, and those between rows of its
+writers, go together where both are read rightly. A wrong layout permutes the columns of a reader within their blocks;
+what is left is the order of the blocks alone.
+
+The correlations of two unrelated matrices do not correlate: of n pairs of channels the coefficient has mean 0 and variance
+1 / n, so that times the root of n it is a score.
+
+Both are taken of the first channels and of the first rows or columns only, so that the cost is bounded.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import sqrt
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.gguf.source import Source
+    from i2s_spec.inspect.evidence.hypotheses import Hypothesis
+    from i2s_spec.inspect.evidence.roles import Matrix
+    from i2s_spec.schema.dialect import CodeMap
+
+#: Channels that are compared, in whole blocks, and rows or columns that they are compared over.
+CHANNELS: Final = 256
+OVER: Final = 512
+#: Bytes that are read of one matrix at most, about.
+READ: Final = 1 << 22
+
+
+def column_gram(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool) -> NDArray[np.float32]:
+    """Products of the first places of the columns of a matrix with each other, each column less its mean.
+
+    :param in_rows: by the places of layouts that leave rows where they are, else of those that mix four
+    :returns: float32 [places, places]
+    """
+    places = min(matrix.cols, CHANNELS)
+    trits = _first_rows(source, matrix, code_map, in_rows, OVER, places)
+    trits -= trits.mean(axis=0, keepdims=True)
+    found: NDArray[np.float32] = trits.T @ trits
+    return found
+
+
+def row_gram(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool) -> NDArray[np.float32]:
+    """Products of the first rows of a matrix with each other, each row less its mean, float32 [rows, rows]."""
+    trits = _first_rows(source, matrix, code_map, in_rows, CHANNELS, min(matrix.cols, OVER))
+    trits -= trits.mean(axis=1, keepdims=True)
+    found: NDArray[np.float32] = trits @ trits.T
+    return found
+
+
+def _first_rows(
+    source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool, rows: int, places: int
+) -> NDArray[np.float32]:
+    """The trits of at most so many first rows and places."""
+    rows = max(4, min(matrix.rows, rows, READ // (matrix.cols // 4) // 4 * 4))
+    raw = np.frombuffer(source.read(matrix.start, rows * matrix.cols // 4), dtype=np.uint8)
+    table = _trits(code_map)
+    if in_rows:
+        return table[raw.reshape(rows, -1)[:, : places // 4]].reshape(rows, places)
+    mixed = table[raw.reshape(rows // 4, -1)[:, :places]]  # four rows for each place, the last one first
+    return mixed[:, :, ::-1].transpose(0, 2, 1).reshape(rows, places)
+
+
+@lru_cache(maxsize=4)
+def _trits(code_map: CodeMap) -> NDArray[np.float32]:
+    """The trits of each byte, float32 [256, 4], the least pair of bits first; the unused code counts as 0."""
+    table = [[code_map.trits[byte >> 2 * pair & 3] or 0 for pair in range(4)] for byte in range(256)]
+    return np.array(table, dtype=np.float32)
+
+
+def correlations(products: NDArray[Any]) -> NDArray[np.float32]:
+    """Products as correlations, with 0 on the diagonal and for channels that are constant; they sum up to 0."""
+    size = np.sqrt(np.diagonal(products).astype(np.float64))
+    inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+    found = products * inverse[:, None] * inverse[None, :]
+    np.fill_diagonal(found, 0)
+    n = len(found)
+    found -= found.sum(dtype=np.float64) / max(1, n * (n - 1))
+    np.fill_diagonal(found, 0)
+    return found.astype(np.float32)
+
+
+def as_read(products: NDArray[np.float32], each: Hypothesis, cols: int) -> tuple[NDArray[np.float32], int]:
+    """The part of a column Gram that a hypothesis has channels for, in their order, and the first of these channels."""
+    index = each.places(cols)[: len(products)]
+    chosen = np.flatnonzero(index < len(products))
+    index = index[chosen]
+    return products[index].take(index, axis=1), int(chosen[0])
+
+
+def score(one: NDArray[np.float32], other: NDArray[np.float32]) -> float | None:
+    """The score of two matrices of `correlations`; about normal where they are unrelated, None where one is constant."""
+    first, second = one.reshape(-1), other.reshape(-1)
+    size = float(first @ first) * float(second @ second)
+    n = len(one)
+    return float(first @ second) / sqrt(size) * sqrt(n * (n - 1) / 2) if size > 0 else None
+
+
+def shared(products: NDArray[np.float32], width: int, share: int) -> NDArray[np.float32] | None:
+    """Sum the Gram of the channels of heads over the heads that share one key head; None where no group is whole.
+
+    :param products: [channels, channels], the first of them, heads of one group beside each other
+    :param width: channels of a head
+    :param share: heads that share one
+    :returns: [groups * width, groups * width]
+    """
+    groups = len(products) // (width * share)
+    if groups == 0:
+        return None
+    whole = groups * share * width
+    parts = products[:whole, :whole].reshape(groups, share, width, groups, share, width)
+    found: NDArray[np.float32] = np.einsum("asibsj->aibj", parts).reshape(groups * width, groups * width)
+    return found

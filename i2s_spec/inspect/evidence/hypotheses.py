@@ -1,0 +1,102 @@
+"""This module lists the ways in which a payload may be laid out: the layouts of files, and accidents that occur with them.
+
+Each way but one permutes the columns of every row and leaves the rows where they are; `rows-1x4` mixes four rows. Both
+are read from one table of counts: four rows of the tensor as one row of bytes.
+
+    >>> [each.name for each in HYPOTHESES][:6]
+    ['interleave-128', 'interleave-64', 'rows-1x4', 'sequential-msb', 'sequential-lsb', 'interleave-128, groups reversed']
+    >>> HYPOTHESES[0].places(128)[:3].tolist(), HYPOTHESES[3].places(128)[:3].tolist()
+    ([3, 7, 11], [3, 2, 1])
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from i2s_spec.schema.dialect import CANONICAL, LAYOUTS, Layout
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Columns come in whole blocks, so that every row begins a block in every layout.
+BLOCK: Final = 128
+#: Bytes of a block.
+BLOCK_BYTES: Final = BLOCK // 4
+
+
+class Hypothesis(NamedTuple):
+    """A layout, perhaps with an accident: `reversed` groups, `swapped` 32-bit words, a payload `shifted` by blocks."""
+
+    name: str
+    layout: Layout
+    reversed: bool = False
+    swapped: bool = False
+    shifted: int = 0
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a layout as declared, which a dialect can name."""
+        return not (self.reversed or self.swapped or self.shifted)
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether rows stay where they are."""
+        return self.layout.row_block == 1
+
+    def fits(self, rows: int, cols: int) -> bool:
+        """Whether a tensor of this shape can be laid out so, and read otherwise than canonically."""
+        if self.shifted and cols == BLOCK:
+            return False  # a row is one block: columns stay where they are
+        if self.shifted < 0 and cols == 2 * BLOCK:
+            return False  # of two blocks, early is late
+        return cols % BLOCK == 0 and rows % self.layout.row_block == 0
+
+    def places(self, cols: int) -> NDArray[np.intp]:
+        """Where each column lies among the places of a row: four for each byte, the least pair of bits first.
+
+        Of `rows-1x4`, where a row of bytes holds four rows, a place is a byte.
+        """
+        return _places(self, cols)
+
+
+@lru_cache(maxsize=64)
+def _places(each: Hypothesis, cols: int) -> NDArray[np.intp]:
+    k = np.arange(cols)
+    byte = np.asarray(each.layout.byte_of(k, 4, cols)).astype(np.intp)
+    if not each.in_rows:
+        return byte
+    pair = np.broadcast_to(np.asarray(each.layout.shift_of(k, 4, cols)), k.shape).astype(np.intp) // 2
+    if each.reversed:
+        pair = 3 - pair
+    if each.swapped:
+        byte = byte ^ 3
+    if each.shifted:
+        byte = (byte + each.shifted * BLOCK_BYTES) % (cols // 4)
+    return byte * 4 + pair
+
+
+def _made() -> tuple[Hypothesis, ...]:
+    layouts = [layout for layout in LAYOUTS.values() if layout.in_gguf]
+    interleaved = [layout for layout in layouts if layout.block > 4]
+    plain = [Hypothesis(layout.name, layout) for layout in layouts]
+    turned = [Hypothesis(f"{layout}, groups reversed", layout, reversed=True) for layout in interleaved]
+    first = CANONICAL.layout
+    return (
+        *plain,
+        *turned,
+        Hypothesis(f"{first}, 32-bit words swapped", first, swapped=True),
+        Hypothesis(f"{first}, one block late", first, shifted=1),
+        Hypothesis(f"{first}, one block early", first, shifted=-1),
+    )
+
+
+#: Every way that is considered; layouts first, the canonical one foremost.
+HYPOTHESES: Final = _made()
+
+
+def named(layout: str) -> Hypothesis:
+    """The plain hypothesis of a layout."""
+    return next(each for each in HYPOTHESES if each.name == layout)

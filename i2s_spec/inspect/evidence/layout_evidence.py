@@ -1,0 +1,204 @@
+"""This module decides the layout of a file by its weights: `layout_evidence` counts, compares and decides.
+
+Comparisons of profiles come first, since counting is as fast as reading; Grams are made of a few layers. Then each tensor
+is asked by itself, its partners being read as the file, or they themselves, were decided: a file some of whose tensors are
+laid out otherwise is mixed, and these are named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from i2s_spec.inspect.evidence.comparisons import Comparison, gram_comparisons, profile_comparisons
+from i2s_spec.inspect.evidence.counted import Counted, count
+from i2s_spec.inspect.evidence.decision import Decision, decide
+from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis
+from i2s_spec.inspect.evidence.roles import Matrix, Roles, roles
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.reader import File
+    from i2s_spec.schema.dialect import CodeMap
+
+#: Weights of the layers whose Grams are compared, about; two layers at least.
+GRAM_WEIGHTS: Final = 1 << 24
+
+#: How often tensors are asked again with their partners read as these were decided.
+ROUNDS: Final = 3
+
+
+class TensorEvidence(NamedTuple):
+    """What is decided of one tensor."""
+
+    matrix: Matrix
+    decision: Decision
+
+
+class LayoutEvidence(NamedTuple):
+    """The evidence of a file: its comparisons, what they decide of it together and of each tensor.
+
+    `profiles` and `grams` are what each of the two statistics decides alone. `layers` says how many layers were looked at.
+    """
+
+    comparisons: tuple[Comparison, ...]
+    whole: Decision
+    profiles: Decision
+    grams: Decision
+    tensors: tuple[TensorEvidence, ...]
+    layers: int
+    roles: Roles
+    counts: dict[tuple[int, str], Counted]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether tensors are decided that are not laid out alike."""
+        return len({tensor.decision.name for tensor in self.tensors if tensor.decision.name is not None}) > 1
+
+    @property
+    def decided(self) -> Hypothesis | None:
+        """How the tensors of the file are laid out; None where that is undecided or they differ."""
+        name = None if self.mixed else self.whole.name
+        return next((each for each in HYPOTHESES if each.name == name), None)
+
+    def otherwise(self, name: str) -> list[TensorEvidence]:
+        """The tensors that are decided for something else than the hypothesis of this name."""
+        return [tensor for tensor in self.tensors if tensor.decision.name not in (None, name)]
+
+    @property
+    def usual(self) -> str | None:
+        """The hypothesis that most of the decided tensors have; that of the file where no tensor is decided."""
+        names = Counter(tensor.decision.name for tensor in self.tensors if tensor.decision.name is not None)
+        return names.most_common(1)[0][0] if names else self.whole.name
+
+
+def layout_evidence(
+    file: File, code_map: CodeMap, *, threads: int = 1, layers: int | None = None
+) -> LayoutEvidence | None:
+    """Ask the weights of a file how they are laid out; None for a file that has no matrices to ask.
+
+    :param code_map: what the codes stand for
+    :param threads: how many threads count
+    :param layers: how many layers are looked at, evenly spread; None for all
+    :raises FormatError: where the file cannot be read any more
+    """
+    found = roles(file, layers)
+    if not found.matrices:
+        return None
+    counts = _counted(file, found, code_map, threads)
+    comparisons = list(profile_comparisons(found, counts))
+    comparisons += gram_comparisons(file.source, _few(found), code_map)
+    return judge(found, counts, comparisons)
+
+
+def _counted(file: File, found: Roles, code_map: CodeMap, threads: int) -> dict[tuple[int, str], Counted]:
+    def one(matrix: Matrix) -> Counted:
+        return count(file.source, matrix.start, matrix.rows, matrix.cols, code_map)
+
+    matrices = list(found.matrices.values())
+    if threads < 2 or len(matrices) < 2:
+        return {matrix.key: one(matrix) for matrix in matrices}
+    with ThreadPoolExecutor(threads) as pool:
+        return dict(zip((matrix.key for matrix in matrices), pool.map(one, matrices), strict=True))
+
+
+def _few(found: Roles) -> Roles:
+    """The layers whose Grams are compared: as many as are cheap, two at least, evenly spread."""
+    layers = found.layers
+    weights = sum(matrix.rows * matrix.cols for matrix in found.matrices.values())
+    many = max(2, len(layers) * GRAM_WEIGHTS // weights)
+    if many >= len(layers):
+        return found
+    chosen = {layers[i * (len(layers) - 1) // (many - 1)] for i in range(many)}
+    return found._replace(matrices={key: each for key, each in found.matrices.items() if key[0] in chosen})
+
+
+def judge(found: Roles, counts: dict[tuple[int, str], Counted], comparisons: Sequence[Comparison]) -> LayoutEvidence:
+    """Decide from comparisons that are made."""
+    profiles = _decide([each for each in comparisons if not each.gram], {})
+    grams = _decide([each for each in comparisons if each.gram], {})
+    whole = _agreed(_decide(comparisons, {}), profiles, grams)
+    by_matrix: dict[tuple[int, str], list[Comparison]] = {}
+    for comparison in comparisons:
+        by_matrix.setdefault(comparison.matrix.key, []).append(comparison)
+    assumed = _side(whole.best)
+    sides: dict[tuple[int, str], bool] = dict.fromkeys(found.matrices, assumed)
+    decisions: dict[tuple[int, str], Decision] = {}
+    for _ in range(ROUNDS):
+        decisions = {key: _decide(of, sides) for key, of in by_matrix.items()}
+        again = {key: _side(decisions[key].name, assumed) if key in decisions else assumed for key in sides}
+        if again == sides:
+            break
+        sides = again
+    return LayoutEvidence(
+        tuple(comparisons),
+        whole,
+        profiles,
+        grams,
+        tuple(
+            TensorEvidence(found.matrices[key], decision) for key, decision in _confirmed(whole, decisions, by_matrix)
+        ),
+        len(found.layers),
+        found,
+        counts,
+    )
+
+
+def _agreed(whole: Decision, *parts: Decision) -> Decision:
+    """The decision, if each of the two statistics that was made says the same, by however little.
+
+    What is not random and not trained, such as a payload that was half written, may have an order of its own in one of
+    them; it does not have the same one in gains and in Grams.
+    """
+    agree = all(part.best == whole.name for part in parts if part.freedom)
+    return whole if agree else whole._replace(name=None)
+
+
+def _confirmed(
+    whole: Decision, decisions: dict[tuple[int, str], Decision], by_matrix: dict[tuple[int, str], list[Comparison]]
+) -> Iterator[tuple[tuple[int, str], Decision]]:
+    """The decisions on tensors; none for those of one layout together whose profiles speak for another one.
+
+    In a file that is decided the profiles of a few tensors, which may be no more than noise, must do so by a margin.
+    """
+    groups: dict[str | None, list[Comparison]] = {}
+    for key, decision in decisions.items():
+        groups.setdefault(decision.name, []).extend(one for one in by_matrix[key] if not one.gram)
+    profiles = {name: _decide(group, {}) for name, group in groups.items()}
+    for key, decision in decisions.items():
+        of_group = profiles[decision.name]
+        if whole.name is not None and of_group.name is None:
+            yield key, decision
+        else:
+            yield key, _agreed(decision, of_group)
+
+
+def _side(name: str | None, otherwise: bool = True) -> bool:
+    """Whether a hypothesis leaves rows where they are."""
+    return next((each.in_rows for each in HYPOTHESES if each.name == name), otherwise)
+
+
+def _decide(comparisons: Sequence[Comparison], sides: dict[tuple[int, str], bool]) -> Decision:
+    """Decide from the sums of squared scores.
+
+    Channels that are written alike are read alike, never oppositely: a Gram that correlates negatively counts nothing.
+
+    :param sides: how the rows of partners are read; those of a partner that is not here as the hypothesis reads its own
+    """
+    sums: dict[str, float] = {}
+    for each in HYPOTHESES:
+        if not all(each.fits(one.matrix.rows, one.matrix.cols) for one in comparisons):
+            continue
+        total = 0.0
+        for one in comparisons:
+            side = _majority((sides[key] for key in one.partners if key in sides), each.in_rows)
+            score = one.scores[side].get(each.name, 0.0)
+            total += max(0.0, score) ** 2 if one.gram else score**2
+        sums[each.name] = total
+    return decide(sums, len(comparisons))
+
+
+def _majority(sides: Iterable[bool], otherwise: bool) -> bool:
+    seen = list(sides)
+    return 2 * sum(seen) >= len(seen) if seen else otherwise

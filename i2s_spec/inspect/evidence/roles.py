@@ -1,0 +1,154 @@
+"""This module finds what evidence is made of in a file: the ternary matrices of each layer, its gains, and its heads.
+
+Tensors go by their names; one that has another shape than its layer needs, or whose bytes are not in the file, is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from i2s_spec.errors import FormatError
+from i2s_spec.inspect.evidence.counted import looked_at
+from i2s_spec.schema.types import I2_S
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.gguf.reader import File, Tensor
+
+#: Matrices whose columns are the hidden state, and those whose rows are.
+READERS: Final = ("attn_q", "attn_k", "attn_v", "ffn_gate", "ffn_up")
+WRITERS: Final = ("attn_output", "ffn_down")
+#: Gains on what enters a matrix: the norm of its layer, and that of its own where it has one.
+GAINS: Final = {
+    "attn_q": ("attn_norm",),
+    "attn_k": ("attn_norm",),
+    "attn_v": ("attn_norm",),
+    "attn_output": ("attn_sub_norm", "attn_output_norm_in"),
+    "ffn_gate": ("ffn_norm",),
+    "ffn_up": ("ffn_norm",),
+    "ffn_down": ("ffn_sub_norm", "ffn_down_norm_in"),
+}
+#: Layers and tensors that are looked at in a file; no real one has as many.
+LAYERS: Final = 1024
+TENSORS: Final = 100_000
+#: Elements of the longest gain.
+LONGEST: Final = 1 << 18
+
+_NAME: Final = re.compile(rb"blk\.(0|[1-9][0-9]{0,3})\.([a-z_]{1,32})\.weight", re.ASCII)
+
+
+class Matrix(NamedTuple):
+    """One ternary matrix: its layer, its role, its name, its shape, and where its payload begins."""
+
+    layer: int
+    role: str
+    name: str
+    rows: int
+    cols: int
+    start: int
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """Layer and role."""
+        return self.layer, self.role
+
+
+class Roles(NamedTuple):
+    """The matrices of a file by layer and role, its gains likewise, and how many heads and key heads it has (or 0)."""
+
+    matrices: dict[tuple[int, str], Matrix]
+    gains: dict[tuple[int, str], NDArray[Any]]
+    heads: int
+    key_heads: int
+
+    @property
+    def layers(self) -> list[int]:
+        """The layers that have matrices."""
+        return sorted({layer for layer, _ in self.matrices})
+
+
+def roles(file: File, layers: int | None = None) -> Roles:
+    """Find the matrices and gains of a file.
+
+    :param layers: how many layers are looked at, evenly spread; None for all
+    """
+    matrices: dict[tuple[int, str], Matrix] = {}
+    norms: dict[tuple[int, str], Tensor] = {}
+    for layer, role, tensor in _named(file):
+        key = layer, role
+        if role in GAINS:
+            matrix = _matrix(layer, role, tensor)
+            if matrix is not None:
+                matrices.setdefault(key, matrix)
+        elif len(tensor.ne) == 1:
+            norms.setdefault(key, tensor)
+    found = sorted({layer for layer, _ in matrices})
+    if layers is not None and len(found) > layers:
+        chosen = {found[i * (len(found) - 1) // max(1, layers - 1)] for i in range(layers)}
+        matrices = {key: matrix for key, matrix in matrices.items() if key[0] in chosen}
+    wanted = {(layer, gain) for layer, role in matrices for gain in GAINS[role]}
+    gains = {key: gain for key, tensor in norms.items() if key in wanted and (gain := _gain(tensor)) is not None}
+    heads, key_heads = _heads(file)
+    return Roles(matrices, gains, heads, key_heads)
+
+
+def _named(file: File) -> Iterator[tuple[int, str, Tensor]]:
+    known = {*GAINS, *(name for names in GAINS.values() for name in names)}
+    index = file.index
+    for row in range(min(index.tensors, TENSORS)):
+        found = _NAME.fullmatch(index.tensor(row).name)
+        if found and int(found[1]) < LAYERS and found[2].decode() in known:
+            yield int(found[1]), found[2].decode(), file.tensors.by_index(row)
+
+
+def _matrix(layer: int, role: str, tensor: Tensor) -> Matrix | None:
+    if tensor.number != I2_S.number or len(tensor.ne) < 2 or any(n != 1 for n in tensor.ne[2:]):
+        return None
+    cols, rows = tensor.ne[0], tensor.ne[1]
+    if not looked_at(rows, cols):
+        return None
+    try:
+        span = tensor.payload_span
+        tensor.require(span)
+    except FormatError:
+        return None
+    return Matrix(layer, role, tensor.name, rows, cols, span.start)
+
+
+def _gain(tensor: Tensor) -> NDArray[Any] | None:
+    if tensor.type is None or tensor.type.name not in ("F32", "F16", "BF16") or tensor.ne[0] > LONGEST:
+        return None
+    try:
+        return np.asarray(tensor.dequantize(), dtype=np.float32)
+    except (FormatError, ValueError):
+        return None
+
+
+def _heads(file: File) -> tuple[int, int]:
+    """Heads and key heads, where the file names them as two numbers; else 0 and 0."""
+    architecture = _value(file, "general.architecture")
+    heads = _value(file, f"{architecture}.attention.head_count") if isinstance(architecture, str) else None
+    key_heads = _value(file, f"{architecture}.attention.head_count_kv") if isinstance(architecture, str) else None
+    if not isinstance(heads, int) or not 0 < heads < 1 << 16:
+        return 0, 0
+    if key_heads is None:
+        return heads, heads
+    return (heads, key_heads) if isinstance(key_heads, int) and 0 < key_heads <= heads else (0, 0)
+
+
+def _value(file: File, key: str) -> Any:
+    """The value of a key that is one number or a short text."""
+    if key not in file.metadata:
+        return None
+    entry = file.metadata.entry(key)
+    if entry.label.startswith("arr") or entry.count > 1 << 10:
+        return None
+    try:
+        return file.metadata.decode(entry)
+    except FormatError:
+        return None

@@ -1,0 +1,62 @@
+"""This module defines where the table puts a tensor, the room that it has there, and what sizes there can be."""
+
+from math import prod
+from typing import NamedTuple
+
+from i2s_spec.schema import limits, types
+from i2s_spec.schema.types import padded
+
+#: No tensor of any kind has as many elements or bytes: sizes are kept in signed 64-bit integers.
+INT64_END = 1 << 63
+
+#: Numbers that I2_S had before its release; BF16 and a retired type today.
+LEGACY_I2_S = frozenset({30, 31})
+
+
+class Placement(NamedTuple):
+    """Where the table puts one tensor, relative to the data section.
+
+    `size` is None where it cannot be told: an unknown type, a wrong shape, a row that is not whole blocks.
+    """
+
+    offset: int
+    row: int
+    number: int
+    size: int | None
+
+    @property
+    def end(self) -> int:
+        return self.offset + (self.size or 0)
+
+
+class Extent(NamedTuple):
+    """The bytes from a tensor's first one to where the next tensor begins, or the data end if there is no next."""
+
+    placement: Placement
+    allotted_bytes: int
+    next: Placement | None
+
+
+def size_of(
+    ne: tuple[int, ...], number: int, room: int, alignment: int, common: types.TensorType | None = None
+) -> int | None:
+    """Bytes of a tensor by its type; None where shape and type do not say it.
+
+    :param room: bytes to the next tensor, by which old numbers of I2_S are told from what they mean today
+    :param common: what most tensors of the file mean by the number, where it means several types
+    """
+    if not sound_shape(ne):
+        return None
+    if (
+        number in LEGACY_I2_S
+        and prod(ne) >= 128
+        and padded(types.I2_S.nbytes(ne), alignment) == padded(room, alignment)
+    ):
+        return types.I2_S.nbytes(ne)
+    kind = types.reading(number, ne, room, alignment, common)
+    return kind.nbytes(ne) if kind is not None and ne[0] % kind.block == 0 else None
+
+
+def sound_shape(ne: tuple[int, ...]) -> bool:
+    """One to four dimensions, each at least 1, with a product that fits a signed 64-bit integer."""
+    return 0 < len(ne) <= limits.MAX_DIMENSIONS and min(ne) > 0 and prod(ne) < INT64_END

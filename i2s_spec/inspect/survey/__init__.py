@@ -1,0 +1,1 @@
+"""One pass over all ternary payloads: code counts, scales, anomalies."""

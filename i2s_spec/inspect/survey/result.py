@@ -1,0 +1,326 @@
+"""This module defines what a survey says of the payloads of a file: codes, runs, scales, tails, and which floats are
+infinite or NaN. The bytes are read in `reader`.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+
+from i2s_spec.codec.payload_facts import Groups, Observation
+from i2s_spec.codec.tail import TailKind, classify
+from i2s_spec.errors import Span
+from i2s_spec.schema.checks import order_prefix
+from i2s_spec.schema.types import TAIL_BYTES
+
+if TYPE_CHECKING:
+    from i2s_spec.codec._survey import Parts
+    from i2s_spec.gguf.reader import File
+
+Mode = Literal["full", "sample", "none"]
+
+
+class Reading(NamedTuple):
+    """How much of the payloads is read, and by how many threads; `progress` is called with (bytes read, bytes in all).
+
+    `full` reads everything, `sample` a bounded part of each tensor: its beginning, its end, and windows spread evenly
+    between; `none` nothing at all.
+    """
+
+    mode: Mode = "full"
+    threads: int = 1
+    progress: Callable[[int, int], None] | None = None
+
+
+class Run(NamedTuple):
+    """Bytes of one value in a row: where in the payload they begin, how many they are, and which value."""
+
+    start: int
+    length: int
+    value: int
+
+    @property
+    def stop(self) -> int:
+        """The first byte after."""
+        return self.start + self.length
+
+
+class TensorSurvey(NamedTuple):
+    """What was seen in one I2_S tensor.
+
+    Offsets count from the first byte of the payload. Not read are the bytes that a sample leaves out and the holes of a
+    sparse file. `counts`, `first_unused` and the runs are about the `read` bytes only; where those are not the whole
+    payload, `complete` is False.
+    """
+
+    #: Place in the tensor table, name, and ggml's shape.
+    row: int
+    name: bytes
+    ne: tuple[int, ...]
+    #: First byte of the payload in the file, and how many bytes it has: a quarter of the elements.
+    start: int
+    payload_bytes: int
+    #: How many bytes of payload were read, and whether that is all of them.
+    read: int
+    complete: bool
+    #: How often each of the codes 0 to 3 occurs.
+    counts: tuple[int, int, int, int]
+    #: The first byte that holds a code 3, or None.
+    first_unused: int | None
+    #: The longest run of one byte, the first of equals; None where none has `codec.observation.LEAST_RUN` bytes.
+    longest_run: Run | None
+    #: The run that ends the payload; None where its last byte was not read, or there is none.
+    last_run: Run | None
+    #: A fingerprint of the payload: equal payloads have equal ones, and different ones hardly ever do unless somebody means
+    #: them to. None where it was not read whole.
+    digest: int | None
+    #: The float32 at the start of the tail, in the byte order of the file.
+    scale: float
+    #: All 32 bytes, and what the 28 after the scale hold.
+    tail: bytes
+    tail_class: TailKind
+
+    @property
+    def shares(self) -> tuple[float, float, float, float]:
+        """The counts as parts of one; zeros where nothing was seen."""
+        seen = max(1, sum(self.counts))
+        zero, one, two, three = (count / seen for count in self.counts)
+        return zero, one, two, three
+
+    @property
+    def constant(self) -> int | None:
+        """The value of every byte of the payload, where all are the same and were read; else None."""
+        run = self.last_run
+        return run.value if self.complete and run is not None and run.start == 0 else None
+
+    @property
+    def first_unused_element(self) -> int | None:
+        """The flat element whose code is the first code 3 in the order of the bytes, in the canonical layout."""
+        if self.first_unused is None:
+            return None
+        from i2s_spec.schema.i2s import elements_of
+
+        return elements_of(self.first_unused)[0]
+
+    def span(self, start: int, stop: int) -> Span:
+        """Bytes of the payload as a span of the file."""
+        return Span(self.start + start, self.start + stop, f"data[{self.row}]")
+
+    @property
+    def scale_span(self) -> Span:
+        """The four bytes of the scale."""
+        at = self.start + self.payload_bytes
+        return Span(at, at + 4, f"data[{self.row}].tail.scale")
+
+    @property
+    def unused_span(self) -> Span:
+        """The 28 bytes after the scale."""
+        at = self.start + self.payload_bytes
+        return Span(at + 4, at + TAIL_BYTES, f"data[{self.row}].tail.unused")
+
+
+class OtherSurvey(NamedTuple):
+    """What was seen in one tensor of another type; offsets count from its first byte."""
+
+    row: int
+    name: bytes
+    ne: tuple[int, ...]
+    #: Name of the type.
+    type: str
+    start: int
+    nbytes: int
+    read: int
+    complete: bool
+    longest_run: Run | None
+    last_run: Run | None
+    digest: int | None
+    #: For F16, BF16, F32 and F64: how many values are infinite or NaN, and where the first of them is.
+    non_finite: int
+    first_non_finite: int | None
+    #: Bytes of one value of these types, else 1.
+    width: int
+    #: What is in its groups, where each has a scale.
+    groups: Groups | None = None
+
+    def span(self, start: int, stop: int) -> Span:
+        """Bytes of the tensor as a span of the file."""
+        return Span(self.start + start, self.start + stop, f"data[{self.row}]")
+
+
+class Surveyed:
+    """The numbers after a `Survey`, kept small: what each tensor's parts were put together to."""
+
+    def __init__(self, file: File, parts: Parts) -> None:
+        self.file = file
+        self.parts = parts
+        #: For each tensor its row, the first of its parts, and how many bytes it has without a tail.
+        self.i2s = array("q"), array("q"), array("q")
+        self.others = array("q"), array("q"), array("q")
+
+    def observed(self, number: int) -> Observation:
+        """What was seen in a tensor, by the number of its first part."""
+        return tuple.__new__(Observation, self.parts.found(number))
+
+    def groups(self, number: int) -> Groups | None:
+        """What was seen in the groups of a tensor, by the number of its first part."""
+        found = self.parts.groups(number)
+        return None if found is None else tuple.__new__(Groups, found)
+
+
+class Survey(Sequence[TensorSurvey]):
+    """The I2_S tensors of a file whose bytes all lie in it, in the order of the tensor table.
+
+    What each holds is made when it is asked for: a file may have a hundred thousand of them. A tensor that is not here
+    reaches beyond the end of the file, into the next tensor, or has a shape that no tensor can have.
+    """
+
+    def __init__(self, mode: Mode, read: int, surveyed: Surveyed) -> None:
+        #: How it was read: in full, or as a sample.
+        self.mode = mode
+        #: Bytes of payloads and tails that were read.
+        self.read = read
+        #: The tensors of other types, likewise.
+        self.others: Sequence[OtherSurvey] = _Others(surveyed)
+        self._of = surveyed
+        self._format = order_prefix(surveyed.file.byte_order) + "f"
+
+    @property
+    def complete(self) -> bool:
+        """Whether every tensor was read whole."""
+        return all(tensor.complete for tensor in self) and all(other.complete for other in self.others)
+
+    def digest(self, place: int) -> tuple[int | None, int]:
+        """The fingerprint of one payload, None where it was not read whole, and its size; nothing else is worked out."""
+        size = self._of.i2s[2][place]
+        found = self._of.observed(self._of.i2s[1][place])
+        return found.digest if found.seen == size else None, size
+
+    def counts(self, place: int) -> tuple[int, int, int, int]:
+        """How often each code was seen in the tensor at a place."""
+        return self._of.observed(self._of.i2s[1][place]).counts
+
+    def size(self, place: int) -> int:
+        """Bytes of the payload of the tensor at a place."""
+        return self._of.i2s[2][place]
+
+    @property
+    def rows(self) -> Iterable[int]:
+        """The rows in the tensor table, by place."""
+        return self._of.i2s[0]
+
+    def row(self, place: int) -> int:
+        """The row in the tensor table of the tensor at a place."""
+        return self._of.i2s[0][place]
+
+    def tail(self, place: int) -> bytes:
+        """The tail of the tensor at a place."""
+        return self._of.parts.tail(self._of.i2s[1][place])
+
+    def scale(self, place: int) -> float:
+        """The scale of the tensor at a place."""
+        scale: float = struct.unpack_from(self._format, self.tail(place))[0]
+        return scale
+
+    def extents(self) -> Iterator[tuple[int, int, int, int | None]]:
+        """Row, first byte in the file and size with the tail of every tensor, in the order of the table; and its place
+        here, which tensors of other types do not have."""
+        where, tails = self._of.parts.where, self._of.parts.tail_bytes
+        ours: Iterator[tuple[int, int, int, int | None]] = (
+            (row, where(number)[0], size + tails(number), place)
+            for place, (row, number, size) in enumerate(zip(*self._of.i2s, strict=True))
+        )
+        theirs: Iterator[tuple[int, int, int, int | None]] = (
+            (row, where(number)[0], size, None) for row, number, size in zip(*self._of.others, strict=True)
+        )
+        if not self._of.i2s[0] or not self._of.others[0]:
+            return chain(ours, theirs)
+        return merge(ours, theirs, key=itemgetter(0))
+
+    def anomalous(self, plain: Callable[[Sequence[int]], bool], run: int) -> Iterator[int]:
+        """Places of the tensors whose counts are not plain, which hold a code 3, or which have a run of `run` bytes or
+        one that reaches from the first byte to the last."""
+        for place, number in enumerate(self._of.i2s[1]):
+            found = self._of.observed(number)
+            last = found.last
+            ends = found.last_value >= 0 and (last == 0 or self._of.i2s[2][place] - last >= run)
+            if found.first_unused >= 0 or found.run >= run or ends or not plain(found.counts):
+                yield place
+
+    def anomalous_others(self, run: int) -> Iterator[int]:
+        """Places of the others that have a value that is not finite, or a run of `run` bytes."""
+        for place, number in enumerate(self._of.others[1]):
+            found = self._of.observed(number)
+            if found.non_finite or found.run >= run:
+                yield place
+
+    def anomalous_groups(self, plain: Callable[[Groups], bool]) -> Iterator[int]:
+        """Places of the others with a scale for each group, of which what was seen is not plain."""
+        for place, number in enumerate(self._of.others[1]):
+            found = self._of.groups(number)
+            if found is not None and not plain(found):
+                yield place
+
+    def __len__(self) -> int:
+        return len(self._of.i2s[0])
+
+    @overload
+    def __getitem__(self, place: int) -> TensorSurvey: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[TensorSurvey]: ...
+    def __getitem__(self, place: int | slice) -> TensorSurvey | list[TensorSurvey]:
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        of = self._of
+        row, number, size = (column[place] for column in of.i2s)
+        seen, info, tail = of.observed(number), of.file.index.tensor(row), of.parts.tail(number)
+        complete = seen.seen == size
+        return TensorSurvey(
+            row, info.name, info.ne, of.parts.where(number)[0], size, seen.seen, complete, seen.counts,
+            None if seen.first_unused < 0 else seen.first_unused, _longest_run(seen), _last_run(seen, size),
+            seen.digest if complete else None, struct.unpack_from(self._format, tail)[0], tail, classify(tail),
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[TensorSurvey]:
+        return map(self.__getitem__, range(len(self)))
+
+
+class _Others(Sequence[OtherSurvey]):
+    def __init__(self, surveyed: Surveyed) -> None:
+        self._of = surveyed
+
+    def __len__(self) -> int:
+        return len(self._of.others[0])
+
+    @overload
+    def __getitem__(self, place: int) -> OtherSurvey: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[OtherSurvey]: ...
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        of = self._of
+        row, number, size = (column[place] for column in of.others)
+        seen, tensor = of.observed(number), of.file.tensors.by_index(row)
+        complete, first = seen.seen == size, seen.first_non_finite
+        assert tensor.type is not None
+        return OtherSurvey(
+            row, tensor.raw_name, tensor.ne, tensor.type.name, of.parts.where(number)[0], size, seen.seen, complete,
+            _longest_run(seen), _last_run(seen, size), seen.digest if complete else None,
+            seen.non_finite, None if first < 0 else first, of.parts.width(number), of.groups(number),
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[OtherSurvey]:
+        return map(self.__getitem__, range(len(self)))
+
+
+def _last_run(seen: Observation, size: int) -> Run | None:
+    return Run(seen.last, size - seen.last, seen.last_value) if seen.last_value >= 0 else None
+
+
+def _longest_run(seen: Observation) -> Run | None:
+    return Run(seen.run_at, seen.run, seen.run_value) if seen.run > 0 else None

@@ -1,0 +1,269 @@
+"""This module holds a file against the declarations of its architecture: its sizes, its tensors, its vocabulary.
+
+The rules on metadata, inventory and tokenizer share what is found here, each part once. What a file says of itself is
+looked at only where it is a model of a declared architecture, in one piece: an adapter, an importance matrix or one part
+of a split file lacks most of a model, and that is no fault.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from i2s_spec.errors import FormatError, Span
+from i2s_spec.gguf import string_arrays
+from i2s_spec.gguf.string_arrays import Strings
+from i2s_spec.linter.analysis.declared_keys import DeclaredKeys
+from i2s_spec.linter.analysis.subject import Subject, analysis
+from i2s_spec.schema import limits
+from i2s_spec.schema.architectures import keys
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES, Architecture
+from i2s_spec.schema.architectures.hyperparameters import hyperparameters
+from i2s_spec.schema.architectures.inventory import TERNARY_TYPES, TensorSpec
+from i2s_spec.schema.architectures.keys import MAX_LAYERS
+from i2s_spec.schema.architectures.sizes import Hyperparameters
+
+#: Names by which models of llama.cpp's family, and checkpoints that were never converted to it, are recognised.
+MODEL_NAME: Final = re.compile(
+    rb"(?:blk\.\d+\.(?:attn|ffn)|token_embd\.|output_norm\.|(?:model\.)?layers\.\d+\.|model\.embed_tokens\.)"
+)
+
+#: Tokens that end a turn of a conversation, in the vocabularies of models that hold one.
+TURN_ENDS: Final = (b"<|eot_id|>", b"<|im_end|>", b"<end_of_turn>", b"<|end|>", b"<|endofturn|>")
+#: Tokens that begin a text, and those that end one or a turn in it. <|endoftext|> does both.
+TEXT_BEGINS: Final = (b"<|begin_of_text|>", b"<s>", b"<bos>")
+TEXT_ENDS: Final = (b"<|end_of_text|>", b"</s>", b"<eos>", *TURN_ENDS)
+#: How a newline is written in byte-level vocabularies and in SentencePiece ones.
+NEWLINES: Final = {"gpt2": "\u010a".encode(), "llama": b"<0x0A>"}
+#: Keys that loaders do without, and derive shapes from where they are there.
+_SHAPING: Final = (".attention.head_count_kv", ".attention.key_length", ".attention.value_length")
+#: What is in the name of every tensor that holds something of all experts.
+_EXPERTS: Final = "_exps."
+
+
+class Row(NamedTuple):
+    """A tensor of the file beside what is declared of it: place in the table, name, shape, type, declaration, layer."""
+
+    i: int
+    name: str
+    ne: tuple[int, ...]
+    type: str
+    number: int
+    spec: TensorSpec | None
+    layer: int | None
+
+    @property
+    def is_ternary(self) -> bool:
+        return self.type in TERNARY_TYPES
+
+
+class ArchitectureView:
+    """One file beside the declarations of the architecture that it names; `keys` are its key-values."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.file = subject.file
+        self.has_uncounted = subject.uncounted is not None
+        self.name = subject.architecture
+        self.architecture: Architecture | None = ARCHITECTURES.get(self.name)
+        self.keys = DeclaredKeys(subject.file, self.name)
+
+    # --- what kind of file ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def holds_model(self) -> bool:
+        """Whether the tensors are those of a model, of whatever architecture, and not of something made for one.
+
+        One of its tensors has a name that models of llama.cpp's family or checkpoints have.
+        """
+        if self.file.index.tensors > limits.MANY_TENSORS or self.file.fault is not None:
+            return False
+        kind = self.keys.value("general.type")
+        part = self.keys.decoded(self.keys.places["split.no"]) if "split.no" in self.keys.places else 0
+        if kind not in (None, "model") or part != 0:
+            return False
+        tensor = self.file.index.tensor
+        return any(MODEL_NAME.match(tensor(i).name) for i in range(self.file.index.tensors))
+
+    @cached_property
+    def model(self) -> Architecture | None:
+        """The architecture, if the file is a model of one that is declared."""
+        return self.architecture if self.architecture is not None and self.holds_model else None
+
+    @cached_property
+    def in_parts(self) -> bool:
+        """Whether some tensors are not here: the model is split, and other files have them, or they are not counted."""
+        if self.has_uncounted:
+            return True
+        count = self.keys.decoded(self.keys.places["split.count"]) if "split.count" in self.keys.places else 1
+        return isinstance(count, int) and count > 1
+
+    # --- tensors --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Every tensor beside its declaration; nothing where the file is no model of a declared architecture."""
+        if self.model is None:
+            return []
+        rows = []
+        for tensor in self.file.tensors.rows:
+            name = tensor.name
+            spec, layer = self.model.match(name) or (None, None)
+            kind = tensor.type.name if tensor.type is not None else ""
+            rows.append(Row(tensor.index, name, tensor.ne, kind, tensor.number, spec, layer))
+        return rows
+
+    @cached_property
+    def is_bitnet(self) -> bool:
+        """Whether the file is a ternary model, or says that it is one.
+
+        `llama`, `qwen3` and `gemma3` are declared for their ternary models. Others have more keys, tensors and
+        tokenizers than are declared here, and new ones every month: nothing that depends on a list is reported of those.
+        """
+        if self.model is None:
+            return False
+        if self.name.startswith("bitnet") or any(row.is_ternary for row in self.rows):
+            return True
+        says_so = self.keys.value("general.file_type") == keys.FILE_TYPE_I2_S
+        return says_so and not any(row.type == "Q1_0" for row in self.rows)
+
+    @cached_property
+    def ternary_model_rows(self) -> list[Row]:
+        """The tensors of a ternary model, whose inventory is checked; nothing for other models."""
+        return self.rows if self.is_bitnet else []
+
+    @cached_property
+    def present(self) -> dict[str, Row]:
+        """The tensors by name, the first of each."""
+        present: dict[str, Row] = {}
+        for row in self.rows:
+            present.setdefault(row.name, row)
+        return present
+
+    @cached_property
+    def wanted(self) -> list[tuple[str, TensorSpec]]:
+        """The tensors that the file must have or is expected to have, in the layers of which it has any.
+
+        A layer of which nothing is there is missing as a whole, and of one part of several files nothing is known.
+        """
+        if self.model is None or self.h is None or self.in_parts or not self.is_bitnet:
+            return []
+        wanted = []
+        for spec, layer in self.model.specs(self.h):
+            if spec.need != keys.OPTIONAL and (layer is None or layer in self.layers):
+                wanted.append((spec.name if layer is None else spec.name.replace("{i}", str(layer)), spec))
+        return wanted
+
+    @cached_property
+    def layers(self) -> set[int]:
+        """The numbers of the layers that any tensor is named after."""
+        return {row.layer for row in self.rows if row.layer is not None}
+
+    def projections(self) -> Iterator[Row]:
+        """The matrices between two widths: what I2_S was made for."""
+        layers = self.h.layers if self.h is not None else MAX_LAYERS
+        for row in self.rows:
+            if row.spec is not None and row.spec.role == "projection" and (row.layer or 0) < layers:
+                yield row
+
+    @cached_property
+    def is_ternary(self) -> bool:
+        """Whether any projection is of a ternary type: the only models of shared architectures that this is about."""
+        return any(row.is_ternary for row in self.projections())
+
+    @property
+    def experts_contradict(self) -> bool:
+        """Whether the numbers of experts, and of those that are used, do not fit each other."""
+        count, used = self.keys.own("expert_count") or 0, self.keys.own("expert_used_count") or 0
+        return (count > 0) != (used > 0) or bool(used > count)
+
+    @cached_property
+    def has_experts(self) -> bool:
+        """Whether the layers are of experts: by expert_count, and by the tensors where that contradicts itself."""
+        experts = self.keys.own("expert_count")
+        if not isinstance(experts, int) or experts < 1:
+            return False
+        return not self.experts_contradict or any(_EXPERTS in row.name for row in self.rows)
+
+    @cached_property
+    def h(self) -> Hyperparameters | None:
+        """The sizes of the model, or None where the metadata do not give them; then a rule of metadata says why."""
+        if self.model is None:
+            return None
+        metadata: dict[str, Any] = {}
+        for name in self.keys.places:
+            value = self.keys.value(name)
+            if value is not None:
+                metadata[name] = value
+            elif name.endswith(_SHAPING):  # there, and unusable: what stands for a missing one would be another
+                return None
+        if not self.has_experts:
+            metadata.pop(f"{self.name}.expert_count", None)
+        try:
+            return hyperparameters(metadata, tokens=self.tokens)
+        except FormatError:
+            return None
+
+    # --- vocabulary -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def tokenizer(self) -> str:
+        """What `tokenizer.ggml.model` says, or nothing."""
+        value = self.keys.value("tokenizer.ggml.model")
+        return value if isinstance(value, str) else ""
+
+    @property
+    def has_usual_vocabulary(self) -> bool:
+        """Whether the vocabulary is of a kind that ternary models have: byte-level or SentencePiece."""
+        return self.tokenizer in NEWLINES
+
+    @cached_property
+    def tokens(self) -> int | None:
+        """How many tokens the file lists."""
+        return self.keys.count("tokenizer.ggml.tokens")
+
+    @cached_property
+    def sought(self) -> tuple[bytes, ...]:
+        """What is looked for among the tokens."""
+        return (*TEXT_BEGINS, *TEXT_ENDS, *NEWLINES.values())
+
+    @cached_property
+    def vocabulary(self) -> Strings | None:
+        """What is in the array of tokens; None where there is none."""
+        return self._look("tokenizer.ggml.tokens", self.sought, string_arrays.COMPARED)
+
+    @cached_property
+    def merges(self) -> Strings | None:
+        """What is in the array of merges; None where there is none."""
+        return self._look("tokenizer.ggml.merges", (), 0)
+
+    @property
+    def sound_arrays(self) -> set[int]:
+        """Key-values whose strings were all looked at, and are valid UTF-8."""
+        arrays = (("tokenizer.ggml.tokens", self.vocabulary), ("tokenizer.ggml.merges", self.merges))
+        return {self.keys.places[name] for name, seen in arrays if seen is not None and seen.is_utf8}
+
+    def _look(self, name: str, texts: tuple[bytes, ...], compared: int) -> Strings | None:
+        if not self.keys.has(name) or self.file.fault is not None:
+            return None
+        entry, big = self.file.index.key(self.keys.places[name]), self.file.byte_order == "big"
+        source, start, stop = self.file.source, entry.value_start, entry.stop
+        return string_arrays.look(source, start, stop, entry.count, big, texts, compared)
+
+    def item_span(self, name: str, index: int) -> Span:
+        """The bytes of one string of an array, without its length."""
+        i = self.keys.places[name]
+        entry = self.file.index.key(i)
+        span = string_arrays.span_of(
+            self.file.source, entry.value_start, entry.stop, self.file.byte_order == "big", index
+        )
+        return Span(*span, f"key_values[{i}].value.items[{index}]")
+
+    def item(self, span: Span) -> bytes:
+        """The text of such a string, as far as messages show it."""
+        return self.file.source.read(span.start, min(span.stop - span.start, 512))
+
+
+@analysis
+def architecture_view(subject: Subject) -> ArchitectureView:
+    """The file of a subject beside the declarations of its architecture."""
+    return ArchitectureView(subject)

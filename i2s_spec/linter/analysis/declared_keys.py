@@ -1,0 +1,96 @@
+"""This module holds the keys of a file against those that are declared: which are there, and what their values are."""
+
+import struct
+from functools import cached_property
+from typing import Any, Final
+
+from i2s_spec.errors import Span
+from i2s_spec.gguf.reader import File
+from i2s_spec.schema.architectures import keys
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.keys import MAX_LAYERS, Key
+from i2s_spec.schema.checks import order_prefix
+from i2s_spec.schema.types import VALUE_FORMATS, ValueType
+
+#: Longest text of a value that rules look at, and most elements of an array of numbers.
+TEXT_BYTES: Final = 1 << 16
+NUMBERS: Final = 4 * MAX_LAYERS
+
+
+class DeclaredKeys:
+    """The keys of one file beside the declarations of an architecture.
+
+    :param architecture: its name, declared or not; empty where the file names none
+    """
+
+    def __init__(self, file: File, architecture: str) -> None:
+        self.file = file
+        self.prefix = architecture
+
+    @cached_property
+    def declared(self) -> dict[str, Key]:
+        """The declared keys by name; of a file of another architecture, those that all share."""
+        architecture = ARCHITECTURES.get(self.prefix)
+        if architecture is not None:
+            return dict(architecture.keys)
+        return {key.name: key for key in (*keys.GENERAL, *keys.TOKENIZER)}
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where the declared keys stand, the first of each; and the keys about split files."""
+        wanted = {name.encode(): name for name in (*self.declared, "split.no", "split.count")}
+        places: dict[str, int] = {}
+        index = self.file.index
+        for i in index.keys_named(wanted):
+            places.setdefault(wanted[index.key(i).name], i)
+        return places
+
+    def label(self, i: int) -> str:
+        """The type of a value as people write it."""
+        return self.file.index.key(i).label
+
+    def has(self, name: str) -> bool:
+        """Whether a declared key is there with a type that it may have."""
+        i = self.places.get(name)
+        key = self.declared.get(name)
+        return i is not None and (key is None or self.label(i) in key.types)
+
+    @cached_property
+    def _values(self) -> dict[str, Any]:
+        return {}
+
+    def value(self, name: str) -> Any:
+        """The value of a declared key; None where it is missing, of a wrong type, or too long to be looked at.
+
+        Arrays of numbers come as tuples, arrays of strings not at all.
+        """
+        if name not in self._values:
+            self._values[name] = self.decoded(self.places[name]) if self.has(name) else None
+        return self._values[name]
+
+    def own(self, suffix: str) -> Any:
+        """The value of a key of the architecture, by its name without the prefix."""
+        return self.value(f"{self.prefix}.{suffix}")
+
+    def decoded(self, i: int) -> Any:
+        """The value of a key by its place, as `value` gives it, whether or not it is declared."""
+        entry = self.file.index.key(i)
+        element, count, start = entry.element, entry.count, entry.value_start
+        if entry.type == ValueType.STRING and count > TEXT_BYTES:
+            return None
+        if entry.type != ValueType.ARRAY:
+            return self.file.metadata.decode(entry)
+        if element not in VALUE_FORMATS or count > NUMBERS:
+            return None
+        prefix = order_prefix(self.file.byte_order)
+        return struct.unpack(
+            f"{prefix}{count}{VALUE_FORMATS[element]}", self.file.source.read(start, entry.stop - start)
+        )
+
+    def value_span(self, name: str) -> Span:
+        """The bytes of a value."""
+        return self.file.metadata.by_index(self.places[name]).value_span
+
+    def count(self, name: str) -> int | None:
+        """How many elements an array has; None where it is missing or of a wrong type."""
+        return self.file.index.key(self.places[name]).count if self.has(name) else None

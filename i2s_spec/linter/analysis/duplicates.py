@@ -1,0 +1,80 @@
+"""This module finds payloads that are equal, and rows that are; fingerprints suspect, every byte confirms."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from i2s_spec.linter.analysis.payload_stats import COMPARED, payload_anomalies
+from i2s_spec.linter.analysis.subject import Subject, analysis
+
+if TYPE_CHECKING:
+    from i2s_spec.inspect.survey.result import TensorSurvey
+
+#: Rows that a tensor must have before their being equal says anything.
+LIKE_ROWS: Final = 4
+#: Tensors that are read again, at most, to see whether equal fingerprints are equal payloads.
+CONFIRMED: Final = 1024
+#: Bytes that are compared at once, and in a first look.
+STEP: Final = 1 << 20
+NEARBY: Final = 512
+
+
+class DuplicatePayload(NamedTuple):
+    """Two tensors of the survey, by their places, that have the same payload; the first is the earlier one."""
+
+    first: int
+    second: int
+
+
+@analysis
+def duplicate_payloads(subject: Subject) -> list[DuplicatePayload]:
+    """Each tensor whose payload an earlier one has, with the first that has it; every byte was compared."""
+    survey, anomalies = subject.survey, payload_anomalies(subject)
+    if survey is None or anomalies is None:
+        return []
+    skipped = {*anomalies.constant, *anomalies.floats}
+    groups: dict[tuple[int, int], list[int]] = {}
+    for place in anomalies.placed:
+        if survey.size(place) < COMPARED or place in skipped:
+            continue
+        digest, size = survey.digest(place)
+        if digest is not None:
+            groups.setdefault((digest, size), []).append(place)
+    pairs: list[DuplicatePayload] = []
+    budget = CONFIRMED
+    for places in groups.values():
+        left = places
+        while len(left) > 1 and budget > 0:
+            first, rest = left[0], left[1 : budget + 1]
+            left = []
+            for place in rest:
+                if _equal(subject, survey[first], survey[place]):
+                    pairs.append(DuplicatePayload(first, place))
+                else:
+                    left.append(place)
+            budget -= len(rest)
+    return sorted(pairs, key=lambda pair: pair.second)
+
+
+def _equal(subject: Subject, one: TensorSurvey, other: TensorSurvey) -> bool:
+    return _same_bytes(subject, one.start, other.start, one.payload_bytes)
+
+
+def _same_bytes(subject: Subject, one: int, other: int, size: int) -> bool:
+    source = subject.file.source
+    for at in range(0, size, STEP):
+        length = min(STEP, size - at)
+        if source.read(one + at, length) != source.read(other + at, length):
+            return False
+    return True
+
+
+def rows_repeat(subject: Subject, tensor: TensorSurvey) -> bool:
+    """Whether every row of a payload is the first one again; every byte was compared where the first two rows agree."""
+    row = tensor.ne[0] // 4
+    if tensor.ne[0] % 4 or prod(tensor.ne[1:]) < LIKE_ROWS or tensor.payload_bytes < COMPARED:
+        return False
+    return _same_bytes(subject, tensor.start, tensor.start + row, min(row, NEARBY)) and _same_bytes(
+        subject, tensor.start, tensor.start + row, tensor.payload_bytes - row
+    )

@@ -1,0 +1,224 @@
+"""This module sorts what a survey saw: once for every tensor, which rules on payloads it concerns.
+
+Statistics never make an error. The thresholds below are so far out that neither chance nor a sound model gets there: a
+tensor of `SHARES_FROM` random codes has shares that are right to two in a hundred, five standard deviations out.
+"""
+
+import os
+import struct
+from array import array
+from collections.abc import Callable, Sequence
+from math import isfinite, prod
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from i2s_spec.linter.analysis.subject import Subject, analysis
+from i2s_spec.linter.analysis.tensor_extents import BLOCK, CODES_PER_BYTE, extent_anomalies
+from i2s_spec.schema.checks import order_prefix
+
+if TYPE_CHECKING:
+    from i2s_spec.inspect.survey.result import TensorSurvey
+
+#: Bytes of one value in a row that are reported: 16,384 equal weights, a page of memory and a block of most file systems.
+#: A pruned output of a large model is one row, which is shorter.
+REGION: Final = 4096
+#: Zero bytes in a row in a tensor of another type that are reported: rows of an embedding that stand for no token are zeros.
+OTHER_REGION: Final = 1 << 20
+#: Zero bytes at the end of a payload that are reported, without those that a quantizer leaves of the last block, which
+#: have a rule of their own: 128 weights of -1, a whole block. Of payloads so small that somebody may have written them by
+#: hand more are needed.
+END: Final = 32
+END_FROM: Final = 1024
+SMALL_END: Final = 256
+#: Codes that a tensor must have before its shares say anything.
+SHARES_FROM: Final = 16_384
+#: Codes 3 from which on a small tensor that lacks another code has another code map: by chance none lacks one.
+FOREIGN_FROM: Final = 256
+#: Share of code 1 below which nothing was made zero. Trained models have about a half; the rounding of normally
+#: distributed weights by their mean gives 0.31; taking the sign of latent weights leaves none.
+FEW_ZEROS: Final = 0.02
+#: Share of code 1 from which on a tensor does next to nothing.
+MOSTLY_ZEROS: Final = 0.95
+#: Shares of code 1 between which nothing is reported.
+USUAL_ZEROS: Final = (0.25, 0.75)
+#: How far codes 0 and 2 may lie apart, as a part of both. Trained models stay within a few hundredths.
+LOPSIDED: Final = 0.25
+#: Payloads from this size on are compared with each other: smaller ones are fixtures, and equal for good reasons.
+COMPARED: Final = 4096
+#: Share of code 3 from which on a payload may be floats, words that are looked at, and the share that must make sense.
+FLOATS_FROM: Final = 0.05
+FLOATS_READ: Final = 1024
+FLOATS_SENSIBLE: Final = 0.99
+
+#: Holes of a sparse file that are looked at.
+HOLES: Final = 64
+
+
+class Region(NamedTuple):
+    """A run of one byte in a tensor, in the file."""
+
+    row: int
+    start: int
+    stop: int
+    value: int
+
+
+class PayloadAnomalies:
+    """Places in the survey, or rows of the table, for each rule that they concern."""
+
+    def __init__(self) -> None:
+        #: Places in the survey whose shares say something, by what they say.
+        self.unused, self.foreign, self.floats = array("q"), array("q"), array("q")
+        self.constant, self.few_zeros, self.mostly_zeros = array("q"), array("q"), array("q")
+        self.uncommon, self.lopsided = array("q"), array("q")
+        #: Which type of float a payload looks like, by its place.
+        self.kinds: dict[int, str] = {}
+        #: Runs of zero bytes and of other ones, and zeros up to the end.
+        self.zero_regions: list[Region] = []
+        self.regions: list[Region] = []
+        self.ends: list[Region] = []
+        #: Places in the survey of the others with values that are no finite numbers.
+        self.not_finite: list[int] = []
+        #: Places of tensors whose bytes and tails are where they should be: what rules on scales look at.
+        self.placed = array("q")
+
+
+@analysis
+def payload_anomalies(subject: Subject) -> PayloadAnomalies | None:
+    """What rules on payloads have to look at; None where payloads are not read."""
+    survey = subject.survey
+    if survey is None:
+        return None
+    found = PayloadAnomalies()
+    odd = extent_anomalies(subject).rows  # another extent than their size explains; the rules on extents report it
+    found.placed.extend(place for place, row in enumerate(survey.rows) if row not in odd)
+    for place in survey.anomalous(_plain, min(REGION, END)):
+        if survey.row(place) not in odd:
+            tensor = survey[place]
+            if tensor.read:
+                _one(subject, found, place, tensor)
+    for place in survey.anomalous_others(OTHER_REGION):
+        other = survey.others[place]
+        if other.row in odd:
+            continue
+        if other.non_finite:
+            found.not_finite.append(place)
+        run = other.longest_run
+        if run is not None and run.value == 0 and run.length >= OTHER_REGION:
+            region = Region(other.row, other.start + run.start, other.start + run.stop, 0)
+            if not _in_hole(subject, region.start, run.length):
+                found.zero_regions.append(region)
+    return found
+
+
+def _plain(counts: Sequence[int]) -> bool:
+    """Whether shares of codes say nothing: there are too few, or they are those of most models."""
+    zero, one, two, three = counts
+    seen = zero + one + two + three
+    if three or seen < SHARES_FROM:
+        return not three
+    return USUAL_ZEROS[0] * seen <= one <= USUAL_ZEROS[1] * seen and abs(zero - two) <= LOPSIDED * (zero + two)
+
+
+def _one(subject: Subject, found: PayloadAnomalies, place: int, tensor: "TensorSurvey") -> None:
+    zero, one, two, three = tensor.counts
+    seen = zero + one + two + three
+    if three:
+        kind = _float_kind(subject, tensor) if three >= FLOATS_FROM * seen else None
+        if kind is not None:
+            found.floats.append(place)
+            found.kinds[place] = kind
+        elif (seen >= SHARES_FROM or three >= FOREIGN_FROM) and (two == 0 or zero == 0) and tensor.constant is None:
+            found.foreign.append(place)
+        else:
+            found.unused.append(place)
+        if tensor.constant is not None or kind is not None:
+            return
+    elif tensor.constant is not None:
+        if tensor.read > 1 and not (tensor.constant == 0 and _in_hole(subject, tensor.start, tensor.payload_bytes)):
+            found.constant.append(place)
+        return
+    whole = _runs(subject, found, tensor)
+    if not whole or three or seen < SHARES_FROM:
+        return
+    share = one / seen
+    if share < FEW_ZEROS:
+        found.few_zeros.append(place)
+    elif share > MOSTLY_ZEROS:
+        found.mostly_zeros.append(place)
+    elif not USUAL_ZEROS[0] <= share <= USUAL_ZEROS[1]:
+        found.uncommon.append(place)
+    if zero + two >= SHARES_FROM // 4 and abs(zero - two) > LOPSIDED * (zero + two):
+        found.lopsided.append(place)
+
+
+def _runs(subject: Subject, found: PayloadAnomalies, tensor: "TensorSurvey") -> bool:
+    """Note long runs of one byte; whether there was none."""
+    last, longest = tensor.last_run, tensor.longest_run
+    least = (END if tensor.payload_bytes >= END_FROM else SMALL_END) + prod(tensor.ne) % BLOCK // CODES_PER_BYTE
+    at_end = last is not None and last.value == 0 and last.length >= least
+    if last is not None and at_end and not _in_hole(subject, tensor.start + last.start, last.length):
+        found.ends.append(Region(tensor.row, tensor.start + last.start, tensor.start + last.stop, 0))
+    if longest is None or longest.length < REGION or (at_end and longest == last):
+        return not at_end
+    region = Region(tensor.row, tensor.start + longest.start, tensor.start + longest.stop, longest.value)
+    if longest.value:
+        found.regions.append(region)
+    elif not _in_hole(subject, region.start, longest.length):
+        found.zero_regions.append(region)
+    return False
+
+
+# --- floats where codes should be ---
+
+
+def _float_kind(subject: Subject, tensor: "TensorSurvey") -> str | None:
+    """Which floats a payload with many codes 3 could be, read as they would be: F32, BF16 or F16."""
+    length = min(tensor.payload_bytes // 4 * 4, 4 * FLOATS_READ)
+    if length < 256:
+        return None
+    data = subject.file.source.read(tensor.start + (tensor.payload_bytes - length) // 2 // 4 * 4, length)
+    prefix = order_prefix(subject.file.byte_order)
+    halves = struct.unpack(f"{prefix}{length // 2}H", data)
+    words = struct.unpack(f"{prefix}{length // 4}f", data)
+    if _share(words, lambda x: x == 0 or (isfinite(x) and 1e-9 < abs(x) < 1e3)) >= FLOATS_SENSIBLE:
+        return "F32"
+    if _share(halves, lambda h: h & 0x7FFF == 0 or 0x62 <= h >> 7 & 0xFF <= 0x88) >= FLOATS_SENSIBLE:
+        return "BF16"
+    if _share(halves, lambda h: h & 0x7C00 <= 0x4400 and (h & 0x7FFF == 0 or h & 0x7FFF > 0x0010)) >= FLOATS_SENSIBLE:
+        return "F16"
+    return None
+
+
+def _share(values: tuple[float, ...] | tuple[int, ...], good: Callable[[float], bool] | Callable[[int], bool]) -> float:
+    return sum(map(good, values)) / len(values)  # type: ignore[arg-type]
+
+
+# --- what was never written ---
+
+
+def _in_hole(subject: Subject, start: int, length: int) -> bool:
+    """Whether a part of these bytes was never written; there is a rule for that."""
+    return any(a < start + length and start < b for a, b in holes(subject))
+
+
+@analysis
+def holes(subject: Subject) -> list[tuple[int, int]]:
+    """The first few holes of a sparse file in its data section; the end of the file, which counts as one, is left out."""
+    descriptor = getattr(subject.file.source, "fileno", None)
+    start, size = subject.file.data_start, subject.file.size
+    if descriptor is None or start is None or not hasattr(os, "SEEK_HOLE") or not subject.placements:
+        return []
+    found: list[tuple[int, int]] = []
+    try:
+        while start < size and len(found) < HOLES:
+            hole = os.lseek(descriptor(), start, os.SEEK_HOLE)
+            if hole >= size:
+                break
+            try:
+                start = os.lseek(descriptor(), hole, os.SEEK_DATA)
+            except OSError:
+                start = size  # a hole up to the end
+            found.append((hole, start))
+    except OSError:
+        pass  # this file system does not say
+    return found

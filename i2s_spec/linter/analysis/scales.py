@@ -1,0 +1,221 @@
+"""This module sorts the scales of a file, each alone and beside its siblings: every odd one is odd in one way.
+
+The thresholds are stated here, once, with their reasons.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from array import array
+from collections.abc import Iterable, Iterator
+from math import isfinite, isinf, isnan
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from i2s_spec.linter.analysis.payload_stats import payload_anomalies
+from i2s_spec.linter.analysis.subject import Subject, analysis
+from i2s_spec.linter.analysis.tensor_extents import USUAL
+from i2s_spec.schema.checks import order_prefix
+
+if TYPE_CHECKING:
+    from i2s_spec.inspect.leftovers import Leftovers
+    from i2s_spec.inspect.survey.result import TensorSurvey
+
+#: Below this a scale acts as 0: times 127 and times any activation it stays too small for a float16.
+VANISHING: Final = 1e-12
+#: A scale is an outlier where it is so many times as large or as small as the median of its siblings, ...
+FAR: Final = 16
+#: ... and its reciprocal is not where it is within this factor of the median. Trained scales of one kind of tensor lie
+#: within a factor of 4 of each other over all layers.
+NEAR: Final = 4
+#: How many siblings a median needs.
+SIBLINGS: Final = 3
+
+#: Bytes of a header in front of a payload.
+HEADER: Final = 32
+
+LAYER = re.compile(rb"(?:blk\.)(\d{1,6})\.(.+)")
+
+
+#: Places in the survey and their scales: a file may have a hundred thousand, so that they are kept as numbers.
+Scales = tuple["array[int]", "array[float]"]
+
+
+def scales(subject: Subject) -> Iterator[tuple[int, float]]:
+    """Place in the survey and scale of every tensor whose scale is where it should be and in the order of the file.
+
+    Where most scales make sense only in the other byte order, there is another rule for all of them.
+    """
+    return zip(*_scales(subject), strict=True)
+
+
+@analysis
+def _scales(subject: Subject) -> Scales:
+    anomalies, survey = payload_anomalies(subject), subject.survey
+    found: Scales = (array("q"), array("d"))
+    if anomalies is None or survey is None:
+        return found
+    swapped = 0
+    little, big = struct.Struct("<f").unpack_from, struct.Struct(">f").unpack_from
+    ours, theirs = (little, big) if subject.file.byte_order == "little" else (big, little)
+    found[0].extend(anomalies.placed)
+    low, high = USUAL
+    for place in anomalies.placed:
+        tail = survey.tail(place)
+        (scale,) = ours(tail)
+        found[1].append(scale)
+        if not low <= scale <= high:
+            swapped += not usual(scale) and usual(theirs(tail)[0])
+    return (array("q"), array("d")) if 2 * swapped > len(found[0]) else found
+
+
+def usual(scale: float) -> bool:
+    """Whether a scale, or its absolute value, is like those of trained models."""
+    return bool(USUAL[0] <= abs(scale) <= USUAL[1])  # which no NaN and no infinity is
+
+
+def odd(subject: Subject, kind: str) -> Iterator[tuple[int, TensorSurvey]]:
+    """The tensors whose scale is of one kind of oddness; each scale is of one kind at most."""
+    survey = subject.survey
+    if survey is not None:
+        for place in odd_scales(subject).kinds.get(kind, ()):
+            yield place, survey[place]
+
+
+class OddScales(NamedTuple):
+    """Places in the survey by the kind of oddness, and the median of the siblings of each scale that is a reciprocal."""
+
+    kinds: dict[str, list[int]]
+    medians: dict[int, float]
+
+
+@analysis
+def odd_scales(subject: Subject) -> OddScales:
+    """Every odd scale of a file; each is of one kind at most."""
+    survey = subject.survey
+    kinds: dict[str, list[int]] = {}
+    if survey is None:
+        return OddScales(kinds, {})
+    low, high = USUAL
+    for place, scale in scales(subject):
+        if not low <= scale <= high and (found := kind_of(scale)) is not None:
+            header = in_front(subject, survey[place])
+            kinds.setdefault(found if header is None else "header", []).append(place)
+    medians = _reciprocals(groups(subject))
+    if medians:
+        kinds["reciprocal"] = sorted(medians)
+        for kind in ("vanishing", "unusual"):
+            kinds[kind] = [place for place in kinds.get(kind, ()) if place not in medians]
+    return OddScales(kinds, medians)
+
+
+def kind_of(scale: float) -> str | None:
+    """In which way a scale is odd by itself: nan, infinite, zero, negative, vanishing or unusual; None for the others."""
+    if isnan(scale):
+        return "nan"
+    if isinf(scale):
+        return "infinite"
+    if scale == 0:
+        return "zero"
+    if scale < 0:
+        return "negative"
+    if scale < VANISHING:
+        return "vanishing"
+    return None if USUAL[0] <= scale <= USUAL[1] else "unusual"
+
+
+class InFront(NamedTuple):
+    """A scale that stands in front of a payload: its value, its type, how many bytes come before the codes."""
+
+    scale: float
+    type: str
+    size: int
+
+
+def in_front(subject: Subject, tensor: TensorSurvey) -> InFront | None:
+    """The scale in front of a payload, where there is one beyond doubt.
+
+    A header of 32 bytes is a float and zeros, which would be 112 weights of -1 or more. A float32 alone is followed by
+    codes: then the codes are shifted, what stands in the place of the scale are the last four bytes of them, and the
+    float holds a code 3, which ternary codes do not.
+    """
+    if tensor.payload_bytes < 64:
+        return None
+    head = subject.file.source.read(tensor.start, HEADER)
+    prefix = order_prefix(subject.file.byte_order)
+    single: float = struct.unpack_from(prefix + "f", head)[0]
+    if not any(head[4:]) and _positive(single):
+        return InFront(single, "float32", HEADER)
+    half = next((value for value in halves(head) if _positive(value)), None)
+    if not any(head[2:]) and half is not None:
+        return InFront(half, "float16", HEADER)
+    inside = _unused(head[:4])
+    if _positive(single) and inside and tensor.counts[3] == inside and tensor.complete and not _unused(tensor.tail[:4]):
+        return InFront(single, "float32", 4)
+    return None
+
+
+def _positive(value: float) -> bool:
+    return value > 0 and usual(value)
+
+
+def _unused(data: bytes) -> int:
+    """How many codes 3 are in some bytes."""
+    return sum(byte >> shift & 3 == 3 for byte in data for shift in (0, 2, 4, 6))
+
+
+def halves(head: bytes) -> tuple[float, float]:
+    """The first two bytes as a float16 in either order."""
+    return struct.unpack_from("<e", head)[0], struct.unpack_from(">e", head)[0]
+
+
+def groups(subject: Subject) -> dict[bytes, Scales]:
+    """Places and scales of tensors by what their names say without the number of the layer."""
+    survey = subject.survey
+    assert survey is not None
+    groups: dict[bytes, Scales] = {}
+    for place, scale in scales(subject):
+        match = LAYER.fullmatch(subject.name(survey.row(place)))
+        name = match[2] if match else b""
+        group = groups.get(name)
+        if group is None:
+            group = groups[name] = array("q"), array("d")
+        group[0].append(place)
+        group[1].append(scale)
+    return groups
+
+
+def _reciprocals(groups: dict[bytes, Scales]) -> dict[int, float]:
+    """Places of scales whose reciprocals lie near the median of their siblings, and that median."""
+    overall = median(scale for group in groups.values() for scale in group[1])
+    found: dict[int, float] = {}
+    for name, group in groups.items():
+        nearby = median(group[1]) if name else None
+        nearby = nearby if nearby is not None else overall
+        if nearby is None:
+            continue
+        for place, scale in zip(*group, strict=True):
+            if not (isfinite(scale) and scale > 0) or _factor(scale, nearby) < FAR:
+                continue
+            if 1 / scale < 3e38 and _factor(1 / scale, nearby) <= NEAR:
+                found[place] = nearby
+    return found
+
+
+def median(scales: Iterable[float]) -> float | None:
+    """The median of those that are positive and finite, if they are more than `SIBLINGS`."""
+    sound = sorted(scale for scale in scales if isfinite(scale) and scale > 0)
+    return sound[len(sound) // 2] if len(sound) > SIBLINGS else None
+
+
+def _factor(one: float, other: float) -> float:
+    return max(one / other, other / one)
+
+
+@analysis
+def stale_tails(subject: Subject) -> Leftovers | None:
+    """What is in the 28 bytes after the scales; None where payloads are not read."""
+    from i2s_spec.inspect.leftovers import leftovers
+
+    anomalies, survey = payload_anomalies(subject), subject.survey
+    return None if anomalies is None or survey is None else leftovers(subject.file, survey, anomalies.placed)

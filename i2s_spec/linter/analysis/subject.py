@@ -1,0 +1,343 @@
+"""This module defines a file as the rules see it, with the analyses that several rules share, each made once.
+
+Time and memory stay linear in the header: keys and tensors are walked a few times, never held as objects.
+"""
+
+import re
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, wraps
+from itertools import chain, islice
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from i2s_spec.errors import Span
+from i2s_spec.gguf.reader import File, Tensor
+from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, size_of, sound_shape
+from i2s_spec.inspect.survey.result import Reading
+from i2s_spec.linter.analysis.uncounted_infos import uncounted
+from i2s_spec.schema import limits, types
+from i2s_spec.schema.types import padded
+
+if TYPE_CHECKING:
+    from i2s_spec.inspect.survey.reader import SurveyReader
+    from i2s_spec.inspect.survey.result import Survey
+    from i2s_spec.linter.reference.weights import Weights
+
+#: The payloads are not read.
+HEADER_ONLY = Reading("none")
+
+#: A key as the GGUF document wants it, or with one of the field's architecture names in front: their first segment may
+#: hold hyphens, and a dot between digits (`bitnet-b1.58`).
+SNAKE_CASE = re.compile(rb"[a-z0-9_]+(?:-[a-z0-9_]+)*(?:\.[a-z0-9_]+)*")
+PLAIN_NAME = re.compile(rb"[A-Za-z0-9_.\-]{1,63}(?<!_scale)")
+
+#: Block size of the type numbers that mean one thing to everybody.
+_UNAMBIGUOUS = {
+    number: readings[0].block
+    for number, readings in types.READINGS.items()
+    if len(readings) == 1 and number not in types.RETIRED and number not in LEGACY_I2_S
+}
+
+#: Sizes of tensors of one shape, type and extent that are remembered at once.
+ALIKE = 1024
+
+#: Keys that rules look up by name.
+_LOOKED_UP = frozenset(
+    {b"general.alignment", b"general.architecture", b"split.no", b"split.count", b"split.tensors.count"}
+)
+
+
+class Subject:
+    """One file under the linter.
+
+    `path` is the file's path where there is one; it is used for nothing but looking for the other parts of a split file.
+    `reading` says how much of the payloads the rules may look at, and `weights` are known from another file.
+    """
+
+    def __init__(
+        self, file: File, path: str | None = None, reading: Reading = HEADER_ONLY, weights: "Weights | None" = None
+    ) -> None:
+        self.file = file
+        self.path = path
+        self.reading = reading
+        self.weights = weights
+        #: Whether what the GGUF document allows and no loader takes is no finding (profile `spec`).
+        self.by_document = False
+        #: Results of the functions that are declared as an `analysis`.
+        self.results: dict[Callable[[Subject], Any], Any] = {}
+        self._surveying: SurveyReader | None = None
+        #: Tensor infos that the header does not count; the data section begins after them.
+        self.uncounted = uncounted(file)
+        if self.uncounted is not None:
+            file.index.data_start = padded(self.uncounted.end, file.alignment or limits.DEFAULT_ALIGNMENT)
+        #: Whether the data section begins elsewhere than `general.alignment` says; `file.data_start` is where it does.
+        self.data_start_overridden = self._override_data_start()
+
+    def _override_data_start(self) -> bool:
+        """Take the data section to begin at a multiple of 32 where `general.alignment` says otherwise, and the running
+        offsets and the end of the file contradict it (clause 2.7): else one wrong key makes every payload look wrong."""
+        file, wanted = self.file, limits.DEFAULT_ALIGNMENT
+        if file.alignment in (None, wanted) or file.data_start is None or file.infos_end is None:
+            return False
+        stated, start = (file.data_start, file.alignment or wanted), padded(file.infos_end, wanted)
+        if start == file.data_start or not self.placements or not self._is_contiguous(wanted):
+            return False
+        end = max(placement.end for placement in self.placements)
+        ends = [{base + end, base + padded(end, step)} for base, step in (stated, (start, wanted))]
+        if file.size in ends[0] or file.size not in ends[1]:
+            return False
+        file.index.data_start = start
+        for name in ("placements", "in_table_order", "data_size"):  # what was worked out for the other place
+            vars(self).pop(name, None)
+        return True
+
+    def begin(self) -> None:
+        """Let all threads but this one start to read the payloads; `end` must follow. Without it they start when a rule
+        asks for the survey."""
+        if self.reading.mode != "none" and self._surveying is None:
+            from i2s_spec.inspect.survey.reader import SurveyReader
+
+            self._surveying = SurveyReader(self.file, self.reading)
+            self._surveying.begin()
+
+    def end(self) -> None:
+        """Leave no thread after, whether or not anybody asked for the survey."""
+        if self._surveying is not None:
+            self._surveying.stop()
+
+    @cached_property
+    def survey(self) -> "Survey | None":
+        """What is in the payloads; None where they are not to be read, or nothing says where they are.
+
+        :raises FormatError: S903 where the file shrinks meanwhile, S901 where it cannot be read
+        """
+        if self.reading.mode == "none":
+            return None
+        try:
+            self.begin()
+            assert self._surveying is not None
+            return self._surveying.result()
+        finally:
+            self.end()
+
+    def key_names(self) -> Iterator[tuple[int, bytes]]:
+        """Index and name of every key-value that could be read."""
+        key = self.file.index.key
+        return ((i, key(i).name) for i in range(self.file.index.keys))
+
+    def tensor_names(self) -> Iterator[tuple[int, bytes]]:
+        """Index and name of every tensor info that could be read."""
+        tensor = self.file.index.tensor
+        return ((i, tensor(i).name) for i in range(self.file.index.tensors))
+
+    @cached_property
+    def odd_keys(self) -> list[tuple[int, bytes]]:
+        """Key-values whose key is not made of lower_snake_case segments: the only ones that name rules look at."""
+        index = self.file.index
+        named = ((i, index.key(i).name) for i in index.odd_keys())
+        return [(i, name) for i, name in named if not SNAKE_CASE.fullmatch(name)]
+
+    @cached_property
+    def odd_names(self) -> list[tuple[int, bytes]]:
+        """Tensors whose name is not a plain one of at most 63 bytes: the only ones that name rules look at."""
+        index = self.file.index
+        named = ((i, index.tensor(i).name) for i in index.odd_tensors())
+        return [(i, name) for i, name in named if not PLAIN_NAME.fullmatch(name)]
+
+    @cached_property
+    def odd_tensors(self) -> list[Tensor]:
+        """Tensors whose shape or type is not plainly sound: the only ones that the rules on shapes and types look at."""
+        tensor = self.file.index.tensor
+        odd: list[int] = []
+        plain: tuple[tuple[int, ...], int] = (), -1  # what the last sound one was like: many are alike
+        for i in range(self.file.index.tensors):
+            info = tensor(i)
+            ne, number = info.ne, info.type
+            if (ne, number) == plain:
+                continue
+            block = _UNAMBIGUOUS.get(number)
+            if block is None or not sound_shape(ne) or ne[0] % block:
+                odd.append(i)
+            else:
+                plain = ne, number
+        return [self.file.tensors.by_index(i) for i in odd]
+
+    def i2s(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Row and ne of every I2_S tensor of a sound shape."""
+        tensor, number = self.file.index.tensor, types.I2_S.number
+        sound: tuple[int, ...] = ()
+        for i in range(self.file.index.tensors):
+            info = tensor(i)
+            if info.type == number and ((ne := info.ne) == sound or sound_shape(ne)):
+                sound = ne
+                yield i, sound
+
+    @cached_property
+    def odd_i2s(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Those that are no matrix of whole blocks in every row: the only ones that rules on I2_S shapes look at."""
+        return [(i, ne) for i, ne in self.i2s() if len(ne) != 2 or ne[0] % 128]
+
+    @cached_property
+    def has_i2s(self) -> bool:
+        """Whether there is an I2_S tensor of a sound shape."""
+        return any(True for _ in self.i2s())
+
+    @cached_property
+    def places(self) -> dict[bytes, int]:
+        """Where the keys that rules look up stand; the first of each."""
+        places: dict[bytes, int] = {}
+        for i in self.file.index.keys_named(_LOOKED_UP):
+            places.setdefault(self.file.index.key(i).name, i)
+        return places
+
+    @cached_property
+    def architecture(self) -> str:
+        """The value of `general.architecture`, or an empty text where it is missing or unusable."""
+        i = self.places.get(b"general.architecture")
+        if i is None:
+            return ""
+        entry = self.file.index.key(i)
+        if entry.type != types.ValueType.STRING or entry.count > 64:
+            return ""
+        return str(self.file.metadata.decode(entry))
+
+    def key_span(self, i: int) -> Span:
+        """The bytes of a key's name."""
+        return self.file.index.key(i).key_span
+
+    def name_span(self, i: int) -> Span:
+        """The bytes of a tensor's name."""
+        return self.file.index.tensor(i).name_span
+
+    def info_span(self, i: int, field: str) -> Span:
+        """The bytes of `n_dims`, `ne`, `type` or `offset` of a tensor info."""
+        info = self.file.index.tensor(i)
+        spans = {"n_dims": info.n_dims_span, "ne": info.ne_span, "type": info.type_span, "offset": info.offset_span}
+        return spans[field]
+
+    def dimension_span(self, i: int, which: int) -> Span:
+        """The bytes of one dimension of a tensor info."""
+        return self.file.index.tensor(i).dimension_span(which)
+
+    @cached_property
+    def data_size(self) -> int:
+        """Bytes between the start of the data section and the end of the file."""
+        return max(0, self.file.size - (self.file.data_start or 0))
+
+    def absolute(self, start: int, stop: int, path: str) -> Span:
+        """A span inside the data section as a span of the file, cut at the file's end."""
+        base = self.file.data_start or 0
+        size = self.file.size
+        return Span(min(base + start, size), min(base + stop, size), path)
+
+    @cached_property
+    def placements(self) -> list[Placement]:
+        """Every tensor in the order of the offsets; empty where the header does not say where the data section is."""
+        index = self.file.index
+        if self.file.data_start is None or index.tensors != index.tensor_count:
+            return []
+        alignment = self.file.alignment or limits.DEFAULT_ALIGNMENT
+        offsets = array("Q", (index.tensor(i).offset for i in range(index.tensors)))
+        rows = sorted(range(index.tensors), key=offsets.__getitem__)
+        placements = []
+        sizes: dict[tuple[tuple[int, ...], int, int], int | None] = {}  # many tensors are alike: they need one number
+        tensor, before = index.tensor, None
+        known: tuple[tuple[int, ...], int, int] = (), 0, 0  # what the last one was like
+        for i, after in zip(rows, chain(islice(rows, 1, None), (None,)), strict=False):
+            info = tensor(i)
+            number, offset = info.type, offsets[i]
+            like = info.ne, number, (self.data_size if after is None else offsets[after]) - offset
+            if like != known:
+                if like not in sizes:
+                    if len(sizes) == ALIKE:
+                        sizes.clear()
+                    sizes[like] = size_of(*like, alignment, self.file.tensors.common_type(number))
+                known, before = like, sizes[like]
+            placements.append(Placement(offset, i, number, before))
+        return placements
+
+    @cached_property
+    def in_table_order(self) -> list[Placement]:
+        """The placements in the order of the tensor table."""
+        return sorted(self.placements, key=lambda placement: placement.row)
+
+    @cached_property
+    def total(self) -> int:
+        """The sum of all padded sizes, in exact arithmetic."""
+        return sum(padded(p.size or 0, self.effective_alignment) for p in self.placements)
+
+    @cached_property
+    def ignores_alignment(self) -> bool:
+        """Whether offsets were counted in steps of 32 although `general.alignment` asks for others (clause 2.7)."""
+        if self.data_start_overridden:
+            return True
+        alignment = self.file.alignment or limits.DEFAULT_ALIGNMENT
+        if alignment <= limits.DEFAULT_ALIGNMENT or all(p.offset % alignment == 0 for p in self.placements):
+            return False
+        return self._is_contiguous(limits.DEFAULT_ALIGNMENT)
+
+    @cached_property
+    def effective_alignment(self) -> int:
+        """The alignment that the offsets were really counted with."""
+        return limits.DEFAULT_ALIGNMENT if self.ignores_alignment else self.file.alignment or limits.DEFAULT_ALIGNMENT
+
+    @cached_property
+    def contiguous(self) -> bool:
+        """Whether every tensor begins where the padded one before it ends, in the order of the table."""
+        return self._is_contiguous(self.effective_alignment)
+
+    def _is_contiguous(self, alignment: int) -> bool:
+        expected = 0
+        for placement in self.in_table_order:
+            if placement.offset != expected or placement.size is None:
+                return False
+            expected += padded(placement.size, alignment)
+        return True
+
+    @property
+    def extents(self) -> Iterator[Extent]:
+        """The extent of every tensor, in the order of the offsets; made anew each time."""
+        return self.extents_of(range(len(self.placements)))
+
+    def extents_of(self, places: Iterable[int]) -> Iterator[Extent]:
+        """The extents of the tensors at some places in the order of the offsets."""
+        placements, last = self.placements, len(self.placements) - 1
+        for place in places:
+            placement = placements[place]
+            if place == last:
+                yield Extent(placement, self.data_size - placement.offset, None)
+            else:
+                after = placements[place + 1]
+                yield Extent(placement, after.offset - placement.offset, after)
+
+    def extent(self, place: int) -> Extent:
+        """The extent of the tensor at a place in the order of the offsets."""
+        return next(self.extents_of((place,)))
+
+    def is_legacy(self, placement: Placement) -> bool:
+        """Whether a tensor of type 30 or 31 has exactly the extent of an I2_S tensor: a file from before the number 36."""
+        if placement.number not in LEGACY_I2_S or placement.size is None:
+            return False
+        ne = self.file.index.tensor(placement.row).ne
+        return prod(ne) >= 128 and placement.size == types.I2_S.nbytes(ne)
+
+    def name(self, i: int) -> bytes:
+        """The name of a tensor."""
+        return self.file.index.tensor(i).name
+
+
+T = TypeVar("T")
+
+
+def analysis(make: Callable[[Subject], T]) -> Callable[[Subject], T]:
+    """Declare a function as an analysis: it is called once for each subject, and every rule gets the same result."""
+
+    @wraps(make)
+    def result(subject: Subject) -> T:
+        if make not in subject.results:
+            subject.results[make] = make(subject)
+        found: T = subject.results[make]
+        return found
+
+    return result

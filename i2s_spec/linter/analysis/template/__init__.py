@@ -1,0 +1,1 @@
+"""Chat templates: a lexer, and what is hazardous in them."""

@@ -1,0 +1,184 @@
+"""This module finds in the code of a template names that are computed, texts that grow, and macros that call themselves.
+
+A name that is computed may be any, and what grows may grow to any size: neither is a proof of harm, and a template that
+passes may still do it by other ways. No template of a conversation needs them.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from i2s_spec.linter.analysis.template.lexer import Hazard, Part, Token
+from i2s_spec.linter.analysis.template.loops import MANY, number_in
+
+#: Filters that give a number, or the text that they get; others make another name of one.
+_PLAIN_FILTERS: Final = frozenset({"length", "count", "int", "abs", "min", "max", "sum", "round", "string"})
+#: Filters that take the name of an attribute: where it stands among their arguments.
+_TAKES_NAME: Final = frozenset({"selectattr", "rejectattr", "groupby"})
+#: Methods and filters that make a text as wide as a number says.
+_WIDENS: Final = frozenset({"center", "ljust", "rjust", "zfill", "indent", "wordwrap", "expandtabs"})
+#: Most tokens of a subscript, of a call's arguments, or of what a name is set to, that are looked at.
+_MOST: Final = 64
+_OPEN: Final = {"[": "]", "(": ")", "{": "}"}
+
+
+def computed_names(part: Part) -> Iterator[Hazard]:
+    """Subscripts and names of attributes that are put together by the template."""
+    tokens = part.tokens
+    for i, token in enumerate(tokens):
+        before = tokens[i - 1] if i else None
+        if token.kind == "sign" and token.value == "[" and before is not None and _is_value(tokens, i - 1):
+            inner = _inner(tokens, i)
+            if _is_computed(inner):
+                yield Hazard("reach", token.start, inner[-1].stop, "a subscript that is put together")
+        elif token.kind == "name" and token.value in _TAKES_NAME and _value(tokens, i + 1) == "(":
+            if before is not None and before.value == "|" and not _one_text(tokens, i + 2):
+                yield Hazard("reach", token.start, token.stop, "an attribute that is named by a value")
+        elif token.kind == "name" and token.value == "attribute" and _value(tokens, i + 1) == "=":
+            named = before is not None and before.value in ("(", ",")
+            if named and not _one_text(tokens, i + 2):
+                yield Hazard("reach", token.start, token.stop, "an attribute that is named by a value")
+        if (
+            token.kind == "text"
+            and token.value
+            and not token.value.strip("_")
+            and _value(tokens, i + 1) in ("~", "*", "+")
+        ):
+            yield Hazard("reach", token.start, tokens[i + 1].stop, "underscores that are put together")
+
+
+def _value(tokens: tuple[Token, ...], i: int) -> str:
+    return tokens[i].value if i < len(tokens) and tokens[i].kind == "sign" else ""
+
+
+def _is_value(tokens: tuple[Token, ...], i: int) -> bool:
+    """Whether a value ends here, so that a bracket after it is a subscript and not a list."""
+    token = tokens[i]
+    if token.kind == "name":
+        return token.value not in ("in", "and", "or", "not", "if", "else", "is", "set", "elif", "for", "call", "filter")
+    return token.kind == "text" or token.value in (")", "]", "}")
+
+
+def _one_text(tokens: tuple[Token, ...], i: int) -> bool:
+    """Whether an argument is one text and nothing else."""
+    return i < len(tokens) and tokens[i].kind == "text" and _value(tokens, i + 1) in (",", ")")
+
+
+def _inner(tokens: tuple[Token, ...], start: int) -> list[Token]:
+    """The tokens in a bracket, with the one that ends it; the first `_MOST` of them."""
+    depth, inner = 0, []
+    for token in tokens[start : start + _MOST]:
+        if token.kind == "sign":
+            depth += token.value in _OPEN
+            depth -= token.value in ")]}"
+        inner.append(token)
+        if not depth:
+            break
+    return inner[1:] or inner
+
+
+def _is_computed(inner: list[Token]) -> bool:
+    """Whether a subscript makes a text: by joining, by a filter, or out of a text and something else."""
+    depth = 0  # of subscripts in it, which are looked at by themselves
+    for i, token in enumerate(inner[:-1]):
+        sign = token.value if token.kind == "sign" else ""
+        if sign == "[" and i:
+            depth += 1
+        elif sign == "]":
+            depth -= 1
+        elif depth:
+            continue
+        elif sign in ("~", "{") or (sign == "|" and inner[i + 1].value not in _PLAIN_FILTERS):
+            return True
+        elif token.kind == "text" and len(inner) > 2:
+            around = {inner[i - 1].value if i else "", inner[i + 1].value}
+            if around & {"+", "*", "%", "|", ".", "["} or not i:
+                return True
+    return False
+
+
+def grown(part: Part) -> Iterator[Hazard]:
+    """Texts that are padded to a width, by number or by format, and texts that are joined to themselves."""
+    tokens = part.tokens
+    for i, token in enumerate(tokens):
+        called = token.kind == "name" and token.value in _WIDENS and _value(tokens, i + 1) == "(" and i
+        if called and tokens[i - 1].value in (".", "|") and _largest(_inner(tokens, i + 1)) > MANY:
+            yield Hazard("loop", token.start, token.stop, "a width")
+        if token.kind == "text" and "%" in token.value and _width(token.value) > MANY:
+            yield Hazard("loop", token.start, token.stop, "a width")
+    if part.word == "set":
+        yield from _doubled(part)
+
+
+def _largest(arguments: list[Token]) -> float:
+    """The largest number among the arguments of a call."""
+    largest, begin = 0.0, 0
+    for i, token in enumerate(arguments):
+        if token.kind == "sign" and token.value in (",", ")", "="):
+            largest, begin = max(largest, number_in(tuple(arguments[begin:i]))), i + 1
+        elif token.kind == "number":
+            largest = max(largest, number_in((token,)))
+    return largest
+
+
+def _width(text: str) -> int:
+    """The largest width that a text asks for as a format."""
+    widest = 0
+    for piece in text.split("%")[1:]:
+        digits = piece.lstrip("#0- +")
+        count = len(digits) - len(digits.lstrip("0123456789"))
+        widest = max(widest, int(digits[: min(count, 18)] or 0))
+        fraction = digits[count + 1 : count + 19] if digits[count : count + 1] == "." else ""
+        count = len(fraction) - len(fraction.lstrip("0123456789"))
+        widest = max(widest, int(fraction[:count] or 0))
+    return widest
+
+
+def _doubled(part: Part) -> Iterator[Hazard]:
+    """A name that is set to itself and itself again."""
+    values = [token.value for token in part.tokens[: 2 * _MOST]]
+    signs = [token.value if token.kind == "sign" else "" for token in part.tokens[: 2 * _MOST]]
+    if "=" not in signs:
+        return
+    at = signs.index("=")
+    name, rest = values[1:at], values[at + 1 :]
+    count = 0
+    for i in range(len(rest) - len(name) + 1):
+        if name and rest[i : i + len(name)] == name:
+            before = rest[i - 1] if i else ""
+            after = rest[i + len(name)] if i + len(name) < len(rest) else ""
+            whole = before not in (".", "'") and after not in (".", "[", "(")
+            count += whole and bool({before, after} & {"~", "+"})
+    if count > 1:
+        yield Hazard("loop", part.start, part.stop, "a text that is joined to itself")
+
+
+def recursions(parts: list[Part]) -> Iterator[Hazard]:
+    """Macros that call themselves with nothing of the conversation, so that only a number of theirs ends it."""
+    names: list[str] = []
+    for part in parts:
+        if part.word == "macro":
+            names.append(part.tokens[1].value if len(part.tokens) > 1 else "")
+        elif part.word == "endmacro" and names:
+            names.pop()
+        elif names:
+            tokens = part.tokens
+            for i, token in enumerate(tokens):
+                called = token.kind == "name" and token.value == names[-1] and _value(tokens, i + 1) == "("
+                if called and (not i or tokens[i - 1].value != ".") and _only_counts(_inner(tokens, i + 1)):
+                    yield Hazard("loop", token.start, token.stop, "a macro that calls itself")
+
+
+def _only_counts(arguments: list[Token]) -> bool:
+    """Whether no argument of a call is plainly something of the conversation: a name, its member, or one by a name."""
+    begin, depth = 0, 0
+    for i, token in enumerate(arguments):
+        sign = token.value if token.kind == "sign" else ""
+        depth += sign in _OPEN
+        if (sign == "," and not depth) or i == len(arguments) - 1:
+            argument = arguments[begin:i]
+            begin = i + 1
+            computes = any(each.kind == "sign" and each.value in "+-*/~" for each in argument)
+            if any(each.kind == "name" for each in argument) and not computes:
+                return False
+        depth -= sign in (")", "]", "}")
+    return True

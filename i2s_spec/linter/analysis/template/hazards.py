@@ -1,0 +1,199 @@
+"""This module reads the source of a chat template and tells what in it could do harm; nothing is ever rendered.
+
+A template is cut into text and code as Jinja cuts it, and the code into tokens, by regular expressions that need linear
+time. What is found are places: attributes by which templates have left their sandbox, loops that do not end, text that is
+given to the model only when a message holds a certain word. Places count bytes of the template.
+
+    >>> [hazard.kind for hazard in hazards(b"{{ ''.__class__.__mro__ }}")]
+    ['reach', 'reach']
+    >>> hazards(b"{% for m in messages %}{{ m['content'] }}{% endfor %}")
+    []
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice, takewhile
+from typing import Final
+
+from i2s_spec.linter.analysis.template.computed import computed_names, grown, recursions
+from i2s_spec.linter.analysis.template.lexer import Broken, Hazard, Part, Token, cut
+from i2s_spec.linter.analysis.template.loops import loops, powers
+
+#: What of a template is looked at; the largest of published models has 30 KB, and a longer one has a finding for that.
+LOOKED_AT: Final = 1 << 18
+
+#: Hazards of one template that are reported.
+MOST_HAZARDS: Final = 32
+
+
+#: Attributes without underscores in front that lead out of an object to the interpreter.
+_WAYS_OUT: Final = frozenset(
+    {
+        "mro",
+        "func_globals",
+        "func_code",
+        "gi_frame",
+        "gi_code",
+        "cr_frame",
+        "cr_code",
+        "f_globals",
+        "f_builtins",
+        "f_locals",
+        "f_back",
+        "tb_frame",
+        "co_code",
+        "format_map",
+    }
+)
+#: Names that are functions or modules of the interpreter, never of a conversation.
+_INTERPRETER: Final = frozenset(
+    {"eval", "exec", "compile", "getattr", "globals", "locals", "os", "sys", "subprocess", "lipsum"}
+)
+#: What is looked for in texts by which an attribute may be named, whatever its case: filters change it. Also backwards.
+_NAMED: Final = re.compile(r"__[A-Za-z]\w{0,28}?__")
+#: No such name is longer, so that of what was joined no more has to be remembered.
+_LONGEST_NAME: Final = 32
+#: Statements that read other templates.
+_READS: Final = frozenset({"import", "from", "include", "extends"})
+_PAIRS: Final = {"for": "endfor", "if": "endif", "macro": "endmacro"}
+#: Methods of texts that look for another text.
+_SEARCHES: Final = frozenset({"find", "index", "count", "startswith", "endswith", "rfind"})
+#: TrustedText that end what is asked of one message.
+_ENDS: Final = frozenset({"and", "or", "not", "else", "is", "if"})
+_SENTENCE: Final = re.compile(r"(?<![A-Za-z'])(?:(?:[A-Za-z']{2,}|[AIa])[ ,]+){5,}[A-Za-z']{2,}")
+_WORD: Final = re.compile(r"[A-Za-z][A-Za-z .'-]{2,60}")
+
+
+def hazards(source: bytes) -> list[Hazard]:
+    """What in a template could do harm, at most `MOST_HAZARDS` places of its first `LOOKED_AT` bytes, in their order."""
+    whole, text = len(source) <= LOOKED_AT, source[:LOOKED_AT].decode("utf-8", "surrogateescape")
+    found = _found(text, whole)
+    if text.isascii():
+        return found
+    return [hazard._replace(start=_bytes(text, hazard.start), stop=_bytes(text, hazard.stop)) for hazard in found]
+
+
+def _bytes(text: str, count: int) -> int:
+    """How many bytes so many characters of a text are."""
+    return len(text[:count].encode("utf-8", "surrogateescape"))
+
+
+def _found(source: str, whole: bool) -> list[Hazard]:
+    """The hazards of a template by its characters; of one that is not looked at to its end nothing is called broken."""
+    parts: list[Part] = []
+    found: list[Hazard] = []
+    try:
+        for part in cut(source):
+            parts.append(part)
+    except Broken as broken:
+        if whole:
+            found.append(Hazard("broken", broken.at, min(broken.at + 2, len(source)), broken.what))
+    else:
+        found += _unpaired(parts) if whole else []
+    code = [part for part in parts if part.kind != "text"]
+    searches = (
+        (hazard for part in code for hazard in _reaches(part)),
+        (hazard for part in code for hazard in powers(part)),
+        loops(code),
+        (hazard for part in code for hazard in grown(part)),
+        recursions(code),
+        _triggers(source, parts),
+    )
+    for search in searches:
+        found += islice(search, MOST_HAZARDS)
+    return sorted(set(found), key=lambda hazard: (hazard.start, hazard.kind))[:MOST_HAZARDS]
+
+
+def _reaches(part: Part) -> Iterator[Hazard]:
+    """Attributes, names and statements that lead out of the conversation."""
+    tokens = part.tokens
+    if part.word in _READS:
+        yield Hazard("reach", part.start, part.stop, "reads another template")
+    joined, first = "", None
+    yield from computed_names(part)
+    for i, token in enumerate(tokens):
+        before = tokens[i - 1].value if i and tokens[i - 1].kind == "sign" else ""
+        after = tokens[i + 1].value if i + 1 < len(tokens) and tokens[i + 1].kind == "sign" else ""
+        what = ""
+        if token.kind == "name":
+            if before == "." and (token.value.startswith("_") or token.value in _WAYS_OUT):
+                what = "an attribute of the interpreter"
+            elif before == "." and token.value == "format" and after == "(":
+                what = "str.format, by which sandboxes were left"
+            elif before == "|" and token.value == "attr":
+                what = "an attribute that is named by a value"
+            elif before != "." and token.value.startswith("__"):
+                what = "a name of the interpreter"
+            elif before != "." and token.value in _INTERPRETER and after in ("(", "."):
+                what = "a function or module of the interpreter"
+        if what:
+            yield Hazard("reach", token.start, token.stop, what)
+        # Texts that are put together: '__cla' ~ 'ss__', and lists of them that are joined.
+        if token.kind == "text":
+            joined, first = joined[-_LONGEST_NAME:] + token.value, token if first is None else first
+            if token.value == "attr" and i > 1 and tokens[i - 2].value == "map":
+                yield Hazard("reach", token.start, token.stop, "an attribute that is named by a value")
+        elif token.value not in ("~", "+", ",", "(", ")"):
+            joined, first = "", None
+        if first is not None and (_NAMED.search(joined) or _NAMED.search(joined[::-1])):
+            yield Hazard("reach", first.start, token.stop, "the name of an attribute of the interpreter")
+            joined, first = "", None
+
+
+def _unpaired(parts: list[Part]) -> list[Hazard]:
+    """The first statement that opens or closes a block without the other."""
+    ends = {end: word for word, end in _PAIRS.items()}
+    opened: list[Part] = []
+    for part in parts:
+        if part.word in _PAIRS:
+            opened.append(part)
+        elif part.word in ends:
+            if not opened or opened[-1].word != ends[part.word]:
+                return [Hazard("broken", part.start, part.stop, "an end without a beginning")]
+            opened.pop()
+    return [Hazard("broken", opened[-1].start, opened[-1].stop, "a block that does not end")] if opened else []
+
+
+def _asks_for_a_word(part: Part, contents: set[str]) -> bool:
+    """Whether a statement asks whether a message holds a word of ordinary language; `contents` name what it says."""
+    tokens = part.tokens
+    for i, token in enumerate(tokens):
+        if token.kind != "text" or not _WORD.fullmatch(token.value):
+            continue
+        asked: Iterable[Token] = ()
+        if i + 2 < len(tokens) and tokens[i + 1].value == "in":  # 'word' in message['content']
+            asked = takewhile(lambda t: t.kind != "name" or t.value not in _ENDS, tokens[i + 2 : i + 16])
+        elif i > 3 and tokens[i - 1].value == "(" and tokens[i - 2].value in _SEARCHES:  # content.find('word')
+            asked = takewhile(
+                lambda t: t.kind != "name" or t.value not in _ENDS, reversed(tokens[max(0, i - 16) : i - 2])
+            )
+        if any(t.value in contents for t in asked):
+            return True
+    return False
+
+
+def _triggers(source: str, parts: list[Part]) -> Iterator[Hazard]:
+    """Sentences that are given to the model only where a message holds a certain word."""
+    depth, asked = 0, list[tuple[int, Part]]()
+    stated = 0
+    contents = {"content"}
+    for part in parts:
+        if part.word == "set" and len(part.tokens) > 1 and any(t.value in contents for t in part.tokens[2:]):
+            contents.add(part.tokens[1].value)
+        if part.word == "if":
+            depth += 1
+        if part.word in ("if", "elif") and _asks_for_a_word(part, contents):
+            asked.append((depth, part))
+        elif part.word in ("else", "endif", "elif"):
+            while asked and asked[-1][0] >= depth:
+                asked.pop()
+        if part.word == "endif":
+            depth = max(0, depth - 1)
+        if asked and part.kind != "statement" and stated < MOST_HAZARDS:
+            texts = [source[part.start : part.stop]] if part.kind == "text" else [
+                token.value for token in part.tokens if token.kind == "text"
+            ]  # fmt: skip
+            if any(_SENTENCE.search(text[:4096]) for text in texts):
+                stated += 1
+                where = asked[-1][1]
+                yield Hazard("trigger", where.start, where.stop, "a sentence that a word in a message brings about")

@@ -1,0 +1,102 @@
+"""This module finds in the code of a template what would take any time or memory: loops, powers, repeated texts."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from i2s_spec.linter.analysis.template.lexer import Hazard, Part, Token
+
+#: More turns of a loop, or copies of a text, than any template needs.
+MANY: Final = 1_000_000
+
+
+def number_in(tokens: tuple[Token, ...]) -> float:
+    """The value of a product or power of numbers, such as `10**9`; 0 for anything else."""
+    if not tokens or any(token.kind != "number" for token in tokens[::2]) or len(tokens) % 2 == 0:
+        return 0.0
+    if any(token.value not in ("*", "**", "+") for token in tokens[1::2]) or len(tokens) > 9:
+        return 0.0
+    values = [_float(token.value) for token in tokens[::2]]
+    signs = [token.value for token in tokens[1::2]]
+    for sign in ("**", "*", "+"):
+        while sign in signs:
+            at = len(signs) - 1 - signs[::-1].index(sign)
+            left, right = values[at], values.pop(at + 1)
+            signs.pop(at)
+            if sign == "**":
+                values[at] = _power(left, right)
+            else:
+                values[at] = left * right if sign == "*" else left + right
+    return values[0]
+
+
+def _float(digits: str) -> float:
+    """A number as it is written; at most infinite."""
+    digits = digits[:400].replace("_", "")
+    try:
+        return float(int(digits, 0) if digits[:2].lower() in ("0x", "0o", "0b") else digits)
+    except OverflowError:
+        return float("inf")
+    except ValueError:
+        return 0.0
+
+
+def _power(base: float, exponent: float) -> float:
+    try:
+        return float(base**exponent)
+    except OverflowError:
+        return float("inf")
+
+
+def powers(part: Part) -> Iterator[Hazard]:
+    """Numbers and texts that are made as large as the template likes."""
+    tokens = part.tokens
+    for i, token in enumerate(tokens):
+        if token.value == "**" and token.kind == "sign":
+            stop = i + 1
+            while stop + 1 < len(tokens) and tokens[stop + 1].value == "**" and stop - i < 8:
+                stop += 2
+            if i and number_in(tokens[i - 1 : stop + 1]) > 1e18:
+                yield Hazard("loop", tokens[i - 1].start, tokens[min(stop, len(tokens) - 1)].stop, "a huge power")
+        if token.value == "*" and token.kind == "sign" and 0 < i < len(tokens) - 1:
+            around = tokens[i - 1], tokens[i + 1]
+            if {t.kind for t in around} == {"text", "number"}:
+                end = i + 2
+                while end + 1 < len(tokens) and tokens[end].value in ("*", "**") and end - i < 8:
+                    end += 2
+                number = tokens[i + 1 : end] if around[1].kind == "number" else tokens[i - 1 : i]
+                if number_in(number) > MANY:
+                    yield Hazard("loop", around[0].start, around[1].stop, "a text that is repeated")
+
+
+def _ranges(part: Part) -> Iterator[tuple[Token, float]]:
+    """Every call of range with numbers, and the largest of them."""
+    tokens = part.tokens
+    for i, token in enumerate(tokens[:-1]):
+        if token.value == "range" and token.kind == "name" and tokens[i + 1].value == "(":
+            largest, begin = 0.0, i + 2
+            for j in range(begin, min(len(tokens), begin + 40)):
+                if tokens[j].kind == "number":  # also in what is more than numbers: range(9999999 | int)
+                    largest = max(largest, _float(tokens[j].value))
+                if tokens[j].value in (",", ")") and tokens[j].kind == "sign":
+                    largest = max(largest, number_in(tokens[begin:j]))
+                    begin = j + 1
+                if tokens[j].value == ")":
+                    break
+            yield token, largest
+
+
+def loops(parts: list[Part]) -> Iterator[Hazard]:
+    """Loops over ranges that are too long, by themselves or inside each other."""
+    nested: list[float] = []
+    for part in parts:
+        length = 1.0
+        for token, largest in _ranges(part):
+            if largest > MANY:
+                yield Hazard("loop", token.start, token.stop, "a range")
+            length = max(length, largest)
+        if part.word == "for":
+            nested.append(min(length, MANY) * (nested[-1] if nested else 1.0))
+            if length > 1 and nested[-1] > MANY and length <= MANY:
+                yield Hazard("loop", part.start, part.stop, "ranges inside each other")
+        elif part.word == "endfor" and nested:
+            nested.pop()

@@ -1,0 +1,176 @@
+"""This module looks at the extent of every tensor: the bytes from where it begins to where the next one does.
+
+In most files every extent is the padded size of its tensor, and no rule has anything to look at. The others are sorted
+here once for all rules: by the mistake about the size that explains them, what is too large, and where padding lies.
+"""
+
+import struct
+from array import array
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import chain, islice
+from math import prod
+
+from i2s_spec.inspect.placement import Extent, Placement
+from i2s_spec.linter.analysis.subject import Subject, analysis
+from i2s_spec.schema.checks import order_prefix
+from i2s_spec.schema.dialect import CANONICAL
+from i2s_spec.schema.types import I2_S, TAIL_BYTES, padded
+
+#: Where the scales of trained models lie, with a margin of a power of ten or more on either side: the float32 1e-4 to 1e2.
+USUAL = (struct.unpack("<f", struct.pack("<f", 1e-4))[0], 1e2)
+
+#: Codes of I2_S in a byte, and rows that are looked at for a scale in front.
+CODES_PER_BYTE, ROWS = 4, 8
+
+#: Elements of one block of the canonical layout, `interleave-128`.
+BLOCK = CANONICAL.layout.block
+
+
+class ExtentAnomalies:
+    """The extents that rules have to look at, as places in the order of the offsets: there may be very many."""
+
+    def __init__(self) -> None:
+        #: Those that a mistake about the tensor's size explains, by the mistake; and the rows of their tensors.
+        self.mis_sized: dict[str, array[int]] = {}
+        self.rows: set[int] = set()
+        #: Those that are larger than the padded size of the tensor, for no such reason.
+        self.oversized = array("q")
+        #: How many bytes the largest of them has after the padded tensor.
+        self.largest_gap = 0
+        #: Those with padding after the tensor, where nothing is wrong with its size.
+        self.padding = array("q")
+
+
+@analysis
+def extent_anomalies(subject: Subject) -> ExtentAnomalies:
+    """The extents of a file that rules have to look at."""
+    found, step, placements = ExtentAnomalies(), subject.effective_alignment, subject.placements
+    covered = 0  # how far tensors before this one reach: what they cover is neither padding nor a gap
+    ends = chain((placement.offset for placement in islice(placements, 1, None)), (subject.data_size,))
+    for place, (placement, end) in enumerate(zip(placements, ends, strict=False)):
+        size, allotted = placement.size, end - placement.offset
+        if not size:
+            continue
+        whole = -(-size // step) * step
+        before, covered = covered, max(covered, placement.offset + size)
+        if allotted != whole:
+            mistake = size_mistake(subject, placement, allotted)
+            if mistake is not None:
+                found.mis_sized.setdefault(mistake, array("q")).append(place)
+                found.rows.add(placement.row)
+                continue
+            if allotted > whole and before < end:
+                found.oversized.append(place)
+                found.largest_gap = max(found.largest_gap, allotted - whole)
+        if size < whole and size < allotted and before <= placement.offset + size:
+            found.padding.append(place)
+    return found
+
+
+def mis_sized(subject: Subject, mistake: str) -> Iterator[Extent]:
+    """The extents that a mistake about the tensor's size explains."""
+    return subject.extents_of(extent_anomalies(subject).mis_sized.get(mistake, ()))
+
+
+def oversized(subject: Subject) -> Iterator[Extent]:
+    """The extents that are larger than the padded size of the tensor, for no such reason."""
+    return subject.extents_of(extent_anomalies(subject).oversized)
+
+
+def padding(subject: Subject) -> Iterator[Extent]:
+    """The extents with padding after the tensor, where nothing is wrong with its size."""
+    return subject.extents_of(extent_anomalies(subject).padding)
+
+
+def size_mistake(subject: Subject, placement: Placement, allotted: int) -> str | None:
+    """Which mistake about an I2_S tensor's size explains the distance to the next tensor, if one does.
+
+    `no-tail`: the writer left out (a part of) the 32 bytes; `unpacked`: one byte for each weight; `whole-blocks`:
+    payload padded to blocks of 128; `row-scales`: every row has a scale in front; `chunks`: every chunk of a threaded
+    quantizer wrote a tail of its own.
+    """
+    size = placement.size
+    if (
+        placement.number != I2_S.number
+        or size is None
+        or allotted <= 0
+        or allotted == padded(size, subject.effective_alignment)
+    ):
+        return None
+    ne, step = subject.file.index.tensor(placement.row).ne, subject.effective_alignment
+    mistake, may_be_rows, may_be_chunks = _by_numbers(ne, size, allotted, step)
+    if may_be_rows and row_scales(subject, placement, allotted):
+        return "row-scales"
+    return "chunks" if may_be_chunks and chunks(subject, placement, allotted) else mistake
+
+
+@lru_cache(maxsize=1024)  # many tensors are alike
+def _by_numbers(ne: tuple[int, ...], size: int, allotted: int, step: int) -> tuple[str | None, bool, bool]:
+    """The mistake that numbers alone explain; else whether to look at the bytes for scales of rows, and for chunks."""
+    payload, n = size - TAIL_BYTES, prod(ne)
+    if payload <= allotted < size:
+        return "no-tail", False, False
+    if allotted == padded(n, step):
+        return "unpacked", False, False
+    if allotted == padded(-(-n // BLOCK) * TAIL_BYTES + TAIL_BYTES, step):
+        return "whole-blocks", False, False
+    extra = allotted - payload
+    return None, prod(ne[1:]) >= ROWS, extra >= 2 * TAIL_BYTES and extra % TAIL_BYTES == 0
+
+
+def row_scales(subject: Subject, placement: Placement, allotted: int) -> tuple[int, int] | None:
+    """Rows and bytes of the float in front of each of them that explain the extent of an I2_S tensor, if they do.
+
+    The extent alone does not: in some rows, wherever they begin then, there is a float like the scales of trained models.
+    """
+    ne = subject.file.index.tensor(placement.row).ne
+    rows, row = prod(ne[1:]), ne[0] // CODES_PER_BYTE
+    prefix = order_prefix(subject.file.byte_order)
+    for width, form in ((4, "f"), (2, "e")):
+        whole = rows * (row + width)
+        if ne[0] % CODES_PER_BYTE or rows < ROWS or allotted != padded(whole, subject.effective_alignment):
+            continue
+        start = (subject.file.data_start or 0) + placement.offset
+        if start + whole > subject.file.size:
+            continue
+        places = (start + rows * number // ROWS * (row + width) for number in range(ROWS))
+        scales = [struct.unpack(prefix + form, subject.file.source.read(at, width))[0] for at in places]
+        if all(scale > 0 and USUAL[0] <= scale <= USUAL[1] for scale in scales):
+            return rows, width
+    return None
+
+
+def chunks(subject: Subject, placement: Placement, allotted: int) -> int:
+    """How many chunks with a tail each explain the extent of an I2_S tensor; 0 where they do not.
+
+    A threaded quantizer splits a tensor by rows, so there are no more chunks than rows, and what lies after the proper
+    end is the rest of the weights, not zeros. The first chunk keeps its scale after its codes: without one there, more
+    than a second tail is a gap with something else in it.
+    """
+    ne = subject.file.index.tensor(placement.row).ne
+    n = prod(ne)
+    extra = allotted - n // 4
+    count = extra // TAIL_BYTES
+    if (
+        extra % TAIL_BYTES
+        or not 2 <= count <= prod(ne[1:])
+        or allotted <= padded(n // 4 + TAIL_BYTES, subject.effective_alignment)
+    ):
+        return 0
+    start = (subject.file.data_start or 0) + placement.offset + n // 4 + TAIL_BYTES
+    stop = min(start + extra - TAIL_BYTES, subject.file.size)
+    if start >= stop:  # the file is cut before them
+        return 0
+    if not any(subject.file.source.read(start, min(stop - start, 4096))):
+        return 0
+    return count if count == 2 or _scale_of_chunk(subject, placement, -(-prod(ne[1:]) // count)) else 0
+
+
+def _scale_of_chunk(subject: Subject, placement: Placement, rows: int) -> bool:
+    """Whether a scale like those of trained models stands after the codes of a tensor's first rows."""
+    ne = subject.file.index.tensor(placement.row).ne
+    at = (subject.file.data_start or 0) + placement.offset + rows * ne[0] // CODES_PER_BYTE
+    data = subject.file.source.read(at, 4) if at + 4 <= subject.file.size else b""
+    prefix = order_prefix(subject.file.byte_order) + "f"
+    return len(data) == 4 and USUAL[0] <= struct.unpack(prefix, data)[0] <= USUAL[1]

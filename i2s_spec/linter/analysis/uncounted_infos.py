@@ -1,0 +1,67 @@
+"""This module finds tensor infos that the header does not count: they follow the last one that it does."""
+
+import re
+from typing import Final, Literal, NamedTuple
+
+from i2s_spec.gguf.reader import File
+from i2s_spec.inspect.placement import sound_shape
+from i2s_spec.linter.analysis.lenient_records import LenientRecords, StopWalkError
+from i2s_spec.schema import limits, types
+
+#: A tensor's name as models have it, and nothing that padding or weights would be by chance.
+_NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_.\-]{2,63}")
+#: Bytes of a tensor info with the longest such name and four dimensions.
+_MOST = 8 + 64 + 4 + 4 * 8 + 4 + 8
+#: How many are counted.
+_COUNTED = 65_536
+
+
+class _Policy(NamedTuple):
+    """How such a tensor info is read: it lies whole in the file, and has no more than our own reader takes."""
+
+    end: Literal["no"] = "no"
+    string_bytes: int = 64
+    dimensions: int = limits.MAX_DIMENSIONS
+    too_many_dimensions: str = "no"
+
+
+_POLICY: Final = _Policy()
+
+
+class Uncounted(NamedTuple):
+    """How many tensor infos follow those that are counted, the name of the first, and where the last one ends."""
+
+    tensors: int
+    first: bytes
+    end: int
+
+
+def uncounted(file: File) -> Uncounted | None:
+    """The tensor infos after the last one that the header counts; None where there are none.
+
+    Padding is zeros, a name of no bytes, and payloads are no tensor infos by chance: a length below 65 in eight bytes, a
+    plain name of that length, a sound shape, a type that is defined and an aligned offset inside the file.
+    """
+    if file.infos_end is None or file.fault is not None:
+        return None
+    at, count, first = file.infos_end, 0, b""
+    while count < _COUNTED and (found := _info(file, at)) is not None:
+        name, at = found
+        first, count = first or name, count + 1
+    return Uncounted(count, first, at) if count else None
+
+
+def _info(file: File, at: int) -> tuple[bytes, int] | None:
+    """Name and end of the tensor info at a place, if there is one."""
+    data = file.source.read(at, min(_MOST, max(0, file.size - at)))
+    records = LenientRecords(data, _POLICY, file.size, at, big=file.byte_order == "big")
+    try:
+        info = records.tensor("")
+    except StopWalkError:
+        return None
+    alignment = file.alignment or limits.DEFAULT_ALIGNMENT
+    if not _NAME.fullmatch(info.name) or not sound_shape(info.ne) or info.number not in types.READINGS:
+        return None
+    if info.offset % alignment or info.offset > file.size:
+        return None
+    return info.name, records.at

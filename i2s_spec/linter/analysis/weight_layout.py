@@ -1,0 +1,46 @@
+"""This module asks the weights of a file how they are laid out, once for all rules.
+
+A linter looks at every layer of a small model and at a few of a large one, so that its time stays that of reading.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from i2s_spec.linter.analysis.subject import Subject, analysis
+
+if TYPE_CHECKING:
+    from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence
+
+#: Bytes of payloads up to which every layer is looked at, and how many layers of what is larger.
+SMALL: Final = 1 << 24
+LAYERS: Final = 2
+#: Tensors that are looked at for a matrix of a layer.
+LOOKED_AT: Final = 1000
+
+_IN_LAYER: Final = re.compile(rb"blk\.[0-9]+\.(?:attn|ffn)_", re.ASCII)
+
+
+@analysis
+def weight_layout(subject: Subject) -> LayoutEvidence | None:
+    """The evidence; None where payloads are not read, a reference tells more, or no tensor has a role in a layer."""
+    if subject.reading.mode == "none" or subject.weights is not None or subject.file.fault is not None:
+        return None
+    rows = (row for row, _ in islice(subject.i2s(), LOOKED_AT))
+    if not any(_IN_LAYER.match(subject.name(row)) for row in rows):
+        return None
+    survey = subject.survey
+    if survey is None or not len(survey):
+        return None
+    from i2s_spec.inspect.evidence.balance import likely_code_map
+    from i2s_spec.inspect.evidence.layout_evidence import layout_evidence
+
+    totals = [0, 0, 0, 0]
+    size = 0
+    for place in range(len(survey)):
+        size += survey.size(place)
+        totals = [total + count for total, count in zip(totals, survey.counts(place), strict=True)]
+    layers = None if size <= SMALL and subject.reading.mode == "full" else LAYERS
+    return layout_evidence(subject.file, likely_code_map(totals), threads=subject.reading.threads, layers=layers)

@@ -1,0 +1,1 @@
+"""Many files: arguments, worker processes, reports in order."""

@@ -1,0 +1,177 @@
+"""This module turns what a caller names (files, folders, globs, lists) into the files to check, one after another.
+
+A folder stands for every `*.gguf` file below it, in the order of the names. A glob is taken as a name where a file has
+that very name. `@list` is a file of names, one a line or separated by NUL bytes; `@-` is standard input. A name that
+leads nowhere is given all the same, with what is wrong with it, so that it gets its report.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, NamedTuple
+
+from i2s_spec.gguf.source import open_regular
+
+SUFFIX = ".gguf"
+
+#: The longest name that a list may hold, in bytes; Linux opens none that is longer.
+LONGEST_NAME = 4096
+
+
+class Input(NamedTuple):
+    """A path to check; or one that nothing can be read from, and why."""
+
+    path: str
+    problem: str = ""
+
+
+def inputs(names: Iterable[str]) -> Iterator[Input]:
+    """The files that names stand for, in order; one that was found by search is given once."""
+    found: set[str] = set()
+    for name in names:
+        if name.startswith("@") and not os.path.lexists(name):
+            yield from _listed(name, found)
+        else:
+            yield from _meant(name, found)
+
+
+def _meant(name: str, found: set[str]) -> Iterator[Input]:
+    """What one name stands for."""
+    if os.path.isdir(name):
+        yield from _first_time(_below(name), found)
+    elif not os.path.lexists(name) and any(char in name for char in "*?["):
+        yield from _first_time(_matching(name), found)
+    else:
+        found.add(os.path.normpath(name))
+        yield Input(name)
+
+
+def _first_time(candidates: Iterable[Input], found: set[str]) -> Iterator[Input]:
+    for candidate in candidates:
+        key = os.path.normpath(candidate.path)
+        if candidate.problem or key not in found:
+            found.add(key)
+            yield candidate
+
+
+def _below(folder: str) -> Iterator[Input]:
+    """Every GGUF file below a folder; links to folders are not followed, for they may lead in circles."""
+    errors: list[OSError] = []
+    some, left = False, [folder]
+    while left:  # as deep as it may be
+        place = left.pop()
+        try:
+            folders, files = _listed_folder(place)
+        except OSError as failed:
+            errors.append(failed)
+            continue
+        left += [os.path.join(place, name) for name in reversed(folders)]
+        for name in files:
+            if name.lower().endswith(SUFFIX):
+                some = True
+                yield Input(os.path.join(place, name))
+    for error in errors:
+        yield Input(os.fspath(error.filename or folder), error.strerror or type(error).__name__)
+    if not some and not errors:
+        yield Input(folder, "it is a folder without any *.gguf file")
+
+
+def _listed_folder(place: str) -> tuple[list[str], list[str]]:
+    """The names of folders that are no links, and those of everything else but links to folders, sorted."""
+    folders, files = [], []
+    with os.scandir(place) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            elif not entry.is_dir():
+                files.append(entry.name)
+    return sorted(folders), sorted(files)
+
+
+def _matching(pattern: str) -> Iterator[Input]:
+    """The files and folders that a glob fits."""
+    from glob import iglob
+
+    some = False
+    deep = "**" in pattern.split(os.sep)
+    for name in sorted(_deep(pattern) if deep else iglob(pattern)):
+        if os.path.isdir(name):
+            if not pattern.endswith("**"):  # whose matches hold what is below them, too
+                some = True
+                yield from _below(name)
+        elif not pattern.endswith("**") or name.lower().endswith(SUFFIX):
+            some = True
+            yield Input(name)
+    if not some:
+        yield Input(pattern, "no file fits this pattern")
+
+
+def _deep(pattern: str) -> Iterator[str]:
+    """What a glob with `**` fits; links to folders are followed by no `**`, for they may lead in circles."""
+    from fnmatch import fnmatch
+
+    parts = [part for part in pattern.split(os.sep) if part]
+    left, met = [(os.sep if pattern.startswith(os.sep) else "", 0)], set[tuple[str, int]]()
+    while left:
+        step = place, i = left.pop()
+        if step in met:
+            continue
+        met.add(step)
+        if i == len(parts):
+            yield place
+            continue
+        part = parts[i]
+        if part == "**":
+            left.append((place, i + 1))
+        elif not any(char in part for char in "*?["):
+            if os.path.lexists(os.path.join(place, part)):
+                left.append((os.path.join(place, part), i + 1))
+            continue
+        try:
+            with os.scandir(place or os.curdir) as found:
+                entries = [(entry.name, entry.is_dir(follow_symlinks=part != "**")) for entry in found]
+        except OSError:
+            continue
+        for name, folder in entries:
+            if name.startswith(".") and not part.startswith("."):
+                continue
+            inner = os.path.join(place, name)
+            if part == "**":
+                if folder or i + 1 == len(parts):
+                    left.append((inner, i if folder else i + 1))
+            elif fnmatch(name, part) and (folder or i + 1 == len(parts)):
+                left.append((inner, i + 1))
+
+
+def _listed(name: str, found: set[str]) -> Iterator[Input]:
+    """What the names in a list stand for."""
+    import sys
+
+    try:
+        if name == "@-":
+            for line in _names(sys.stdin.buffer):
+                yield from _meant(line, found)
+        else:
+            with open_regular(name[1:]) as stream:
+                for line in _names(stream):
+                    yield from _meant(line, found)
+    except OSError as error:
+        yield Input(name, f"the list cannot be read: {error.strerror or type(error).__name__}")
+
+
+def _names(stream: BinaryIO) -> Iterator[str]:
+    """Names from a list, as they come."""
+    rest, ends = b"", b"\n"
+    while chunk := stream.read(1 << 16):
+        if b"\0" in chunk:
+            ends = b"\0"
+        *whole, rest = (rest + chunk).split(ends)
+        for name in whole:
+            yield from _name(name)
+        if len(rest) > LONGEST_NAME:
+            raise OSError(None, "a name in it is too long")
+    yield from _name(rest)
+
+
+def _name(name: bytes) -> Iterator[str]:
+    if name.strip():
+        yield os.fsdecode(name.removesuffix(b"\r"))

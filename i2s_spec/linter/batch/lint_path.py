@@ -1,0 +1,74 @@
+"""This module defines `lint_path`: a path and options in, plain data out, for pools, queues and clusters of any kind.
+
+It is pure (the file is all that it looks at), takes and gives what pickles, and never raises for a file: where something
+of ours fails, the data say so. It fits a `map` of a process pool, Ray Data or Dask as it is:
+
+    lint_path("model.gguf", Options(profile="security"))
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from i2s_spec.errors import Fault, FormatError, Span, TrustedText, quote
+from i2s_spec.linter.engine import lint, open_reference
+from i2s_spec.linter.options import DEFAULTS, Options
+from i2s_spec.linter.report_data import Bug, FileReport, Report
+from i2s_spec.linter.rule import finding_of
+from i2s_spec.schema import faults
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.reference.weights import Weights
+
+
+def lint_path(
+    path: str | os.PathLike[str],
+    options: Options = DEFAULTS,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    weights: Weights | None = None,
+) -> dict[str, Any]:
+    """Check one file; whatever happens, the answer is a report as plain data.
+
+    :param weights: the reference of the options, where it is open already
+    :returns: the report in the form that `lint --format json` gives for each file (`lint.schema.json`)
+    :raises ValueError, FormatError, OSError: for a reference that cannot be read
+    """
+    name = os.fspath(path)
+    if "\0" in name:
+        return unreadable(name, faults.UNREADABLE, reason="no file can have NUL in its name")
+    with ExitStack() as stack:
+        if weights is None:
+            weights = stack.enter_context(open_reference(options))
+        try:
+            report = lint(name, options, progress=progress, weights=weights).as_dict()
+        except Exception as error:
+            if os.environ.get("I2S_DEBUG"):
+                raise
+            return failed(name, f"{type(error).__name__}: {quote(str(error), bare=True)}")
+    if options.skip_lfs and any(finding["code"] == faults.LFS_POINTER.code for finding in report["findings"]):
+        return skipped(report, "a Git LFS pointer: the model itself was not downloaded")
+    return report
+
+
+def failed(path: str, message: str) -> dict[str, Any]:
+    """The report on a file on which something of ours failed as a whole.
+
+    :param message: what happened, in words that need no escaping
+    """
+    return Report(path, (), {}, bugs=(Bug("lint", message),)).as_dict()
+
+
+def unreadable(path: str, fault: Fault, **details: str) -> dict[str, Any]:
+    """The report on an input that cannot be opened, with a reason of ours."""
+    error = FormatError(fault, Span(0, 0), **{name: TrustedText(words) for name, words in details.items()})
+    return Report(path, (finding_of(error),), {}).as_dict()
+
+
+def skipped(report: FileReport, reason: str) -> dict[str, Any]:
+    """The report on a file that was not checked, on request."""
+    summary = {**report["summary"], "errors": 0, "warnings": 0, "notes": 0, "elided": {}}
+    return {**report, "ok": True, "findings": [], "skipped": reason, "summary": summary}

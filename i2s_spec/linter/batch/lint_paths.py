@@ -1,0 +1,76 @@
+"""This module checks many files: each gets its report, whatever becomes of the others, in the order they were named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack
+from functools import partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+from i2s_spec.linter.batch.file_arguments import Input, inputs
+from i2s_spec.linter.batch.lint_path import failed, lint_path, unreadable
+from i2s_spec.linter.engine import open_reference
+from i2s_spec.linter.options import DEFAULTS, Options
+from i2s_spec.schema import faults
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.reference.weights import Weights
+
+#: Path and report of one file after another; to be closed by whoever does not want them all.
+Reports = Generator[tuple[str, dict[str, Any]], None, None]
+
+
+def lint_paths(
+    names: Iterable[str],
+    options: Options = DEFAULTS,
+    jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+    weights: Weights | None = None,
+) -> Reports:
+    """Check the files that names stand for (see `i2s_spec.linter.batch.file_arguments`), each as `lint_path` does.
+
+    :param jobs: how many processes check files; one file, or one job, is checked in this process
+    :param progress: called while payloads are read, where this process reads them
+    :param weights: the reference of the options, where it is open already
+    :returns: path and report of each file, as they are ready, in order; memory does not grow with their number
+    :raises ValueError, FormatError, OSError: for a reference that cannot be read
+    """
+    files = inputs(names)
+    first = list(islice(files, 2))
+    if jobs == 1 or len(first) < 2:
+        return _here(chain(first, files), options, progress, weights)
+    return _by_pool(chain(first, files), options, jobs)
+
+
+def _here(
+    files: Iterable[Input],
+    options: Options,
+    progress: Callable[[int, int], None] | None,
+    weights: Weights | None,
+) -> Reports:
+    """Report on one file after another; the reference is opened once for all of them."""
+    with ExitStack() as stack:
+        if weights is None:
+            weights = stack.enter_context(open_reference(options))
+        for file in files:
+            yield file.path, report_on(file, options, progress, weights)
+
+
+def _by_pool(files: Iterable[Input], options: Options, jobs: int) -> Reports:
+    from i2s_spec.linter.batch.process_pool import Died, in_order
+
+    for file, report in in_order(partial(report_on, options=options), files, jobs):
+        yield file.path, failed(file.path, str(report)) if isinstance(report, Died) else report
+
+
+def report_on(
+    file: Input,
+    options: Options,
+    progress: Callable[[int, int], None] | None = None,
+    weights: Weights | None = None,
+) -> dict[str, Any]:
+    """The report on one input, also where nothing can be read from it."""
+    if file.problem:
+        return unreadable(file.path, faults.UNREADABLE, reason=file.problem)
+    return lint_path(file.path, options, progress=progress, weights=weights)

@@ -1,0 +1,181 @@
+"""This module runs a function over many items in processes of this machine, and gives the results in the items' order.
+
+It differs from the pools of the standard library where a linter of untrusted files needs it to. A worker that dies (out of
+memory, a signal) is noticed at once, its item gets a result that says so, and another worker takes its place. Workers
+never outlive the caller: they end when their pipe is closed, and are killed when the caller is interrupted. Only so many
+items are ahead of the oldest unfinished one that memory stays bounded. Workers import this package and what the function
+needs; never the caller's main module.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import selectors
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from i2s_spec.linter.batch.pool_worker import receive, send
+
+Item = TypeVar("Item")
+
+#: Items that a worker has beside the one that it is at, so that it never waits for the next.
+AHEAD = 3
+
+#: Results that may wait for an older one, for each worker.
+WAITING = 64
+
+#: What a worker runs; it takes the import path of its parent, which may have been started in any way.
+_PROGRAM = """
+import pickle, sys
+sys.path[:] = pickle.loads(bytes.fromhex(sys.argv[1]))
+from i2s_spec.linter.batch.pool_worker import main
+main()
+"""
+
+
+class Died(NamedTuple):
+    """The result for an item whose worker died; the exit status is negative for a signal."""
+
+    status: int
+
+    def __str__(self) -> str:
+        if self.status >= 0:
+            return f"the process that was at this file ended with status {self.status}"
+        import signal
+
+        try:
+            name = signal.Signals(-self.status).name
+        except ValueError:
+            name = str(-self.status)
+        return f"the process that was at this file was killed by {name}"
+
+
+class _Worker(Generic[Item]):
+    """A process, its pipes, and the items that it was given and has not answered, the oldest first."""
+
+    def __init__(self, function: Callable[[Item], Any]) -> None:
+        path = pickle.dumps([entry or os.getcwd() for entry in sys.path]).hex()
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _PROGRAM, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
+        self.given: deque[tuple[int, Item]] = deque()
+        self._post(function)
+
+    def fileno(self) -> int:
+        """The pipe that answers come from."""
+        return self._output.fileno()
+
+    def give(self, number: int, item: Item) -> None:
+        self.given.append((number, item))
+        self._post(item)
+
+    def _post(self, value: Any) -> None:
+        with suppress(BrokenPipeError):  # it died; the other pipe says so too
+            send(self._input.fileno(), value)
+
+    def answer(self) -> Any:
+        """The next answer; it waits for it. `EOFError` where the process died."""
+        return receive(self.fileno())
+
+    def end(self, kill: bool = True) -> int:
+        """Let the process go, or make it, and give its status."""
+        if kill:
+            self._process.kill()
+        self._input.close()
+        self._output.close()
+        return self._process.wait()
+
+
+class _Pool(Generic[Item]):
+    """Workers that come and go, and what they were given."""
+
+    def __init__(self, function: Callable[[Item], Any], jobs: int) -> None:
+        self._function = function
+        self._jobs = jobs
+        self._workers: list[_Worker[Item]] = []
+        self._selector = selectors.DefaultSelector()
+
+    @property
+    def pending(self) -> int:
+        """Items that are given and not answered."""
+        return sum(len(worker.given) for worker in self._workers)
+
+    def _hire(self) -> _Worker[Item]:
+        worker: _Worker[Item] = _Worker(self._function)
+        self._workers.append(worker)
+        self._selector.register(worker, selectors.EVENT_READ)
+        return worker
+
+    def free(self) -> _Worker[Item] | None:
+        """The worker with the least to do, if it has room; a new one while there are too few."""
+        idlest = min(self._workers, key=lambda worker: len(worker.given), default=None)
+        if len(self._workers) < self._jobs and (idlest is None or idlest.given):
+            return self._hire()
+        return idlest if idlest is not None and len(idlest.given) <= AHEAD else None
+
+    def answers(self) -> Iterator[tuple[int, Item, Any]]:
+        """Wait until there are some: number, item and result."""
+        for key, _ in self._selector.select():
+            worker: Any = key.fileobj
+            try:
+                result = worker.answer()
+            except EOFError:
+                yield from self._bury(worker)
+            else:
+                yield (*worker.given.popleft(), result)
+
+    def _bury(self, worker: _Worker[Item]) -> Iterator[tuple[int, Item, Any]]:
+        """A worker died: its oldest item is to blame, the others go to a new one."""
+        self._selector.unregister(worker)
+        self._workers.remove(worker)
+        status = worker.end()
+        if worker.given:
+            yield (*worker.given.popleft(), Died(status))
+        if worker.given:
+            heir = self._hire()
+            for item in worker.given:
+                heir.give(*item)
+
+    def close(self, kill: bool) -> None:
+        self._selector.close()
+        while self._workers:
+            self._workers.pop().end(kill)
+
+
+def in_order(function: Callable[[Item], Any], items: Iterable[Item], jobs: int) -> Iterator[tuple[Item, Any]]:
+    """Each item with the result of the function, in the order of the items, by so many processes at once.
+
+    :param function: a function that pickles: one of a module, or `functools.partial` of one. What it raises ends its worker
+    :param items: any iterable; it is asked for items only as they are needed
+    :returns: item and result; the result is `Died` where the process ended before it answered
+    """
+    source = enumerate(items)
+    done: dict[int, tuple[Item, Any]] = {}
+    following, exhausted, finished = 0, False, False
+    pool: _Pool[Item] = _Pool(function, jobs)
+    try:
+        while True:
+            while not exhausted and pool.pending + len(done) < WAITING * jobs and (worker := pool.free()) is not None:
+                number_and_item = next(source, None)
+                if number_and_item is None:
+                    exhausted = True
+                else:
+                    worker.give(*number_and_item)
+            while following in done:
+                yield done.pop(following)
+                following += 1
+            if exhausted and not pool.pending:
+                finished = True
+                return
+            for number, item, result in pool.answers():
+                done[number] = item, result
+    finally:
+        pool.close(kill=not finished)

@@ -1,0 +1,115 @@
+"""This module defines `Options`: how files are linted, checked once, with the rules that this selects.
+
+Everything in it is plain and pickles: worker processes get the rules that were selected, and do not select again.
+
+    >>> options = Options(profile="security", ignore=("S1",))
+    >>> options.reading, "S101" in options.levels
+    ('none', False)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from i2s_spec.gguf.source import Origin
+from i2s_spec.inspect.survey.result import Mode
+from i2s_spec.linter.reference import Reference
+from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.selection.profile import READINGS, reading_of, selected, suppressed_codes
+from i2s_spec.linter.selection.suppressions import Suppression, suppressed_in
+from i2s_spec.schema.limits import checked
+
+
+@dataclass(frozen=True)
+class Options:
+    """How files are linted.
+
+    :param profile: which rules apply; `default` takes the strictest loader that knows type 36
+    :param select: prefixes of codes, or slugs, that apply instead of those of the profile
+    :param ignore: prefixes or slugs that do not apply
+    :param severity: severities by prefix or slug, over those of the profile
+    :param limits: bounds by name, over those of `i2s_spec.schema.limits`
+    :param payload: how much of the weights is read: `full`, a bounded part of each tensor (`sample`), or `none`; without,
+        what the profile says, which is `full` for most
+    :param threads: how many threads read them
+    :param runtimes: whether to say which runtimes load and compute the file rightly
+    :param suppressed: prefixes or slugs whose findings are counted and not listed, each with the reason
+    :param suppressions: the same for the files that a pattern fits
+    :param skip_lfs: a Git LFS pointer is no finding: the file is reported as skipped
+    :param reference: another file of the same model, whose weights are right. It decides what the file alone does not tell
+    :param details: called with the file while it is open; what it gives is the report's `details`
+    :raises ValueError: for an unknown profile, prefix, severity, bound or reading, and a reference without payloads
+    """
+
+    profile: str = "default"
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    severity: Mapping[str, Severity | str] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+    payload: Mode | None = None
+    threads: int = 1
+    runtimes: bool = False
+    suppressed: Mapping[str, str] = field(default_factory=dict)
+    suppressions: tuple[Suppression, ...] = ()
+    skip_lfs: bool = False
+    reference: Reference | None = None
+    details: Callable[[Any], Any] | None = None
+
+    #: The rules in force, by code, each with its severity.
+    levels: Mapping[str, Severity] = field(init=False, repr=False, compare=False)
+    #: How much of the weights is read.
+    reading: Mode = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.payload not in (None, *READINGS):
+            raise ValueError(f"unknown reading {self.payload!r} of payloads; there are: {', '.join(READINGS)}")
+        if self.threads < 1:
+            raise ValueError(f"{self.threads} threads cannot read: at least 1 is needed")
+        dict(checked(self.limits))
+        reading = self.payload or reading_of(self.profile)
+        if self.reference is not None:
+            if reading == "none":
+                raise ValueError("a reference is compared with payloads, which are not to be read")
+            self.reference.check()
+        levels = selected(
+            self.profile, self.select, self.ignore, self.severity,
+            payload=reading != "none", runtimes=self.runtimes, reference=self.reference is not None,
+        )  # fmt: skip
+        suppressed_codes(self.suppressed)
+        for suppression in self.suppressions:
+            suppressed_codes(dict.fromkeys(suppression.codes, suppression.reason))
+        object.__setattr__(self, "reading", reading)
+        object.__setattr__(self, "levels", levels)
+
+    def suppressed_in(self, path: str | None) -> dict[str, str]:
+        """The codes whose findings in a file are counted and not listed, each with the reason."""
+        by_pattern = {} if path is None else suppressed_in(path, self.suppressions)
+        return suppressed_codes({**self.suppressed, **by_pattern})
+
+
+#: Everything by default.
+DEFAULTS = Options()
+
+
+def options_of(keywords: Mapping[str, Any]) -> Options:
+    """Options from keyword arguments: sequences of any kind are taken, and a file alone as the reference."""
+    given = dict(keywords)
+    if "excused" in given:  # the name in version 0.1.0
+        given["suppressed"] = given.pop("excused")
+    for name in ("select", "ignore", "suppressions"):
+        if name in given:
+            given[name] = tuple(given[name])
+    for name in ("severity", "limits", "suppressed"):
+        given[name] = dict(given.get(name) or {})
+    reference = given.get("reference")
+    if reference is not None and not isinstance(reference, Reference):
+        given["reference"] = Reference(reference)
+    return Options(**given)
+
+
+def path_of(origin: Origin) -> str | None:
+    """The path of a file that is given by its path."""
+    return os.fspath(origin) if isinstance(origin, str | os.PathLike) else None

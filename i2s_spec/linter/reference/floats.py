@@ -1,0 +1,57 @@
+"""This module compares the tensors that are not I2_S with a reference: norms, embeddings, heads, biases.
+
+Floats of one type must be equal; those of two types, as far as the shorter one tells. Other types are compared as bytes,
+where both files have the same one. What cannot be compared is listed with the reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from i2s_spec.linter.analysis.subject import Subject, analysis
+from i2s_spec.linter.analysis.tensor_extents import extent_anomalies
+from i2s_spec.linter.reference.incomparable import noted
+from i2s_spec.schema.types import I2_S
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.reference.float_comparison import FloatsDiffer
+
+#: Tensors of a file that are compared, and differing ones that are explained.
+TENSORS: Final = 10_000
+EXPLAINED: Final = 64
+
+
+class FloatsCompared(NamedTuple):
+    """The tensors that differ, those that could not be compared with the reason, and how many there are."""
+
+    differ: tuple[FloatsDiffer, ...]
+    left: tuple[tuple[int, str], ...]
+    tensors: int
+
+
+@analysis
+def compared_floats(subject: Subject) -> FloatsCompared | None:
+    """What came of the tensors that are not I2_S; None where there is no reference, or nothing says where tensors are."""
+    weights = subject.weights
+    if weights is None or subject.survey is None:
+        return None
+    from i2s_spec.linter.reference.float_comparison import differs
+
+    odd = extent_anomalies(subject).rows
+    differ: list[FloatsDiffer] = []
+    left: list[tuple[int, str]] = []
+    count = 0
+    for row in range(min(subject.file.index.tensors, TENSORS)):
+        tensor = subject.file.tensors.by_index(row)
+        if tensor.number == I2_S.number:
+            continue
+        count += 1
+        if row in odd:
+            left.append((row, "its extent is wrong"))
+            continue
+        with noted(subject, row, left):
+            found = differs(subject, weights, row, tensor, len(differ) < EXPLAINED)
+            differ += [] if found is None else [found]
+    if subject.file.index.tensors > TENSORS:
+        left.append((TENSORS, f"no more than the first {TENSORS:,} tensors of a file are looked at"))
+    return FloatsCompared(tuple(differ), tuple(left), count)

@@ -1,0 +1,32 @@
+"""This module notes tensors that cannot be compared with a reference, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from i2s_spec.errors import FormatError
+from i2s_spec.schema import faults
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.analysis.subject import Subject
+
+#: The codes for a file that changes while it is read.
+_GONE: Final = (faults.CHANGED.code, faults.UNREADABLE.code)
+
+
+@contextmanager
+def noted(subject: Subject, row: int, left: list[tuple[int, str]]) -> Iterator[None]:
+    """Compare one tensor: where that is impossible, `left` gets its row in the table and the reason.
+
+    :raises FormatError: where the file changes meanwhile
+    """
+    try:
+        yield
+    except FormatError as error:
+        if error.code in _GONE and subject.file.source.changed() is not None:
+            raise
+        left.append((row, f"one of the two files does not hold it ({error.code})"))
+    except ValueError as error:
+        left.append((row, str(error)))

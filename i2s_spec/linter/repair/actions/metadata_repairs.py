@@ -1,0 +1,233 @@
+"""This module repairs metadata: keys whose value follows from the rest of the file, and names of architectures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from i2s_spec.convert.container.edits import Edit
+from i2s_spec.convert.container.key_renames import check_architecture
+from i2s_spec.errors import quote
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
+from i2s_spec.linter.repair.derived_values import Undecided, derived
+from i2s_spec.linter.repair.registry import Action, Declined, Outcome, repair
+from i2s_spec.linter.repair.workspace import Workspace
+from i2s_spec.linter.rule import Finding, Fix
+from i2s_spec.schema import numbers
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES, resembles
+from i2s_spec.schema.architectures.keys import FILE_TYPES
+from i2s_spec.schema.types import ValueType
+
+_ARCHITECTURE = "general.architecture"
+
+
+def _with_key(workspace: Workspace, finding: Finding, key: str, value: Any, kind: Any, safe: bool = False) -> Action:
+    """A key set to a value, whether or not it is there."""
+    shown = quote(value) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
+    if key in workspace.file.metadata:
+        edit, does = workspace.with_value(workspace.file.metadata.entry(key), value, kind), "becomes"
+    else:
+        edit, does = workspace.new_key(key, value, kind), "is added:"
+    return Action(finding.code, finding.span, f"key {quote(key)} {does} {shown}", (edit,), safe)
+
+
+@repair("M012", Fix.SAFE, "general.quantization_version = 2 is added")
+def quantization_version(workspace: Workspace) -> Iterator[Outcome]:
+    """No other value is right in any GGUF file (clause 3.1)."""
+    for finding in workspace.findings("M012"):
+        yield _with_key(workspace, finding, "general.quantization_version", 2, ValueType.UINT32, safe=True)
+
+
+@repair("M030", Fix.SAFE, "general.file_type becomes the number of what most projections are")
+def file_type(workspace: Workspace) -> Iterator[Outcome]:
+    """Nothing is computed from the number; it says what the tensors are (clause 3.1)."""
+    for finding in workspace.findings("M030"):
+        kind = str(finding.details["kind"])
+        number = next((n for n, meanings in numbers.FILE_TYPES.items() if meanings[0].name == kind), None)
+        if number is None:
+            number = next((n for n, name in FILE_TYPES.items() if name == kind), None)
+        if number is None:
+            yield Declined("M030", finding.span, f"{kind} has no number of its own")
+        else:
+            yield _with_key(workspace, finding, "general.file_type", number, ValueType.UINT32, safe=True)
+
+
+@repair("M008", Fix.SAFE, "rope.dimension_count becomes the width of a head")
+def rope_dimensions(workspace: Workspace) -> Iterator[Outcome]:
+    """Loaders accept no other value (clause 3.4); safe because the shapes of attn_k confirm the width."""
+    known = architecture_view(workspace.subject)
+    for finding in workspace.findings("M008"):
+        heads, key = known.keys.own("attention.head_count_kv"), known.present.get("blk.0.attn_k.weight")
+        heads = heads if heads is not None else known.keys.own("attention.head_count")
+        if key is None or not isinstance(heads, int) or key.ne[1:] != (heads * finding.want,):
+            yield Declined("M008", finding.span, f"attn_k does not confirm that heads are {finding.want:,} wide")
+            continue
+        name = f"{known.name}.rope.dimension_count"
+        yield _with_key(workspace, finding, name, finding.want, ValueType.UINT32, safe=True)
+
+
+@repair("M009", Fix.UNSAFE, "rope.dimension_count is added: the whole head")
+def unsaid_rope_dimensions(workspace: Workspace) -> Iterator[Outcome]:
+    """The published models whose heads do not fill the hidden state rotate whole heads (clause 3.4)."""
+    known = architecture_view(workspace.subject)
+    for finding in workspace.findings("M009"):
+        name = f"{known.name}.rope.dimension_count"
+        yield _with_key(workspace, finding, name, finding.got, ValueType.UINT32)
+
+
+@repair("M010", Fix.UNSAFE, "rope.freq_base is added as the published models have it")
+def published_rope_base(workspace: Workspace) -> Iterator[Outcome]:
+    """Right for the published models and those tuned from them, unless their makers changed it (clause 3.4)."""
+    known = architecture_view(workspace.subject)
+    for finding in workspace.findings("M010"):
+        assert known.model is not None
+        assert known.model.rope_base is not None
+        name = f"{known.name}.rope.freq_base"
+        if any(key.endswith(b".rope.freq_base") for _, key in workspace.subject.key_names()):
+            yield Declined("M010", finding.span, "there is one of another architecture, which may be meant")
+            continue
+        yield _with_key(workspace, finding, name, known.model.rope_base, ValueType.FLOAT32)
+
+
+def _derived(workspace: Workspace, code: str, names: tuple[str, ...] = ()) -> Iterator[Outcome]:
+    """Set the key that a finding names, or the first of `names` whose value follows from the tensors."""
+    known = architecture_view(workspace.subject)
+    for finding in workspace.findings(code):
+        why = ""
+        for name in names or (str(finding.details["key"]),):
+            key = name if name.startswith(("general.", f"{known.name}.")) else f"{known.name}.{name}"
+            try:
+                value = derived(known, key)
+            except Undecided as error:
+                why = why or f"{quote(key)}: {error}"
+                continue
+            kind = "u32" if isinstance(value, int) else "arr[u32]"
+            if known.keys.has(key) and known.keys.value(key) == value:
+                why = why or f"{quote(key)} is what the tensors say already"
+                continue
+            yield _with_key(workspace, finding, key, value, kind)
+            break
+        else:
+            yield Declined(code, finding.span, why)
+
+
+@repair("M002", Fix.UNSAFE, "missing keys are added where the tensors say what they must be")
+def missing_keys(workspace: Workspace) -> Iterator[Outcome]:
+    """See `derived` for which they are (clause 3.1)."""
+    known = architecture_view(workspace.subject)
+    for outcome in _derived(workspace, "M002"):
+        if isinstance(outcome, Declined) and known.name == "" and _ARCHITECTURE in outcome.why:
+            prefixes = {name for name in ARCHITECTURES if f"{name}.block_count" in workspace.file.metadata}
+            finding = next(iter(workspace.findings("M002")))
+            if len(prefixes) == 1:
+                yield _with_key(workspace, finding, _ARCHITECTURE, prefixes.pop(), ValueType.STRING)
+                continue
+        yield outcome
+
+
+@repair("M004", Fix.UNSAFE, "impossible values become those that the tensors say")
+def impossible_values(workspace: Workspace) -> Iterator[Outcome]:
+    """See `derived` for which they are (clause 3.2)."""
+    yield from _derived(workspace, "M004")
+
+
+@repair("M005", Fix.UNSAFE, "arrays get the number that each layer's tensors say")
+def layer_arrays(workspace: Workspace) -> Iterator[Outcome]:
+    """See `derived` for which they are (clause 3.2)."""
+    yield from _derived(workspace, "M005")
+
+
+@repair("M006", Fix.UNSAFE, "the number of heads becomes what attn_q says")
+def heads_that_fill(workspace: Workspace) -> Iterator[Outcome]:
+    """Where a key or a norm says how wide a head is (clause 3.3)."""
+    yield from _derived(workspace, "M006", ("attention.head_count", "attention.key_length", "attention.value_length"))
+
+
+@repair("M007", Fix.UNSAFE, "the number of key heads becomes what attn_k says")
+def key_heads(workspace: Workspace) -> Iterator[Outcome]:
+    """Where a key or a norm says how wide a head is (clause 3.3)."""
+    yield from _derived(workspace, "M007", ("attention.head_count_kv",))
+
+
+@repair("M013", Fix.UNSAFE, "vocab_size becomes the number of tokens")
+def vocabulary_size(workspace: Workspace) -> Iterator[Outcome]:
+    """Where the embedding has as many rows (clause 3.2)."""
+    yield from _derived(workspace, "M013", ("vocab_size",))
+
+
+@repair("M014", Fix.UNSAFE, "expert_used_count is taken out where there are no experts")
+def no_experts(workspace: Workspace) -> Iterator[Outcome]:
+    """A model without experts uses none (clause 3.2)."""
+    known = architecture_view(workspace.subject)
+    for finding in workspace.findings("M014"):
+        key = f"{known.name}.expert_used_count"
+        if finding.want or key not in workspace.file.metadata:
+            yield Declined("M014", finding.span, "how many experts a token passes is not in the file")
+            continue
+        edit = workspace.without_key(workspace.file.metadata.entry(key))
+        yield Action("M014", finding.span, f"key {quote(key)} is taken out: there are no experts", (edit,), safe=False)
+
+
+@repair("M015", Fix.UNSAFE, "rope.scale_linear is taken out")
+def one_scaling(workspace: Workspace) -> Iterator[Outcome]:
+    """Loaders that know the present name take that one (clause 3.4)."""
+    for finding in workspace.findings("M015"):
+        entry = workspace.entry(finding)
+        does = f"key {quote(entry.name)} is taken out: rope.scaling.factor wins"
+        yield Action("M015", finding.span, does, (workspace.without_key(entry),), safe=False)
+
+
+# Names of architectures.
+
+
+def _prefixed(workspace: Workspace, former: str, arch: str) -> list[Edit]:
+    """The keys of one architecture as keys of another, but for those that it has already."""
+    metadata = workspace.file.metadata
+    return [
+        workspace.with_key(entry, arch + entry.key[len(former) :])
+        for entry in metadata.rows
+        if entry.key.startswith(f"{former}.") and arch + entry.key[len(former) :] not in metadata
+    ]
+
+
+def _renamed(workspace: Workspace, finding: Finding, former: str, arch: str) -> Outcome:
+    try:
+        check_architecture(workspace.file, former, arch)
+    except ValueError as error:
+        return Declined(finding.code, finding.span, str(error))
+    keys = _prefixed(workspace, former, arch)
+    entry = workspace.file.metadata.entry(_ARCHITECTURE)
+    does = f"the architecture becomes {arch}" + (f", and {len(keys)} keys are renamed with it" if keys else "")
+    edits = (workspace.with_value(entry, arch, ValueType.STRING), *keys)
+    return Action(finding.code, finding.span, does, edits, safe=False)
+
+
+@repair("M001", Fix.UNSAFE, "the architecture gets the name that is meant, and the keys with it")
+def known_architecture(workspace: Workspace) -> Iterator[Outcome]:
+    """Where the name differs in signs from a known one, and the tensors are those of that one (clause 3.1)."""
+    for finding in workspace.findings("M001"):
+        former = str(finding.got)
+        arch = resembles(former)
+        if arch is None:
+            yield Declined("M001", finding.span, "the name resembles none that is known")
+        else:
+            yield _renamed(workspace, finding, former, arch)
+
+
+@repair("M019", Fix.UNSAFE, "bitnet-25 becomes bitnet-b1.58, and the keys with it")
+def present_name(workspace: Workspace) -> Iterator[Outcome]:
+    """The graph and the tensors are the same (clause 3.1)."""
+    for finding in workspace.findings("M019"):
+        yield _renamed(workspace, finding, str(finding.got), str(finding.want))
+
+
+@repair("M018", Fix.UNSAFE, "keys of another architecture are renamed")
+def own_prefix(workspace: Workspace) -> Iterator[Outcome]:
+    """All keys of that prefix, since those that loaders can do without change what is computed (clause 3.1)."""
+    known: ArchitectureView = architecture_view(workspace.subject)
+    for finding in workspace.findings("M018"):
+        suffix = str(finding.want).removeprefix(known.name)
+        former = workspace.entry(finding).key.removesuffix(suffix)
+        edits = _prefixed(workspace, former, known.name)
+        does = f"{len(edits)} keys of {quote(former)} become keys of {known.name}"
+        yield Action("M018", finding.span, does, tuple(edits), safe=False)

@@ -1,0 +1,129 @@
+"""This module repairs bytes that nobody reads, or that all read alike: padding, booleans, ends of files, tails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from i2s_spec.convert.container.edits import Edit, zeros
+from i2s_spec.errors import Span, quote
+from i2s_spec.gguf import _scanner
+from i2s_spec.gguf.byte_order import swapped_tail
+from i2s_spec.gguf.source import chunks
+from i2s_spec.linter.repair.registry import Action, Declined, Outcome, repair
+from i2s_spec.linter.repair.workspace import Workspace
+from i2s_spec.linter.rule import Fix
+from i2s_spec.linter.rules.ternary.i2s_extent import foreign_scales
+from i2s_spec.schema.types import I2_S, TAIL_BYTES
+
+#: An array with more bytes that are neither 0 nor 1 is left alone.
+MOST_BOOLEANS = 1 << 16
+
+
+@repair("G406", Fix.SAFE, "padding becomes zeros")
+def zero_padding(workspace: Workspace) -> Iterator[Outcome]:
+    """No reader looks at padding, and the GGUF document says what it is (clause 2.7).
+
+    Where the alignment is disputed, so is what is padding: it may be weights, and is looked at again afterwards.
+    """
+    disputed = next((code for code in ("G217", "G218", "G219", "G222") if any(workspace.findings(code))), None)
+    for finding in workspace.findings("G406"):
+        start, stop, _ = finding.span
+        if disputed is not None:
+            yield Declined("G406", finding.span, f"where the tensors begin is disputed ({disputed}): it may be weights")
+            continue
+        edit = Edit(finding.span, zeros(stop - start))
+        yield Action("G406", finding.span, f"{stop - start:,} bytes of padding become zeros", (edit,), safe=True)
+
+
+@repair("G215", Fix.SAFE, "booleans become 1")
+def plain_booleans(workspace: Workspace) -> Iterator[Outcome]:
+    """Every loader takes any byte but 0 for true (clause 2.5)."""
+    for finding in workspace.findings("G215"):
+        entry = workspace.entry(finding)
+        start, stop, path = entry.value_span
+        edits: list[Edit] = []
+        odd = 0
+        for part in chunks(workspace.source, start, stop):
+            odd += len(part) - part.count(0) - part.count(1)
+            if odd > MOST_BOOLEANS:
+                yield Declined(
+                    "G215", finding.span, f"more than {MOST_BOOLEANS:,} bytes are no booleans: it is no array of them"
+                )
+                break
+            if part.strip(b"\0\1"):
+                edits += (Edit(Span(start + i, start + i + 1, path), b"\1") for i, byte in enumerate(part) if byte > 1)
+            start += len(part)
+        else:
+            what = "a boolean becomes" if len(edits) == 1 else f"{len(edits):,} booleans become"
+            yield Action("G215", finding.span, f"{what} 1 in key {quote(entry.name)}", tuple(edits), safe=True)
+
+
+@repair("G408", Fix.SAFE, "the last tensor is padded")
+def padded_end(workspace: Workspace) -> Iterator[Outcome]:
+    """What is added belongs to no tensor, and a loader that reads the whole data section asks for it (clause 2.7)."""
+    for finding in workspace.findings("G408"):
+        size = workspace.source.size
+        edit = Edit(Span(size, size, "padding"), zeros(finding.got))
+        yield Action("G408", finding.span, f"{finding.got:,} zero bytes are appended", (edit,), safe=True)
+
+
+@repair("G407", Fix.UNSAFE, "the file is cut after the last tensor; safe where only zeros go")
+def cut_end(workspace: Workspace) -> Iterator[Outcome]:
+    """Bytes after the last tensor are in none (clause 2.7). Whoever attached others than zeros may miss them."""
+    for finding in workspace.findings("G407"):
+        start, stop, _ = finding.span
+        zeros = _scanner.first_nonzero(workspace.source, start, stop) < 0
+        does = f"{stop - start:,} {'zero ' if zeros else ''}bytes after the last tensor are cut off"
+        yield Action("G407", finding.span, does, (Edit(finding.span, b""),), safe=zeros)
+
+
+@repair("I301", Fix.UNSAFE, "scales are swapped into the byte order of the file", weights=True)
+def swapped_scales(workspace: Workspace) -> Iterator[Outcome]:
+    """Changes what the weights are, so it is never done unasked (clause 6.1)."""
+    for finding in workspace.findings("I301"):
+        edits = []
+        base = workspace.file.data_start or 0
+        for placement in foreign_scales(workspace.subject)[0]:
+            start = base + placement.end - TAIL_BYTES
+            tail = workspace.source.read(start, TAIL_BYTES)
+            turned = swapped_tail(tail)
+            stop = TAIL_BYTES if turned[4:] != tail[4:] else 4
+            edits.append(Edit(Span(start, start + stop, f"data[{placement.row}].tail.scale"), turned[:stop]))
+        does = f"the scales of {len(edits):,} tensors are swapped: the weights change"
+        yield Action("I301", finding.span, does, tuple(edits), safe=False)
+
+
+@repair("I310", Fix.SAFE, "stale bytes after scales become zeros, with --scrub-tail")
+def scrubbed_tails(workspace: Workspace) -> Iterator[Outcome]:
+    """No reader looks at them (clause 6.1). Only on request: they also say which program wrote the file."""
+    yield from _scrubbed(workspace, "I310")
+
+
+@repair("I311", Fix.SAFE, "bytes of other tensors after scales become zeros, with --scrub-tail")
+def scrubbed_copies(workspace: Workspace) -> Iterator[Outcome]:
+    """No reader looks at them (clause 6.1). Only on request: they also say which program wrote the file."""
+    yield from _scrubbed(workspace, "I311")
+
+
+def _scrubbed(workspace: Workspace, code: str) -> Iterator[Outcome]:
+    edits = list(_stale(workspace)) if workspace.extra.scrub_tail else []
+    partial = next(iter(workspace.findings("I102")), None) if edits else None
+    for finding in workspace.findings(code) if edits else ():  # the rule reads all payloads, so only where it matters
+        if partial is not None:
+            why = (
+                f"tensor {quote(partial.details['name'])} ends inside a block: its last weights are read from its tail"
+            )
+            yield Declined(code, finding.span, why)
+            continue
+        does = f"the 28 bytes after the scales of {len(edits):,} tensors become zeros"
+        yield Action(code, finding.span, does, tuple(edits), safe=True)
+
+
+def _stale(workspace: Workspace) -> Iterator[Edit]:
+    for tensor in workspace.file.tensors.rows if workspace.file.data_start is not None else ():
+        if tensor.type is not I2_S or tensor.span.stop > workspace.source.size:
+            continue
+        start, stop, path = tensor.tail_span
+        tail = tensor.tail
+        if any(tail[4:]) and tail[4:] != 7 * tail[:4]:  # the scale eight times over is no leftover
+            yield Edit(Span(start + 4, stop, f"{path}.unused"), zeros(TAIL_BYTES - 4))

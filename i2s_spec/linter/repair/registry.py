@@ -1,0 +1,82 @@
+"""This module defines what a repair is, what it proposes, and the registry that holds one for each rule that has one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from i2s_spec.convert.container.edits import Edit
+from i2s_spec.errors import Span
+from i2s_spec.linter.rule import Fix
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.repair.workspace import Workspace
+
+
+class Layout(NamedTuple):
+    """Where the data section begins before the repair, and what tensors are aligned to after it."""
+
+    base: int
+    alignment: int
+
+
+class Action(NamedTuple):
+    """One finding's repair: the edits, which are made together or not at all, and a sentence that says what they do.
+
+    `safe` is at least what the repair is declared as; an action of an unsafe repair may prove that it is safe.
+    """
+
+    code: str
+    at: Span
+    does: str
+    edits: tuple[Edit, ...]
+    safe: bool
+    layout: Layout | None = None
+
+
+class Declined(NamedTuple):
+    """A finding that has a repair which does not fit here, and why."""
+
+    code: str
+    at: Span
+    why: str
+
+
+Outcome = Action | Declined
+Propose = Callable[["Workspace"], Iterable[Outcome]]
+
+
+class Repair(NamedTuple):
+    """How the findings of one rule are repaired.
+
+    `does` says it in a few words. A repair `by_name` follows from a suspicion only: it is made where its whole code is
+    selected, and not with all others. `weights` says whether it changes what `i2s hash` calls the weights: names, shapes
+    and types of tensors, what they hold, or which there are.
+    """
+
+    code: str
+    safety: Fix
+    does: str
+    propose: Propose
+    by_name: bool = False
+    weights: bool = False
+
+
+#: Every repair by its rule's code, in the order in which they are tried.
+REPAIRS: dict[str, Repair] = {}
+
+
+def repair(
+    code: str, safety: Fix, does: str, *, by_name: bool = False, weights: bool = False
+) -> Callable[[Propose], Propose]:
+    """Declare the decorated function as the repair of a rule's findings; it may be that of several rules."""
+
+    def register(propose: Propose) -> Propose:
+        if code in REPAIRS:
+            raise ValueError(f"rule {code} has two repairs")
+        if safety is Fix.NONE or (weights and safety is Fix.SAFE):
+            raise ValueError(f"a repair of {code} is safe or unsafe, and unsafe if it changes weights")
+        REPAIRS[code] = Repair(code, safety, does, propose, by_name, weights)
+        return propose
+
+    return register

@@ -1,0 +1,226 @@
+"""This module defines which repairs are made: all that are asked for, pass by pass, until a pass finds nothing to do.
+
+Within a pass all edits are about the same bytes. An action whose edits overlap another's waits for the next pass, where
+it is looked at again: whatever it was about may be gone. What follows from the edits (the counts in the header, the padding
+before the data section) is settled once at the end of each pass.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
+
+from i2s_spec.convert.container.edits import Edit, EditedSource, zeros
+from i2s_spec.errors import Span, quote
+from i2s_spec.gguf.source import Source
+from i2s_spec.linter.repair import actions
+from i2s_spec.linter.repair.registry import REPAIRS, Action, Declined, Layout, Repair
+from i2s_spec.linter.repair.workspace import NO_EXTRA_REPAIRS, ExtraRepairs, Workspace
+from i2s_spec.linter.rule import REGISTRY, Fix
+from i2s_spec.schema.checks import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN
+from i2s_spec.schema.types import padded
+
+__all__ = ["Plan", "actions", "chosen", "plan"]
+
+#: No file needs as many passes: each one repairs something, and few repairs make room for another.
+PASSES: Final = 64
+
+
+class Plan(NamedTuple):
+    """A repaired file that is not written yet, and how it came about.
+
+    `actions` were taken; `declined` are findings whose repair does not fit; `withheld` is what could be repaired too if
+    unsafe repairs were asked for.
+    """
+
+    source: EditedSource
+    actions: tuple[Action, ...]
+    declined: tuple[Declined, ...]
+    withheld: tuple[Action, ...]
+
+
+def chosen(select: Collection[str] = (), ignore: Collection[str] = ()) -> list[Repair]:
+    """The repairs of the rules that a choice names, in the order in which they are tried.
+
+    Repairs that have to be asked for by name are among them only if `select` holds their whole code or slug.
+
+    :param select: codes, beginnings of codes, or slugs; without any, all
+    :param ignore: codes, beginnings of codes, or slugs
+    :raises ValueError: for one that names no rule whose findings can be repaired
+    """
+    wanted = [_named(name) for name in select]
+    unwanted = [_named(name) for name in ignore]
+    return [
+        each
+        for code, each in REPAIRS.items()
+        if (not wanted or any(code in codes for codes in wanted))
+        and not any(code in codes for codes in unwanted)
+        and (not each.by_name or [code] in wanted)
+    ]
+
+
+def _named(name: str) -> list[str]:
+    found = [code for code in REPAIRS if name and code.startswith(name.upper())]
+    found = found or [code for code in REPAIRS if code in REGISTRY and REGISTRY[code].slug == name.lower()]
+    if not found:
+        raise ValueError(f"{quote(name)} names no rule whose findings can be repaired")
+    return found
+
+
+def plan(
+    source: Source,
+    repairs: Iterable[Repair],
+    unsafe: bool = False,
+    path: str | None = None,
+    extra: ExtraRepairs = NO_EXTRA_REPAIRS,
+) -> Plan:
+    """Repair a file, without writing it.
+
+    :param unsafe: whether repairs that need review are made
+    :param path: of the original, which rules about split files ask for
+    """
+    repairs = list(repairs)
+    edited = EditedSource(source)
+    actions: list[Action] = []
+    for _ in range(PASSES):
+        workspace = Workspace(edited if actions else source, path, extra)
+        taken = _Pass()
+        declined: list[Declined] = []
+        withheld: list[Action] = []
+        for each in repairs:
+            for outcome in each.propose(workspace):
+                if isinstance(outcome, Declined):
+                    if unsafe or each.safety is Fix.SAFE:  # others are not mentioned to who wants safe repairs only
+                        declined.append(outcome)
+                elif not (outcome.safe or unsafe):
+                    withheld.append(outcome)
+                elif (why := _why_not(outcome, workspace)) is not None:
+                    declined.append(Declined(outcome.code, outcome.at, why))
+                else:
+                    taken.take(outcome)
+        if not taken.actions:
+            return Plan(edited, tuple(actions), tuple(declined), tuple(withheld))
+        actions += taken.actions
+        edited = edited.edited(taken.settled(workspace))
+    raise RuntimeError("the repairs do not settle")
+
+
+def _why_not(action: Action, workspace: Workspace) -> str | None:
+    """What stands in the way of an action.
+
+    What nobody reviews changes no byte that a tensor may hold; and where something moves what comes after it, everything
+    there has to be known.
+    """
+    file = workspace.file
+    end = file.infos_end
+    if all(_changes_nothing(edit, workspace) for edit in action.edits):
+        return "what it would write is there already"
+    if _twice(action.edits):
+        return "it would change bytes twice, which tensors share"
+    if action.safe:
+        for edit in action.edits:
+            if (why := workspace.tensor_bytes.why_not(edit.span.start, edit.span.stop)) is not None:
+                return f"{why}: it would change what may be weights"
+    moves = any(edit.span.stop - edit.span.start != len(edit.new) for edit in action.edits)
+    if action.layout is not None or (moves and (end is None or min(edit.span.start for edit in action.edits) < end)):
+        if not workspace.whole:
+            return "the header could not be read to its end"
+        if action.layout is None and file.data_start is None and file.index.tensors:
+            return "where the data section begins is not known"
+    return None
+
+
+def _twice(edits: Iterable[Edit]) -> bool:
+    """Whether edits that are not the same overlap; insertions in one place do not."""
+    reached = 0
+    for start, stop in sorted(edit.order for edit in dict.fromkeys(edits)):
+        if start < reached:
+            return True
+        reached = max(reached, stop)
+    return False
+
+
+def _changes_nothing(edit: Edit, workspace: Workspace) -> bool:
+    start, stop, _ = edit.span
+    return stop - start == len(edit.new) and workspace.source.read(start, stop - start) == edit.new
+
+
+class _Pass:
+    """The actions of one pass, whose edits do not touch each other."""
+
+    def __init__(self) -> None:
+        self.actions: list[Action] = []
+        self._edits: dict[Edit, None] = {}
+        self._spans: list[tuple[int, int]] = []
+        self._layout: Layout | None = None
+
+    def take(self, action: Action) -> bool:
+        """Take an action, unless it is in the way of one that was taken."""
+        new = [edit for edit in dict.fromkeys(action.edits) if edit not in self._edits]
+        spans = sorted(edit.order for edit in new)
+        if not self._free(spans):
+            return False
+        self._keep(spans)
+        self._edits.update(dict.fromkeys(new))
+        self._layout = self._layout or action.layout
+        self.actions.append(action)
+        return True
+
+    def _free(self, spans: list[tuple[int, int]]) -> bool:
+        """Whether spans touch none that was taken; insertions may stand beside anything, but not inside it."""
+        for start, stop in spans:
+            i = bisect_left(self._spans, (start, start))
+            if i and self._spans[i - 1][1] > start:
+                return False
+            while i < len(self._spans) and self._spans[i] == (start, start):
+                i += 1
+            if i < len(self._spans) and self._spans[i][0] < stop:
+                return False
+        return True
+
+    def _keep(self, spans: list[tuple[int, int]]) -> None:
+        if len(spans) > 64:
+            self._spans = sorted([*self._spans, *spans])
+        else:
+            for span in spans:
+                insort(self._spans, span)
+
+    def settled(self, workspace: Workspace) -> list[Edit]:
+        """All edits, with those that follow from them."""
+        edits = list(self._edits)
+        file = workspace.file
+        for span, count, change in (
+            (KEY_COUNT_SPAN, file.index.key_count, sum(edit.keys for edit in edits)),
+            (TENSOR_COUNT_SPAN, file.index.tensor_count, sum(edit.tensors for edit in edits)),
+        ):
+            if change:
+                assert count is not None
+                edits.append(Edit(span, (count + change).to_bytes(8, file.byte_order)))
+        end = file.infos_end
+        if end is None:
+            return edits
+        grown = sum(len(edit.new) - (edit.span.stop - edit.span.start) for edit in edits if edit.span.stop <= end)
+        if grown or self._layout is not None:
+            return _with_padding(workspace, edits, end, grown, self._layout)
+        return edits
+
+
+def _with_padding(workspace: Workspace, edits: list[Edit], end: int, grown: int, layout: Layout | None) -> list[Edit]:
+    """The edits with the padding before the data section that fits the new end of the tensor infos."""
+    file, size = workspace.file, workspace.source.size
+    if layout is None:
+        if file.data_start is None or file.alignment is None:
+            return edits
+        layout = Layout(file.data_start, file.alignment)
+    stop = min(layout.base, size)
+    if stop == end == size:  # a file without tensors that ends with its header
+        return edits
+    fill = padded(end + grown, layout.alignment) - (end + grown)
+    if layout.base > size:  # the file is cut in the padding, and stays so
+        fill = size - end
+    # Bytes of padding that were to become zeros are gone with the rest of it.
+    remaining = [edit for edit in edits if not (end <= edit.span.start < edit.span.stop <= stop)]
+    if fill != stop - end or len(remaining) != len(edits):
+        remaining.append(Edit(Span(end, stop, "padding"), zeros(fill)))
+    return remaining

@@ -1,0 +1,140 @@
+"""This module defines a file under repair: findings by rule, records by number, and edits that change one of them."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from i2s_spec.convert.container.edits import Edit
+from i2s_spec.errors import Span, quote
+from i2s_spec.gguf.encode_value import Kind, completed, encoded
+from i2s_spec.gguf.reader import File, KeyValue, Tensor
+from i2s_spec.gguf.source import Source
+from i2s_spec.inspect.survey.result import Reading
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.repair.tensor_bytes import TensorBytes
+from i2s_spec.linter.rule import REGISTRY, Finding, finding_of
+from i2s_spec.schema.checks import order_prefix
+from i2s_spec.schema.dialect import Dialect
+from i2s_spec.schema.types import ValueType
+
+_INDEX: Final = re.compile(r"(?:key_values|tensor_infos|padding|gap|data)\[(\d+)\]")
+
+
+class ExtraRepairs(NamedTuple):
+    """What a caller wants beyond the repairs of findings."""
+
+    #: Stale bytes after the scales are overwritten with zeros.
+    scrub_tail: bool = False
+    #: The dialect that I2_S tensors are in; they are brought into the canonical one.
+    dialect: Dialect | None = None
+
+
+NO_EXTRA_REPAIRS: Final = ExtraRepairs()
+
+
+class Workspace:
+    """A file under repair; as everything about it is read anew, edits of one pass are all about the same bytes.
+
+    :param path: of the original, which rules about split files ask for
+    """
+
+    def __init__(self, source: Source, path: str | None = None, extra: ExtraRepairs = NO_EXTRA_REPAIRS) -> None:
+        self.source = source
+        self.file = File(source)
+        # Stale tails are recognised by the payloads of other tensors.
+        self.subject = Subject(self.file, path, Reading("full" if extra.scrub_tail else "none"))
+        self.extra = extra
+        self.mark = order_prefix(self.file.byte_order)
+
+    def findings(self, code: str) -> Iterator[Finding]:
+        """Every finding of a rule, however many there are."""
+        check = REGISTRY[code].check
+        if check is not None:
+            yield from check(self.subject)
+        elif self.file.fault is not None and self.file.fault.code == code:
+            yield finding_of(self.file.fault)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all records of the header are known, so that some may be added or taken out."""
+        index = self.file.index
+        all_read = index.infos_end is not None and index.tensors == index.tensor_count
+        return all_read and self.subject.uncounted is None
+
+    @cached_property
+    def tensor_bytes(self) -> TensorBytes:
+        """Which bytes tensors may hold."""
+        return TensorBytes(self.subject)
+
+    # Key-values.
+
+    def entry(self, finding: Finding) -> KeyValue:
+        """The key-value that a finding is about."""
+        return self.file.metadata.by_index(number_of(finding.span))
+
+    def without_key(self, entry: KeyValue) -> Edit:
+        """A key-value taken out."""
+        return Edit(entry.span, b"", keys=-1)
+
+    def with_value(self, entry: KeyValue, value: Any, kind: Kind) -> Edit:
+        """Another value for a key, with its type.
+
+        :raises ValueError, TypeError: for a value that the type cannot hold
+        """
+        typed, start = self._typed(value, kind), entry.span.start + 8 + len(entry.name)
+        if entry.type not in (ValueType.STRING, ValueType.ARRAY) and typed[:4] == self.u32(entry.type):
+            return Edit(entry.value_span, typed[4:])
+        return Edit(Span(start, entry.span.stop, entry.span.path), typed)
+
+    def with_key(self, entry: KeyValue, key: str) -> Edit:
+        """Another name for a key."""
+        name = key.encode("utf-8", "surrogateescape")
+        span = Span(entry.span.start, entry.span.start + 8 + len(entry.name), f"{entry.span.path}.key")
+        return Edit(span, struct.pack(self.mark + "Q", len(name)) + name)
+
+    def new_key(self, key: str, value: Any, kind: Kind) -> Edit:
+        """A key-value after the last one."""
+        name = key.encode("ascii")
+        index = self.file.index
+        at = index.key(index.keys - 1).stop if index.keys else 24
+        record = struct.pack(self.mark + "Q", len(name)) + name + self._typed(value, kind)
+        return Edit(Span(at, at, f"key_values[+].{key}"), record, keys=1)
+
+    def _typed(self, value: Any, kind: Kind) -> bytes:
+        kinds = completed(kind, None, value)
+        return struct.pack(self.mark + "I", kinds[0]) + encoded(value, kinds, self.mark)
+
+    def u32(self, value: int) -> bytes:
+        return struct.pack(self.mark + "I", value)
+
+    # Tensor infos.
+
+    def tensor(self, finding: Finding) -> Tensor:
+        """The tensor that a finding is about."""
+        return self.file.tensors.by_index(number_of(finding.span))
+
+    def with_name(self, tensor: Tensor, name: bytes) -> Edit:
+        """Another name for a tensor."""
+        start = tensor.info_span.start
+        span = Span(start, start + 8 + len(tensor.raw_name), f"{tensor.info_span.path}.name")
+        return Edit(span, struct.pack(self.mark + "Q", len(name)) + name)
+
+    def without_tensor(self, tensor: Tensor) -> Edit:
+        """A tensor taken out of the table; its bytes are then in no tensor."""
+        return Edit(tensor.info_span, b"", tensors=-1)
+
+    def with_offset(self, row: int, offset: int) -> Edit:
+        """Another offset for a tensor."""
+        return Edit(self.subject.info_span(row, "offset"), struct.pack(self.mark + "Q", offset))
+
+
+def number_of(span: Span) -> int:
+    """The number of the record that a span is in."""
+    match = _INDEX.match(span.path)
+    if match is None:
+        raise ValueError(f"{quote(span.path)} is in no numbered record")
+    return int(match[1])

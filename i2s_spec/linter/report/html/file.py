@@ -1,0 +1,221 @@
+"""This module writes the part of the HTML page that is about one file: verdict, facts, findings, map, weights, tensors,
+runtimes.
+
+Everything in a report comes escaped for a terminal; here it becomes text of a page, and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any
+
+from i2s_spec.linter.report.html.map import file_map
+from i2s_spec.linter.report.html.table import code, count, counted, facts, span_words, table
+from i2s_spec.linter.report.html.tensors import tensors
+from i2s_spec.linter.report.html.weights import weights
+from i2s_spec.linter.report.proof import proof
+from i2s_spec.linter.report_data import FileReport
+from i2s_spec.linter.rule import Severity
+
+#: Findings of a file that are listed; the rest is counted.
+LISTED = 1000
+
+#: Findings of one rule that are shown unfolded.
+UNFOLDED = 5
+
+#: Signs that stand beside words, never alone.
+SIGNS = {"error": "✕", "warning": "▲", "note": "●", "ok": "✓"}
+
+#: An issue of a project on GitHub, as sources name it.
+_ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
+
+_REPAIRS = {"safe": "i2s fix repairs it", "unsafe": "i2s fix --unsafe repairs it"}
+
+_MOODS = {
+    "yes": "ok", "correctly": "ok", "no": "error", "crash": "error", "wrongly": "error", "with option": "warning",
+    "vocabulary only": "plain",
+    "depends on the machine": "warning", "not tried": "plain", "-": "plain",
+}  # fmt: skip
+
+
+def verdict(file_report: FileReport) -> tuple[str, str]:
+    """The mood of a verdict (`ok`, `warning`, `error`), and the verdict in words."""
+    counts = counted(file_report["summary"], [severity.value for severity in Severity])
+    if "skipped" in file_report:
+        return "plain", "skipped"
+    if file_report["bugs"]:
+        return "error", "not checked to the end" + (f" ({counts})" if counts else "")
+    if not file_report["ok"]:
+        return "error", counts
+    return "warning" if file_report["summary"]["warnings"] else "ok", "ok" + (f", with {counts}" if counts else "")
+
+
+def file_part(file_report: FileReport, name: str, whole: bool = True) -> str:
+    """One file.
+
+    :param name: what the ids of its elements begin with
+    :param whole: with the map and the tensors
+    """
+    details: dict[str, Any] = file_report.get("details") or {}
+    runtimes = file_report.get("runtimes") or (details.get("runtimes") if whole else None) or []
+    listed = file_report["findings"][:LISTED]
+    parts = [
+        ("findings", "Findings", _findings(file_report, name)),
+        ("map", "Map", file_map(name, details, file_report["size"] or 0, listed) if details and whole else ""),
+        ("weights", "Weights", weights(name, details) if details and whole else ""),
+        ("tensors", "Tensors", tensors(name, details, listed) if details and whole else ""),
+        ("runtimes", "Runtimes", _runtimes(runtimes, name)),
+        ("keys", "Key-values", _keys(details, name) if details and whole else ""),
+    ]
+    links = "".join(f'<li><a href="#{name}-{part}">{title}</a></li>' for part, title, made in parts if made)
+    left = "" if whole else '<p class="hint">This page is long already: map and tensors were left out here.</p>\n'
+    return (
+        facts(tuple(fact) for fact in details.get("facts", ()))
+        + f'<nav aria-label="Parts"><ul>{links}</ul></nav>\n'
+        + left
+        + "".join(made for _, _, made in parts)
+    )
+
+
+def head(file_report: FileReport) -> str:
+    """The verdict on one file, in a line."""
+    mood, words = verdict(file_report)
+    return f'<span class="badge {mood}">{_sign(mood)}{escape(words)}</span> {code(file_report["path"])}'
+
+
+def _sign(mood: str) -> str:
+    return f'<span aria-hidden="true">{SIGNS[mood]}</span> ' if mood in SIGNS else ""
+
+
+def _findings(file_report: FileReport, name: str) -> str:
+    findings = file_report["findings"]
+    shown = ""
+    folded: dict[str, str] = {}
+    seen: Counter[str] = Counter()
+    ranks = {severity.value: -severity.rank for severity in Severity}
+    for i, finding in sorted(enumerate(findings[:LISTED]), key=lambda item: ranks[item[1]["severity"]]):
+        made = _finding(finding, file_report, f"{name}-x{i}")
+        seen[finding["code"]] += 1
+        if seen[finding["code"]] > UNFOLDED:
+            folded[finding["code"]] = folded.get(finding["code"], "") + made
+        else:
+            shown += made
+    for number, made in folded.items():
+        left = f"{count(seen[number] - UNFOLDED, 'more finding')} of {number}"
+        shown += f"<details><summary>{left}</summary>\n{made}</details>\n"
+    remarks = "".join(f"<li>{remark}</li>" for remark in _remarks(file_report))
+    kinds = [severity.value for severity in Severity if any(f["severity"] == severity.value for f in findings)]
+    boxes = "".join(f'<label><input type="checkbox" checked data-do="{kind}"> {kind}s</label>' for kind in kinds)
+    tools = f'<div class="tools js severities">{boxes}</div>\n' if len(kinds) > 1 else ""
+    nothing = "" if findings or remarks else '<p class="hint">No rule found anything.</p>\n'
+    if "skipped" in file_report:
+        nothing = f'<p class="hint">Not checked: {escape(file_report["skipped"])}</p>\n'
+    return (
+        f'<section id="{name}-findings"><h3>Findings</h3>\n{nothing}{tools}{shown}'
+        + (f'<ul class="remarks">{remarks}</ul>\n' if remarks else "")
+        + "</section>\n"
+    )
+
+
+def _finding(finding: Mapping[str, Any], file_report: FileReport, name: str) -> str:
+    span, severity, number = finding["span"], finding["severity"], finding["code"]
+    where = [code(span_words(span["start"], span["stop"]))] if span["stop"] else []
+    where += [code(span["path"])] if span["path"] else []
+    where += [f"clause {escape(finding['clause'])}"]
+    where += [_REPAIRS[finding["fix"]]] if finding["fix"] in _REPAIRS else []
+    button = ""
+    if span["stop"]:
+        place = f'data-start="{span["start"]}" data-stop="{span["stop"]}"'
+        button = f' <button type="button" class="js" {place}>show on the map</button>'
+    lines = [
+        escape(line) if "|" in line or "more bytes" in line else f"<b>{escape(line)}</b>"
+        for line in proof(finding, file_report["size"])
+    ]
+    values = [
+        (which, value) for which in ("got", "want") if (value := finding[which]) is not None and value not in ("", [])
+    ]
+    stated = "".join(f"<dt>{which}</dt><dd>{code(_stated(value))}</dd>" for which, value in values)
+    return (
+        f'<article class="finding {severity}" id="{name}"><h4><span class="badge {severity}">{_sign(severity)}{severity}'
+        f'</span> <a href="#rule-{number}">{number} {escape(finding["slug"])}</a></h4>\n'
+        f"<p>{escape(finding['message'])}</p>\n"
+        + (f'<dl class="values">{stated}</dl>' if stated else "")
+        + f'<p class="where">{" · ".join(where)}{button}</p>\n'
+        + ("<pre>" + "\n".join(lines) + "</pre>" if lines else "")
+        + "</article>\n"
+    )
+
+
+def _stated(value: Any) -> str:
+    """A value of a finding, as plain data holds it, in words."""
+    if isinstance(value, list):
+        return "(" + ", ".join(map(_stated, value)) + ")"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _remarks(file_report: FileReport) -> Iterator[str]:
+    """Remarks beside the listed findings."""
+    left = len(file_report["findings"]) - LISTED
+    if left > 0:
+        yield f"{count(left, 'more finding')}; this page lists the first {LISTED:,}"
+    for number, elided in file_report["summary"]["elided"].items():
+        yield f'{count(elided, "more finding")} of <a href="#rule-{number}">{number}</a>, counted and not listed'
+    for bug in file_report["bugs"]:
+        yield f"internal error in {code(bug['where'])}: {escape(bug['message'])}; this is a bug in i2s-spec"
+    for suppressed in file_report["excused"]:
+        number = suppressed["code"]
+        yield (
+            f'{count(suppressed["findings"], "finding")} of <a href="#rule-{number}">{number}</a> suppressed: '
+            f"{escape(suppressed['reason'])}"
+        )
+    if known := file_report["summary"].get("baseline", 0):
+        yield f"{count(known, 'finding')} left out: the baseline holds {'it' if known == 1 else 'them'}"
+
+
+def _runtimes(runtimes: list[dict[str, Any]], name: str) -> str:
+    rows = [
+        [
+            escape(each["title"]),
+            _mood(each["loads"]),
+            _mood(each["computes"]),
+            "".join(f"<p>{escape(why['text'])} ({_source(why['source'])})</p>" for why in each["reasons"]),
+        ]
+        for each in runtimes
+    ]
+    if not rows:
+        return ""
+    hint = '<p class="hint">What each runtime makes of this very file, with who says so.</p>\n'
+    inside = table(["runtime", "loads", "computes", "why"], rows, "runtimes")
+    return f'<section id="{name}-runtimes"><h3>Runtimes</h3>\n{hint}{inside}</section>\n'
+
+
+def _mood(words: str) -> str:
+    mood = _MOODS.get(words, "plain")
+    return "–" if words == "-" else f'<span class="badge {mood}">{_sign(mood)}{escape(words)}</span>'
+
+
+def _source(source: str) -> str:
+    """A source, with a link where it is an issue; sources come from this package."""
+    return _ISSUE.sub(r'<a rel="noreferrer" href="https://github.com/\1/issues/\2">\g<0></a>', escape(source))
+
+
+def _keys(details: dict[str, Any], name: str) -> str:
+    rows = [
+        [code(key["key"]), escape(key["type"]), escape(key["value"]), span_words(key["start"], key["stop"])]
+        for key in details["keys"]
+    ]
+    if not rows:
+        return ""
+    left = details["keys_left"]
+    more = f'<p class="hint">{count(left, "more key-value")} after these are not listed.</p>' if left else ""
+    inside = table(["key", "type", "value", "bytes"], rows, "keys")
+    return f'<section id="{name}-keys"><h3>Key-values</h3>\n{inside}{more}</section>\n'
+
+
+def used_codes(file_report: FileReport) -> set[str]:
+    """The rules that a page on a file speaks of."""
+    codes = {finding["code"] for finding in file_report["findings"][:LISTED]}
+    return codes | set(file_report["summary"]["elided"]) | {suppressed["code"] for suppressed in file_report["excused"]}

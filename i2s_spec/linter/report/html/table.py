@@ -1,0 +1,62 @@
+"""This module writes the plain parts of the HTML page: text that stays text, tables, lists of facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+
+def code(text: str) -> str:
+    """Text in the type of code; writing from right to left stays inside it."""
+    return f"<code>{escape(text)}</code>"
+
+
+def span_words(start: int, stop: int) -> str:
+    """A range of bytes as `i2s dump` takes it."""
+    return f"0x{start:x}..0x{stop:x}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], style: str = "", caption: str = "") -> str:
+    """A table of cells that are markup already, inside a box that scrolls where the window is narrow.
+
+    :param head: titles of the columns, as text; those of numbers begin with `#`
+    """
+    numbers = [title.startswith("#") for title in head]
+    titles = "".join(_title(title) for title in head)
+    marks = [' class="n"' if is_number else "" for is_number in numbers]
+    body = "".join(
+        "<tr>" + "".join(f"<td{mark}>{cell}</td>" for mark, cell in zip(marks, row, strict=True)) + "</tr>\n"
+        for row in rows
+    )
+    return framed(titles, body, style, caption)
+
+
+def framed(titles: str, body: str, style: str = "", caption: str = "") -> str:
+    """A table of which head and body are markup already."""
+    named = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return (
+        f'<div class="scroll"><table class="{style}">{named}<thead><tr>{titles}</tr></thead>\n'
+        f"<tbody>\n{body}</tbody></table></div>\n"
+    )
+
+
+def _title(title: str) -> str:
+    mark = ' class="n"' if title.startswith("#") else ""
+    return f'<th scope="col"{mark}>{escape(title.removeprefix("#"))}</th>'
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """Names and what they stand for; both are text."""
+    inside = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(words)}</dd></div>" for name, words in pairs)
+    return f'<dl class="facts">{inside}</dl>\n' if inside else ""
+
+
+def count(number: int, noun: str) -> str:
+    """How many there are of something: `1 tensor`, `2 tensors`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def counted(counts: Any, nouns: Iterable[str]) -> str:
+    """The counts that are not 0, in words: `2 errors, 1 note`."""
+    return ", ".join(count(counts[f"{noun}s"], noun) for noun in nouns if counts[f"{noun}s"])

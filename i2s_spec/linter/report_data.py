@@ -1,0 +1,247 @@
+"""This module defines what is known of a file after a lint: a `Report`, the same as plain data, and the totals of a run.
+
+Plain data are what leaves the process: every text from the file is escaped in them.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from i2s_spec.errors import FormatError, Span, quote
+from i2s_spec.gguf.source import Source
+from i2s_spec.linter.rule import Excerpt, Finding, Severity
+from i2s_spec.schema import faults
+
+#: A report as plain data, in the form that `lint --format json` gives for each file.
+FileReport = Mapping[str, Any]
+
+
+class Suppressed(NamedTuple):
+    """Findings of one rule that somebody gave a reason not to list."""
+
+    code: str
+    findings: int
+    reason: str
+
+
+class Bug(NamedTuple):
+    """Something of ours that failed on a file: the code of the rule, or the part of the program, and the exception."""
+
+    where: str
+    message: str
+
+
+class Report(NamedTuple):
+    """What is known of one file: its findings in the order of the bytes, at most `FINDINGS_PER_RULE` of each rule.
+
+    `elided` counts the findings that were left out, by code. `size` is that of the file in bytes, None where it could not
+    be opened. `runtimes` are the verdicts on loading and computing, and `details` is what a report format wants to know
+    beyond the findings; both are there only if they were asked for.
+    """
+
+    path: str
+    findings: tuple[Finding, ...]
+    elided: dict[str, int]
+    size: int | None = None
+    suppressed: tuple[Suppressed, ...] = ()
+    bugs: tuple[Bug, ...] = ()
+    runtimes: tuple[Any, ...] = ()
+    details: Any = None
+
+    @property
+    def ok(self) -> bool:
+        """No error was found, and nothing of ours failed."""
+        return self.count(Severity.ERROR) == 0 and not self.bugs
+
+    @property
+    def readable(self) -> bool:
+        """Whether the input could be read and is a GGUF file."""
+        return not any(finding.code in faults.NO_INPUT for finding in self.findings)
+
+    def count(self, severity: Severity) -> int:
+        """How many findings have this severity, with those that were left out."""
+        level = {finding.code: finding.severity for finding in self.findings}
+        remaining = sum(finding.severity is severity for finding in self.findings)
+        return remaining + sum(n for code, n in self.elided.items() if level[code] is severity)
+
+    def exit_code(self, fail_on: Severity | None = Severity.ERROR) -> int:
+        """The exit code of a run over this file alone; see `exit_code`."""
+        return _exit_code(bool(self.bugs), self.readable, self.count, fail_on)
+
+    @property
+    def excused(self) -> tuple[Suppressed, ...]:
+        """The name of `suppressed` in version 0.1.0."""
+        return self.suppressed
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as plain data, in the form that `lint --format json` gives for each file."""
+        more: dict[str, Any] = {}
+        if self.runtimes:
+            more["runtimes"] = [verdict.as_dict() for verdict in self.runtimes]
+        if self.details is not None:
+            more["details"] = self.details
+        return {
+            "path": quote(self.path, limit=4096, bare=True),
+            "uri": uri_of(self.path),
+            "size": self.size,
+            "ok": self.ok,
+            "findings": [finding_dict(finding) for finding in self.findings],
+            "excused": [suppressed._asdict() for suppressed in self.suppressed],
+            "bugs": [bug._asdict() for bug in self.bugs],
+            **more,
+            "summary": {
+                "readable": self.readable,
+                **{f"{severity.value}s": self.count(severity) for severity in Severity},
+                "elided": dict(sorted(self.elided.items())),
+            },
+        }
+
+
+def finding_dict(finding: Finding) -> dict[str, Any]:
+    """A finding as plain data; text and bytes from the file are escaped."""
+    return {
+        "code": finding.code,
+        "slug": finding.rule.slug,
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "span": {"start": finding.span.start, "stop": finding.span.stop, "path": quote(finding.span.path, bare=True)},
+        "got": _plain(finding.got),
+        "want": _plain(finding.want),
+        "clause": finding.rule.clause,
+        "fix": finding.rule.fix.value,
+        "bytes": {"start": excerpt.start, "hex": excerpt.data.hex()} if (excerpt := finding.excerpt) else None,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A value of a finding as JSON can hold it."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)  # JSON has no NaN and no infinities
+    if isinstance(value, str | bytes):
+        return quote(value, bare=True)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value)
+
+
+def uri_of(path: str) -> str:
+    """A path as a URI reference (RFC 3986) that loses nothing: bytes that are no plain characters become `%NN`."""
+    if path.startswith("/"):
+        return "file://" + _percent(path)
+    return _percent(path)
+
+
+def _percent(path: str) -> str:
+    return "".join(
+        chr(byte) if chr(byte).isascii() and (chr(byte).isalnum() or byte in b"-._~/") else f"%{byte:02X}"
+        for byte in os.fsencode(path)
+    )
+
+
+#: The exit code where something of ours failed.
+OUR_BUG = 4
+
+
+def exit_code(report: FileReport, fail_on: Severity | None = Severity.ERROR) -> int:
+    """4 where something of ours failed on a file, 3 where there was nothing to check, 1 where a finding is at or above
+    `fail_on`, else 0; a file that was skipped counts as nothing found."""
+    summary = report["summary"]
+    readable = summary["readable"] or "skipped" in report
+    return _exit_code(bool(report["bugs"]), readable, lambda level: int(summary[f"{level.value}s"]), fail_on)
+
+
+def _exit_code(bugs: bool, readable: bool, count: Callable[[Severity], int], fail_on: Severity | None) -> int:
+    if bugs:
+        return OUR_BUG
+    if not readable:
+        return 3
+    return 0 if fail_on is None else int(any(count(level) for level in Severity if level.rank >= fail_on.rank))
+
+
+#: Exit codes from the worst to the best: our bug, unreadable, findings, nothing.
+WORST = (OUR_BUG, 3, 1, 0)
+
+
+class Totals:
+    """Counts over the files of a run; they take no more room for more files."""
+
+    def __init__(
+        self, fail_on: Severity | None = Severity.ERROR, configuration: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    ) -> None:
+        self._fail_on = fail_on
+        #: Each configuration file that changes what is found or what fails the run, with the keys by which it does.
+        self.configuration = configuration
+        self._counts = {
+            "files": 0,
+            "ok": 0,
+            "unreadable": 0,
+            **{f"{severity.value}s": 0 for severity in Severity},
+            "excused": 0,
+            "baseline": 0,
+            "skipped": 0,
+            "bugs": 0,
+        }
+        self.codes: dict[str, int] = {}
+        self.exit_code = 0
+
+    def add(self, report: FileReport) -> None:
+        """Count one file."""
+        counts, summary = self._counts, report["summary"]
+        counts["files"] += 1
+        counts["ok"] += bool(report["ok"])
+        counts["unreadable"] += not summary["readable"]
+        for severity in Severity:
+            counts[f"{severity.value}s"] += summary[f"{severity.value}s"]
+        counts["excused"] += sum(suppressed["findings"] for suppressed in report["excused"])
+        counts["baseline"] += summary.get("baseline", 0)
+        counts["skipped"] += "skipped" in report
+        counts["bugs"] += len(report["bugs"])
+        for finding in report["findings"]:
+            self.codes[finding["code"]] = self.codes.get(finding["code"], 0) + 1
+        for code, elided in summary["elided"].items():
+            self.codes[code] = self.codes.get(code, 0) + elided
+        self.fail(exit_code(report, self._fail_on))
+
+    def fail(self, code: int) -> None:
+        """Let an exit code count; the worst stays."""
+        self.exit_code = min(self.exit_code, code, key=WORST.index)
+
+    def __getitem__(self, name: str) -> int:
+        return self._counts[name]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What configuration files change, as sentences."""
+        return [f"{place} sets {', '.join(keys)}" for place, keys in self.configuration]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counts by name, in a fixed order; and the configuration files that change what is found, if there are any."""
+        files = [{"file": place, "sets": list(keys)} for place, keys in self.configuration]
+        return {**self._counts, **({"configuration": files} if files else {})}
+
+
+#: Bytes in a row of a dump; excerpts begin and end at multiples of it.
+ROW = 16
+
+#: Rows of a span that an excerpt shows.
+ROWS = 3
+
+
+def excerpt_of(source: Source, span: Span) -> Excerpt | None:
+    """The rows of sixteen bytes that the span lies in, at most three; the row before an empty span at the file's end.
+
+    None where there is no byte to show, as for what is about the file as a whole, or where it can no longer be read.
+    """
+    if span.stop == 0:
+        return None
+    start = min(span.start, max(source.size - 1, 0)) // ROW * ROW
+    stop = min(max(span.stop, span.start + 1), start + ROW * ROWS)
+    stop = min((stop + ROW - 1) // ROW * ROW, source.size)
+    if stop <= start:
+        return None
+    try:
+        return Excerpt(start, source.read(start, stop - start))
+    except FormatError:
+        return None

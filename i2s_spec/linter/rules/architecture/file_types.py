@@ -1,0 +1,146 @@
+"""Rules about numbers that mean different things in different forks."""
+
+from collections import Counter
+from collections.abc import Iterator
+from math import prod
+from typing import Final
+
+from i2s_spec.errors import Span, TrustedText
+from i2s_spec.inspect.placement import sound_shape
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
+from i2s_spec.schema import numbers
+from i2s_spec.schema.architectures import keys
+from i2s_spec.schema.architectures.inventory import TERNARY_TYPES
+from i2s_spec.schema.types import READINGS, padded
+
+_FILE_TYPE: Final = "general.file_type"
+
+#: File types that only say how wide most floats are; files of one type with some of another are common there.
+_MIXED: Final = frozenset({0, 1, 32})
+
+
+def _commonest(known: ArchitectureView) -> tuple[str, int, int] | None:
+    """The commonest type of the projections, how many are of it, and how many there are."""
+    counts = Counter(row.type for row in known.projections() if row.type)
+    if not counts:
+        return None
+    name = max(counts, key=counts.__getitem__)  # the first of equals, as Counter.most_common has it
+    return name, counts[name], counts.total()
+
+
+def _stated(known: ArchitectureView) -> tuple[int, Span] | None:
+    """`general.file_type` and where it is; None where a rule on types has something to say, or it is missing."""
+    value = known.keys.value(_FILE_TYPE)
+    return (value, known.keys.value_span(_FILE_TYPE)) if known.model is not None and isinstance(value, int) else None
+
+
+@rule("M030", "file-type-contents", "general.file_type is {got} ({meaning}), and {count} of {total} projections are {kind}: "
+      "{want}", severity=WARNING, clause="3.1", fix=Fix.SAFE, when="models of a declared architecture",
+      provenance=("microsoft/BitNet#621", "microsoft/BitNet#620"))  # fmt: skip
+def file_type_contents(subject: Subject) -> Iterator[Finding]:
+    """general.file_type names another type than most projections have.
+
+    Why: loaders print the number and nothing else, so people and programs choose files by it. BitNet's converter writes
+    40 over F16 tensors where it fails to quantize a Llama model: 14.9 GB where 2.7 GB are due. The same number means
+    different types to different forks; the message says to whom it means what.
+
+    Example: 40 in a file whose projections are F16.
+
+    Fix: write the number of the type that most projections have; and look why they have it.
+    """
+    known = architecture_view(subject)
+    stated, common = _stated(known), _commonest(known)
+    if stated is None or common is None:
+        return
+    value, span = stated
+    kind, count, total = common
+    if (
+        not any(kind in meaning.tensors for each in numbers.FILE_TYPES.values() for meaning in each)
+        and kind in TERNARY_TYPES
+    ):
+        return  # no file_type is known of it
+    meanings = numbers.file_types(value)
+    ternary = any(row.is_ternary for row in known.projections())
+    fits = any(kind in meaning.tensors for meaning in meanings)
+    concerns = ternary or any("I2_S" in meaning.tensors for meaning in meanings)
+    if fits or not concerns or (value in _MIXED and not ternary):
+        return
+    number = next((n for n, m in numbers.FILE_TYPES.items() if kind in m[0].tensors), None)
+    number = number if number is not None else next((n for n, name in keys.FILE_TYPES.items() if name == kind), None)
+    want = TrustedText(f"{kind} is {number}" if number is not None else f"{kind} has no number of its own")
+    yield file_type_contents.at(
+        span, got=value, want=want, meaning=TrustedText(numbers.file_type_words(value)), count=count, total=total,
+        kind=TrustedText(kind),
+    )  # fmt: skip
+
+
+@rule("M031", "file-type-collision", "general.file_type is {got}: {meaning}; the tensors are {kind}", severity=NOTE,
+      clause="3.1", when="models whose file_type means different things to different forks",
+      provenance=("microsoft/BitNet#620",))  # fmt: skip
+def file_type_collision(subject: Subject) -> Iterator[Finding]:
+    """general.file_type is a number that several forks gave out.
+
+    Why: another program shows another type. Nothing is computed from the number, so it costs no more than confusion.
+    40 over I2_S tensors is not reported: every published I2_S file has it, and upstream shows Q1_0 for all of them.
+
+    Example: 39 in a TL2 file, which upstream llama.cpp calls NVFP4.
+
+    Fix: none in the file; tell whoever reads the number which fork wrote it.
+    """
+    known = architecture_view(subject)
+    stated, common = _stated(known), _commonest(known)
+    if stated is None or common is None:
+        return
+    value, span = stated
+    meanings = numbers.file_types(value)
+    if len(meanings) < 2 or (value, common[0]) in numbers.USUAL or not known.is_ternary:
+        return
+    if any(common[0] in meaning.tensors for meaning in meanings):
+        words = TrustedText(numbers.file_type_words(value))
+        yield file_type_collision.at(span, got=value, meaning=words, kind=TrustedText(common[0]))
+
+
+@rule("M032", "retired-type-size", "tensor {name} of type {got} has the size of {retired}, {size} bytes, not of {kind}, "
+      "{want}: {meaning}", severity=WARNING, clause="4.2",
+      provenance=("ggml-org/llama.cpp#12997",))  # fmt: skip
+def retired_type_size(subject: Subject) -> Iterator[Finding]:
+    """A tensor has the size that its number meant in llama.cpp before the number was retired.
+
+    Why: for some weeks of 2024 llama.cpp gave 36 to 38 to types that were packed for ARM, with 18 bytes for 32 weights.
+    Files of that time have the numbers of I2_S, I8_S and TL1, and other bytes; read as I2_S they are noise.
+
+    Example: a Q4_0 model that llama-quantize packed as Q4_0_4_4, IQ4_NL_4_4 or their kin in November 2024.
+
+    Fix: none in the file; quantize the model again.
+    """
+    block, size = numbers.RETIRED_BLOCK
+    if not any(number in numbers.RETIRED for number in _numbers(subject)):
+        return
+    least = 4096 // block * size - subject.effective_alignment
+    for extent in subject.extents:
+        number = extent.placement.number
+        if extent.allotted_bytes < least or number not in numbers.RETIRED:
+            continue
+        ne = subject.file.index.tensor(extent.placement.row).ne
+        wanted = READINGS[number][0].nbytes(ne)
+        other = prod(ne) // block * size
+        whole = sound_shape(ne) and prod(ne) >= 4096 and ne[0] % block == 0
+        need, there = (
+            padded(wanted, subject.effective_alignment),
+            padded(extent.allotted_bytes, subject.effective_alignment),
+        )
+        if (
+            whole and need != there and padded(other, subject.effective_alignment) == there
+        ):  # a large alignment may fit both sizes
+            yield retired_type_size.at(
+                subject.info_span(extent.placement.row, "type"), got=number, want=wanted, size=other,
+                name=subject.name(extent.placement.row), retired=TrustedText(numbers.RETIRED[number]),
+                kind=TrustedText(READINGS[number][0].name), meaning=TrustedText(numbers.tensor_type_words(number)),
+            )  # fmt: skip
+
+
+def _numbers(subject: Subject) -> Iterator[int]:
+    tensor = subject.file.index.tensor
+    return (tensor(i).type for i in range(subject.file.index.tensors))

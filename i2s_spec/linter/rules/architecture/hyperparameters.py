@@ -1,0 +1,388 @@
+"""Rules about the sizes and numbers that metadata give a model."""
+
+from collections.abc import Iterator
+from math import isfinite
+from typing import Any, Final
+
+from i2s_spec.errors import TrustedText
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
+from i2s_spec.schema.architectures.hyperparameters import HEAD_GROUPS, HEADS, KEY_VALUE, LAYER_ARRAY, ROPE_DIMENSIONS
+from i2s_spec.schema.architectures.keys import Key
+from i2s_spec.schema.checks import KEY_COUNT_SPAN
+from i2s_spec.schema.programs.releases import RELEASES
+from i2s_spec.schema.types import ValueType
+
+MODELS: Final = "models of a declared architecture"
+TERNARY: Final = "models of a declared architecture that are ternary, or say so"
+
+
+def _words(value: Any) -> Any:
+    """A value as a message shows it: numbers as they are read, text quoted later."""
+    return TrustedText(f"{value:g}") if isinstance(value, float) else value
+
+
+def _usable_values(known: ArchitectureView) -> Iterator[tuple[Key, Any]]:
+    """The keys of sizes and of the graph that have a usable value, and the value."""
+    if known.model is not None:
+        for name in known.keys.places:
+            key = known.model.keys.get(name)
+            if key is not None and name.startswith(f"{known.name}."):
+                value = known.keys.value(name)
+                if value is not None:
+                    yield key, value
+
+
+#: What loaders take where rope.freq_base is missing.
+DEFAULT_ROPE_BASE: Final = 10000.0
+#: Keys whose list of values is that of the declared graphs: others may have others.
+_OPEN: Final = (".hidden_activation",)
+
+
+def _impossible(key: Key, value: Any) -> tuple[Any, str] | None:
+    """What makes a value impossible, and what is wanted; of an array, the first element that is."""
+    for item in value if isinstance(value, tuple) else (value,):
+        if key.values and item not in key.values and not key.name.endswith(_OPEN):
+            return item, " or ".join(map(str, key.values))
+        if isinstance(item, str | bool):
+            continue
+        if not isfinite(item) or (key.above is not None and not item > key.above):
+            return item, "a finite number" + (f" above {key.above:g}" if key.above is not None else "")
+        if key.least is not None and item < key.least:
+            return item, f"at least {key.least}"
+        if key.most is not None and item > key.most:
+            return item, f"at most {key.most}"
+    return None
+
+
+@rule(KEY_VALUE, clause="3.2", fix=Fix.UNSAFE, cwe=1284, when=MODELS,
+      provenance=("CVE-2024-8063", "ggml-org/llama.cpp#25821"))  # fmt: skip
+def key_value(subject: Subject) -> Iterator[Finding]:
+    """A key has a value that no model can have.
+
+    Why: sizes of 0 are divided by, an unknown name of a scaling ends in an assertion, and more layers than loaders have
+    room for are refused. A base or an epsilon that is not above 0 is not checked at all and makes every output NaN.
+
+    Example: attention.head_count = 0, rope.scaling.type = 'other', or an epsilon of 0.
+
+    Fix: write the value of the config.json that the model came with.
+    """
+    known = architecture_view(subject)
+    for key, value in _usable_values(known):
+        wrong = _impossible(key, value)
+        if wrong is not None:
+            got, want = wrong
+            yield key_value.at(
+                known.keys.value_span(key.name), got=_words(got), want=TrustedText(want), key=TrustedText(key.name)
+            )
+
+
+@rule(LAYER_ARRAY, clause="3.2", fix=Fix.UNSAFE, cwe=125, when=MODELS)
+def layer_array_length(subject: Subject) -> Iterator[Finding]:
+    """An array that has a number for each layer has another length than there are layers.
+
+    Why: loaders compare the length with block_count and refuse: 'key has wrong array length'.
+
+    Example: feed_forward_length of 24 numbers with a block_count of 30.
+
+    Fix: write one number for each layer, or a single one for all.
+    """
+    known = architecture_view(subject)
+    layers = known.keys.own("block_count")
+    if known.model is None or not isinstance(layers, int):
+        return
+    for key in known.model.keys.values():
+        if len(key.types) > 1 and key.types[0] == "u32" and known.keys.has(key.name):
+            i = known.keys.places[key.name]
+            count = known.keys.count(key.name)
+            if known.file.index.key(i).type == ValueType.ARRAY and count != layers:
+                yield layer_array_length.at(
+                    known.keys.value_span(key.name), got=count, want=layers, key=TrustedText(key.name)
+                )
+
+
+def _each(value: Any) -> tuple[int, ...]:
+    """A number for all layers, or one for each, as numbers above 0."""
+    items = value if isinstance(value, tuple) else (value,)
+    return tuple(item for item in items if isinstance(item, int) and item > 0)
+
+
+@rule(HEADS, clause="3.3", fix=Fix.UNSAFE, cwe=369, when=MODELS)
+def heads_do_not_fill(subject: Subject) -> Iterator[Finding]:
+    """The query heads do not divide the hidden state, and nothing else says how wide a head is.
+
+    Why: without key_length and value_length loaders take embedding_length / head_count, rounded down, and then expect
+    narrower tensors than there are.
+
+    Example: head_count = 3 with embedding_length = 2,560.
+
+    Fix: write the right head_count; where heads do not fill the hidden state, write both lengths.
+    """
+    known = architecture_view(subject)
+    embd, heads = known.keys.own("embedding_length"), _each(known.keys.own("attention.head_count"))
+    if known.model is None or not isinstance(embd, int) or embd < 1:
+        return
+    if known.keys.own("attention.key_length") is not None and known.keys.own("attention.value_length") is not None:
+        return
+    wrong = next((count for count in heads if embd % count), None)
+    if wrong is not None:
+        span = known.keys.value_span(f"{known.name}.attention.head_count")
+        yield heads_do_not_fill.at(span, got=wrong, want=embd)
+
+
+@rule(HEAD_GROUPS, clause="3.3", fix=Fix.UNSAFE, when=MODELS)
+def head_groups(subject: Subject) -> Iterator[Finding]:
+    """The key heads do not divide the query heads.
+
+    Why: each key head serves equally many query heads; loaders divide, and end in an assertion of the graph.
+
+    Example: head_count_kv = 3 with head_count = 20.
+
+    Fix: write the number of key heads of the config.json that the model came with.
+    """
+    known = architecture_view(subject)
+    name = f"{known.name}.attention.head_count_kv"
+    many, few = _each(known.keys.own("attention.head_count")), _each(known.keys.own("attention.head_count_kv"))
+    if known.model is None or not many or not few:
+        return
+    layers = max(len(many), len(few))
+    if len(many) in (1, layers) and len(few) in (1, layers):
+        for query, key in zip(many * (layers // len(many)), few * (layers // len(few)), strict=False):
+            if query % key:
+                yield head_groups.at(known.keys.value_span(name), got=key, want=query)
+                return
+
+
+def _head_width(known: ArchitectureView) -> int | None:
+    """The width of a query head, as loaders take it."""
+    width, embd = known.keys.own("attention.key_length"), known.keys.own("embedding_length")
+    heads = _each(known.keys.own("attention.head_count"))
+    if isinstance(width, int) and width > 0:
+        return width
+    fills = isinstance(embd, int) and embd > 0 and heads and embd % heads[0] == 0
+    return embd // heads[0] if fills else None
+
+
+@rule(ROPE_DIMENSIONS, clause="3.4", fix=Fix.SAFE,
+      when="models of architectures whose heads are rotated whole")  # fmt: skip
+def rope_dimensions(subject: Subject) -> Iterator[Finding]:
+    """rope.dimension_count is not the width of a head.
+
+    Why: for bitnet-25, bitnet-b1.58 and llama loaders compare the two and refuse: 'invalid n_rot'.
+
+    Example: rope.dimension_count = 64 with heads of 128.
+
+    Fix: write the width of a head, or drop the key.
+    """
+    known = architecture_view(subject)
+    if known.model is None or not known.model.whole_head_rope:
+        return
+    got, want = known.keys.own("rope.dimension_count"), _head_width(known)
+    if isinstance(got, int) and got > 0 and want is not None and got != want:
+        yield rope_dimensions.at(known.keys.value_span(f"{known.name}.rope.dimension_count"), got=got, want=want)
+
+
+@rule("M009", "rope-dimensions-unsaid", "heads are {got} wide, embedding_length / head_count is {want}, and no "
+      "rope.dimension_count says how much of a head is rotated", severity=WARNING, clause="3.4",
+      fix=Fix.UNSAFE, when=TERNARY)  # fmt: skip
+def rope_dimensions_unsaid(subject: Subject) -> Iterator[Finding]:
+    """The heads do not fill the hidden state, and rope.dimension_count is missing.
+
+    Why: some loaders then rotate as many dimensions as a head would have if the heads did fill it, others the whole
+    head: the file runs everywhere and gives two results.
+
+    Example: key_length = 128 with embedding_length / head_count = 64.
+
+    Fix: write rope.dimension_count.
+    """
+    known = architecture_view(subject)
+    embd, heads = known.keys.own("embedding_length"), _each(known.keys.own("attention.head_count"))
+    width = known.keys.own("attention.key_length")
+    if not known.is_bitnet or not isinstance(width, int) or not isinstance(embd, int) or not heads:
+        return
+    if f"{known.name}.rope.dimension_count" not in known.keys.places and width != embd // heads[0]:
+        span = known.keys.value_span(f"{known.name}.attention.key_length")
+        yield rope_dimensions_unsaid.at(span, got=width, want=embd // heads[0])
+
+
+@rule("M010", "rope-base-missing", "rope.freq_base is missing: loaders take 10000, and the published models of "
+      "{name} have {want}", severity=WARNING, clause="3.4", fix=Fix.UNSAFE,
+      when="ternary models of architectures whose published models have another base than 10000")  # fmt: skip
+def rope_base_missing(subject: Subject) -> Iterator[Finding]:
+    """rope.freq_base is missing where the architecture's published models need it.
+
+    Why: loaders take 10000 without a word; every position is then rotated by other angles, and the logits are others.
+    With the key taken away, the official loader ran BitNet b1.58 and gave logits that differ by 2.
+
+    Example: a bitnet-b1.58 file without bitnet-b1.58.rope.freq_base.
+
+    Fix: write the base that the model was trained with (rope_theta in its config.json).
+    """
+    known = architecture_view(subject)
+    if known.model is None or known.model.rope_base is None or not known.is_ternary:
+        return
+    if not any(name.endswith(b".rope.freq_base") for _, name in subject.key_names()):  # M018 speaks of other prefixes
+        want = TrustedText(f"{known.model.rope_base:g}")
+        yield rope_base_missing.at(KEY_COUNT_SPAN, want=want, name=TrustedText(known.name))
+
+
+@rule("M022", "rope-base-default", "rope.freq_base is {got}, what loaders take where it is missing; the published models of "
+      "{name} have {want}", severity=WARNING, clause="3.4",
+      when="bitnet-25 and bitnet-b1.58 with a byte-level vocabulary")  # fmt: skip
+def rope_base_default(subject: Subject) -> Iterator[Finding]:
+    """rope.freq_base is the default of loaders, and not the base of the architecture's published models.
+
+    Why: a converter that does not find rope_theta writes 10000. Every position is then rotated by other angles: the model
+    speaks, and its perplexity rises by half. 'i2s identify FILE --likelihood' tells which base a trained model has.
+
+    Example: bitnet-b1.58.rope.freq_base = 10000.
+
+    Fix: write the base that the model was trained with (rope_theta in its config.json).
+    """
+    known = architecture_view(subject)
+    if known.model is None or known.name not in ("bitnet-25", "bitnet-b1.58") or known.tokenizer != "gpt2":
+        return
+    base = known.keys.own("rope.freq_base")
+    if base == DEFAULT_ROPE_BASE and known.model.rope_base not in (None, DEFAULT_ROPE_BASE):
+        yield rope_base_default.at(
+            known.keys.value_span(f"{known.name}.rope.freq_base"), got=_words(base), name=TrustedText(known.name),
+            want=TrustedText(f"{known.model.rope_base:g}"),
+        )  # fmt: skip
+
+
+@rule("M011", "unusual-value", "the key {key} is {got}; more than {want} is unusual", severity=WARNING, clause="3.2",
+      cwe=1284, when=MODELS)  # fmt: skip
+def unusual_value(subject: Subject) -> Iterator[Finding]:
+    """A key has a value that is far from those of all known models.
+
+    Why: loaders take it as it is. A context_length beyond reason makes them reserve a cache of that size; an epsilon
+    above 0.0001 damps norms; published models have 0.00001 or less.
+
+    Example: an epsilon of 0.1, or a context_length of 2^31.
+
+    Fix: write the value of the config.json that the model came with.
+    """
+    known = architecture_view(subject)
+    for key, value in _usable_values(known):
+        items = [item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, int | float)]
+        if key.unusual is None or not items or _impossible(key, value) is not None:
+            continue
+        if max(items) > key.unusual:
+            want = TrustedText(f"{key.unusual:g}") if isinstance(key.unusual, float) else key.unusual
+            yield unusual_value.at(
+                known.keys.value_span(key.name), got=_words(max(items)), want=want, key=TrustedText(key.name)
+            )  # fmt: skip
+
+
+@rule("M013", "vocabulary-size", "vocab_size is {got}, and {want} tokens are listed", clause="3.2",
+      fix=Fix.UNSAFE, cwe=125, when=MODELS)  # fmt: skip
+def vocabulary_size(subject: Subject) -> Iterator[Finding]:
+    """vocab_size is not the number of tokens that are listed.
+
+    Why: loaders compare the two and refuse: 'vocab size mismatch'. One that does not would look up rows of the
+    embedding that are not there.
+
+    Example: vocab_size = 128,256 with 128,000 tokens.
+
+    Fix: write the number of rows of token_embd.weight to both, filling up the tokens.
+    """
+    known = architecture_view(subject)
+    size = known.keys.own("vocab_size")
+    if known.model is None or not isinstance(size, int) or size < 1:  # of a 0 M004 speaks
+        return
+    if known.tokens is not None and size != known.tokens:
+        yield vocabulary_size.at(known.keys.value_span(f"{known.name}.vocab_size"), got=size, want=known.tokens)
+
+
+@rule("M014", "experts-used", "of {want} experts, {got} are used for a token", clause="3.2",
+      fix=Fix.UNSAFE, cwe=617, when=MODELS)  # fmt: skip
+def experts_used(subject: Subject) -> Iterator[Finding]:
+    """expert_used_count does not fit expert_count.
+
+    Why: loaders end in an assertion where there are experts and none is used, where more are used than there are, and
+    where some are used of 0.
+
+    Example: expert_count = 8 without expert_used_count.
+
+    Fix: write both, or neither.
+    """
+    known = architecture_view(subject)
+    if known.model is None:
+        return
+    if known.experts_contradict:
+        count, used = known.keys.own("expert_count") or 0, known.keys.own("expert_used_count") or 0
+        name = next(n for n in ("expert_used_count", "expert_count") if f"{known.name}.{n}" in known.keys.places)
+        yield experts_used.at(known.keys.value_span(f"{known.name}.{name}"), got=used, want=count)
+
+
+@rule("M015", "rope-scaling-twice", "both rope.scaling.factor, {got}, and its older name rope.scale_linear, {want}, are "
+      "there", severity=WARNING, clause="3.4", fix=Fix.UNSAFE, when=MODELS)  # fmt: skip
+def rope_scaling_twice(subject: Subject) -> Iterator[Finding]:
+    """The factor of rope scaling is given by its present and by its older name.
+
+    Why: loaders that know the present name take it; older ones take the other.
+
+    Example: rope.scaling.factor = 1 and rope.scale_linear = 4.
+
+    Fix: drop rope.scale_linear.
+    """
+    known = architecture_view(subject)
+    factor, older = known.keys.own("rope.scaling.factor"), known.keys.own("rope.scale_linear")
+    if known.model is not None and factor is not None and older is not None:
+        span = known.keys.value_span(f"{known.name}.rope.scale_linear")
+        yield rope_scaling_twice.at(span, got=_words(factor), want=_words(older))
+
+
+@rule("M020", "epsilon-of-family", "the epsilon is {got}; sources give {want} for the model of these sizes, {name}: only "
+      "its config.json can tell", severity=NOTE, clause="3.3",
+      when="models of the sizes of a published one")  # fmt: skip
+def epsilon_of_family(subject: Subject) -> Iterator[Finding]:
+    """The epsilon may not be that of the model that the sizes are of.
+
+    Why: sources give 1e-6 and 1e-5 for the models of 1bitLLM, and converters wrote either; the file alone cannot tell
+    which was trained with. The difference costs quality and breaks nothing.
+
+    Example: bitnet_b1_58-large with either, or a model of 2B-4T's sizes with 1e-6.
+
+    Fix: compare with rms_norm_eps in the config.json that the model came with.
+    """
+    known = architecture_view(subject)
+    eps = known.keys.own("attention.layer_norm_rms_epsilon")
+    if known.model is None or not isinstance(eps, float) or eps <= 0:
+        return
+    usual = known.model.eps
+    if len(usual) == 1 and abs(eps / usual[0] - 1) < 1e-3:
+        return
+    for release in RELEASES:
+        if release.architecture != known.name or known.name == "llama":
+            continue
+        if all(known.keys.own(name) == size for name, size in release.model.items()):
+            span = known.keys.value_span(f"{known.name}.attention.layer_norm_rms_epsilon")
+            want = TrustedText(" or ".join(f"{value:g}" for value in usual))
+            yield epsilon_of_family.at(span, got=_words(eps), want=want, name=TrustedText(release.name))
+            return
+
+
+@rule("M021", "pooling", "pooling_type is {got}; the published ternary embedding models were trained with 3, the last "
+      "token: only the model's settings can tell", severity=NOTE, clause="3.6",
+      when="ternary embedding models")  # fmt: skip
+def pooling(subject: Subject) -> Iterator[Finding]:
+    """The vectors of tokens may be pooled in another way than the model was trained with.
+
+    Why: the converter writes 1, the mean, where it finds no settings of sentence-transformers, and the graph takes the
+    key by its word. The vectors are then of no use, and nothing says so.
+
+    Example: bitnet-embedding-0.6b converted without its modules.json.
+
+    Fix: compare with the pooling of the model's card, and write 3 for the last token.
+    """
+    known = architecture_view(subject)
+    if known.model is None or not known.model.embedding_model or not known.is_ternary:
+        return
+    name = f"{known.name}.pooling_type"
+    kind = known.keys.value(name)
+    if name not in known.keys.places:
+        yield pooling.at(KEY_COUNT_SPAN, got=TrustedText("missing"), want=3)
+    elif kind in (0, 1, 2):
+        yield pooling.at(known.keys.value_span(name), got=kind, want=3)

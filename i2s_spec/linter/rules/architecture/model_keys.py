@@ -1,0 +1,239 @@
+"""Rules about the keys that a model has: which are there, of which type, under which name."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from i2s_spec.errors import TrustedText
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
+from i2s_spec.schema.architectures import rotation
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES, ELSEWHERE, resembles
+from i2s_spec.schema.architectures.hyperparameters import ARCHITECTURE_UNKNOWN, KEY_MISSING, KEY_TYPE
+from i2s_spec.schema.architectures.keys import REQUIRED, Key
+from i2s_spec.schema.checks import KEY_COUNT_SPAN
+
+MODELS: Final = "models of a declared architecture"
+TERNARY: Final = "models of a declared architecture that are ternary, or say so"
+
+_ARCHITECTURE: Final = "general.architecture"
+
+#: Keys that any architecture may have, and none needs.
+_OF_ROTATIONS: Final = frozenset(key.name for key in rotation.KEYS)
+
+
+@rule(ARCHITECTURE_UNKNOWN, clause="3.1", fix=Fix.UNSAFE, when="files that hold a model",
+      provenance=("microsoft/BitNet#212", "ikawrakow/ik_llama.cpp#365"))  # fmt: skip
+def architecture_unknown(subject: Subject) -> Iterator[Finding]:
+    """No loader knows the architecture.
+
+    Why: graphs are chosen by this name, letter by letter: loaders end with 'unknown model architecture'. Names that
+    differ from a known one in case or signs are mistakes; any other is one where the tensors have the names of
+    llama.cpp's models, some are I2_S, and no loader of that family knows the name. Of other models there are new ones
+    every month: those are not reported.
+
+    Example: 'bitnet-b1_58' or 'BitNet'.
+
+    Fix: write the name of the architecture whose graph the weights were trained with, and the keys with it in front.
+    """
+    known = architecture_view(subject)
+    if not known.keys.has(_ARCHITECTURE) or not subject.file.index.tensors:
+        return
+    name = known.keys.value(_ARCHITECTURE) or ""
+    if name in ARCHITECTURES or name in ELSEWHERE:
+        return
+    meant = resembles(name[:64])
+    if meant is not None or (known.holds_model and subject.has_i2s):
+        words = f"{meant} may be meant" if meant is not None else f"I2_S models are of {', '.join(ARCHITECTURES)}"
+        want = TrustedText(f"no loader knows it; {words}")
+        yield architecture_unknown.at(known.keys.value_span(_ARCHITECTURE), got=name, want=want)
+
+
+def _required(known: ArchitectureView) -> Iterator[Key]:
+    """The keys that a file must have, but for those of the vocabulary, which have rules of their own."""
+    if known.model is not None:
+        for key in known.model.keys.values():
+            if key.need == REQUIRED and not key.when and not key.name.startswith("tokenizer."):
+                yield key
+
+
+def _foreign(known: ArchitectureView, missing: list[str]) -> dict[str, tuple[int, bytes]]:
+    """Keys that are missing, and where each stands under the name of another architecture."""
+    found: dict[str, tuple[int, bytes]] = {}
+    if known.model is None or not missing:
+        return found
+    suffixes = {name.removeprefix(known.name).encode(): name for name in missing if name.startswith(known.name)}
+    index = known.file.index
+    for i in range(index.keys):
+        name = index.key(i).name
+        for suffix, key in suffixes.items():
+            if name.endswith(suffix) and key not in found and not name.startswith(b"general."):
+                found[key] = i, name
+    return found
+
+
+def _missing(known: ArchitectureView) -> list[str]:
+    return [key.name for key in _required(known) if key.name not in known.keys.places]
+
+
+@rule(KEY_MISSING, clause="3.1", fix=Fix.UNSAFE, when="files that hold a model",
+      provenance=("CVE-2025-0312",))  # fmt: skip
+def key_missing(subject: Subject) -> Iterator[Finding]:
+    """A key is missing that loaders need.
+
+    Why: loaders derive from it which tensors there are, how they are shaped, or what the graph computes, and have no
+    value to fall back on: 'key not found in model'. ik_llama.cpp reads two of them as 0 instead.
+
+    Example: a bitnet-b1.58 file without bitnet-b1.58.context_length.
+
+    Fix: write the key; its value is in the config.json that the model came with.
+    """
+    known = architecture_view(subject)
+    if known.holds_model and _ARCHITECTURE not in known.keys.places:
+        yield key_missing.at(KEY_COUNT_SPAN, key=TrustedText(_ARCHITECTURE))
+    missing = _missing(known)
+    foreign = _foreign(known, missing)
+    for name in missing:
+        if name not in foreign:
+            yield key_missing.at(KEY_COUNT_SPAN, key=TrustedText(name))
+
+
+_DOCUMENT = ", as the GGUF document has it and no loader takes it"
+
+
+@rule(KEY_TYPE, clause="3.1", fix=Fix.UNSAFE, cwe=843,
+      provenance=("ggml-org/llama.cpp#26690",), when="files of a declared architecture")  # fmt: skip
+def key_type(subject: Subject) -> Iterator[Finding]:
+    """A key has another type than loaders ask for.
+
+    Why: loaders compare types strictly: most keys of a wrong type end in a refusal, general.file_type ends the process
+    of the BitNet fork, and arrays of the tokenizer are read through a pointer whatever they hold. The GGUF document has
+    u64 for most counts and lengths, and asks readers to take u32 as well; loaders of I2_S take u32 only. Under
+    --profile spec, such a u64 is no finding.
+
+    Example: llama.vocab_size as an i32, or tokenizer.ggml.tokens as one string.
+
+    Fix: write the key with the type of the specification; the value may need to be converted.
+    """
+    known = architecture_view(subject)
+    index = subject.file.index
+    wanted = {b"general.architecture", *(each.encode() for each in known.keys.declared)}
+    for i in index.keys_named(wanted):
+        name = index.key(i).name
+        if name == b"general.alignment":
+            continue
+        key = (
+            known.keys.declared.get(name.decode("utf-8", "surrogateescape")) if known.architecture is not None else None
+        )
+        if key is None and name == b"general.architecture":
+            key = known.keys.declared[_ARCHITECTURE]  # without it there is no saying what else is declared
+        if key is not None and known.keys.label(i) not in key.types:
+            of_document = known.keys.label(i) == key.document
+            if of_document and subject.by_document:
+                continue
+            span = index.key(i).type_span
+            got = TrustedText(f"a value of type {known.keys.label(i)}" + _DOCUMENT * of_document)
+            yield key_type.at(span, got=got, want=TrustedText(" or ".join(key.types)), key=name)
+
+
+@rule("M012", "quantization-version-missing", "general.quantization_version is missing, and {got} tensors are quantized",
+      severity=WARNING, clause="3.1", fix=Fix.SAFE, when=MODELS)  # fmt: skip
+def quantization_version_missing(subject: Subject) -> Iterator[Finding]:
+    """general.quantization_version is missing in a file with quantized tensors.
+
+    Why: the GGUF document requires it there. No loader asks for it, and BitNet's Python converters leave it out;
+    llama-quantize writes 2.
+
+    Example: a file that convert-hf-to-gguf-bitnet.py wrote with --outtype i2_s.
+
+    Fix: write general.quantization_version = 2.
+    """
+    known = architecture_view(subject)
+    if known.model is None or "general.quantization_version" in known.keys.places:
+        return
+    quantized = sum(row.type not in ("", "F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64") for row in known.rows)
+    if quantized:
+        yield quantization_version_missing.at(KEY_COUNT_SPAN, got=quantized, want=2)
+
+
+@rule("M016", "name-missing", "general.name is missing", severity=NOTE, clause="3.1", when=MODELS)
+def name_missing(subject: Subject) -> Iterator[Finding]:
+    """The model has no name.
+
+    Why: nothing but people read general.name; programs list the file as unknown.
+
+    Example: a file that was assembled by hand.
+
+    Fix: write general.name.
+    """
+    known = architecture_view(subject)
+    if known.model is not None and "general.name" not in known.keys.places:
+        yield name_missing.at(KEY_COUNT_SPAN)
+
+
+#: First segments of keys that belong to something else than the model, and that the schema does not list.
+_OTHERS: Final = (b"split.", b"quantize.", b"adapter.", b"general.base_model.", b"general.dataset.", b"general.source.",
+                  b"general.quantized_by", b"imatrix.", b"tokenizer.chat_template.")  # fmt: skip
+
+
+@rule("M017", "keys-undeclared", "keys that the specification does not know: {got}; the first is {key}", severity=NOTE,
+      clause="3.1", when=TERNARY)  # fmt: skip
+def keys_undeclared(subject: Subject) -> Iterator[Finding]:
+    """The file has keys that are not declared for its architecture.
+
+    Why: loaders pass over what they do not ask for, so a misspelt key is as good as a missing one and nobody says so.
+
+    Example: bitnet-b1.58.rope.freq_bass.
+
+    Fix: compare the names with the tables of the specification; drop what nothing reads.
+    """
+    known = architecture_view(subject)
+    if not known.is_bitnet:
+        return
+    count, first = 0, None
+    foreign = _foreign(known, _missing(known))  # of their prefix all keys are misnamed
+    others = {name[: len(name) - len(key) + len(known.name)] + b"." for key, (_, name) in foreign.items()}
+    spoken_of = (*_OTHERS, *others)
+    for i, name in subject.key_names():
+        key = name.decode("utf-8", "surrogateescape")
+        if key in known.keys.declared or key in _OF_ROTATIONS or name.startswith(spoken_of):
+            continue
+        count += 1
+        first = first or (i, name)
+    if first is not None:
+        yield keys_undeclared.at(subject.key_span(first[0]), got=count, want=0, key=first[1])
+
+
+@rule("M018", "foreign-prefix", "the key {key} is missing; there is {got}, which is of another architecture", clause="3.1",
+      fix=Fix.UNSAFE, when=MODELS, provenance=("microsoft/BitNet#212",))  # fmt: skip
+def foreign_prefix(subject: Subject) -> Iterator[Finding]:
+    """A key stands under the name of another architecture.
+
+    Why: keys begin with the value of general.architecture. Where only that was changed, loaders do not find the others:
+    'key not found in model'.
+
+    Example: bitnet-25.block_count in a file whose architecture is bitnet-b1.58.
+
+    Fix: rename the keys together with the architecture.
+    """
+    known = architecture_view(subject)
+    for key, (i, name) in _foreign(known, _missing(known)).items():
+        yield foreign_prefix.at(subject.key_span(i), got=name, want=TrustedText(key), key=TrustedText(key))
+
+
+@rule("M019", "former-name", "the architecture is called bitnet-25, as until 22 April 2025; its name today is bitnet-b1.58",
+      severity=NOTE, clause="3.1", fix=Fix.UNSAFE, when="models of architecture bitnet-25",
+      provenance=("microsoft/BitNet#212", "ikawrakow/ik_llama.cpp#366"))  # fmt: skip
+def former_name(subject: Subject) -> Iterator[Finding]:
+    """The architecture has the name that it had before April 2025.
+
+    Why: the graph and the tensors are the same, and loaders of the BitNet lineage know both names; programs that were
+    written for the published file of today may know the new one only.
+
+    Example: a file that convert-ms-to-gguf-bitnet.py wrote.
+
+    Fix: rename the architecture and the keys, where the programs in use ask for it.
+    """
+    known = architecture_view(subject)
+    if known.model is not None and known.name == "bitnet-25":
+        yield former_name.at(known.keys.value_span(_ARCHITECTURE), got=known.name, want=TrustedText("bitnet-b1.58"))

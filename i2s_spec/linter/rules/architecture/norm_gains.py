@@ -1,0 +1,87 @@
+"""Rules about the gains of norms: what training leaves there, and what a converter or nobody has put there."""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from i2s_spec.errors import TrustedText
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.rule import WARNING, Finding, rule
+from i2s_spec.schema.checks import order_prefix
+
+WITH_NORMS: Final = "ternary models with four norms, if payloads are read"
+
+#: Norms that are looked at, evenly spread, how many are needed, and values of each.
+NORMS: Final = 8
+ENOUGH: Final = 4
+VALUES: Final = 1024
+#: What gains without their 1 have: a mean of nearly 0, and so large a share below 0. Trained ones are hardly ever negative.
+MEAN: Final = 0.25
+NEGATIVE: Final = 0.2
+
+
+def _norms(known: ArchitectureView) -> list[tuple[Row, tuple[float, ...]]]:
+    """Some norms with their first values."""
+    rows = [row for row in known.ternary_model_rows if row.type == "F32" and len(row.ne) == 1 and _is_norm(row)]
+    step = max(1, len(rows) // NORMS)
+    found = []
+    for row in rows[::step][:NORMS]:
+        tensor = known.file.tensors.by_index(row.i)
+        start, count = tensor.span.start, min(row.ne[0], VALUES)
+        if count and start + 4 * count <= known.file.size:
+            data = known.file.source.read(start, 4 * count)
+            found.append((row, struct.unpack(f"{order_prefix(known.file.byte_order)}{count}f", data)))
+    return found if len(found) >= ENOUGH else []
+
+
+def _is_norm(row: Row) -> bool:
+    return row.spec is not None and row.spec.role == "norm"
+
+
+@rule("M121", "gains-all-one", "all gains of {got} norms that were looked at are exactly 1; the first is {name}",
+      severity=WARNING, clause="4.4", when=WITH_NORMS, payload=True)  # fmt: skip
+def gains_all_one(subject: Subject) -> Iterator[Finding]:
+    """The gains of all norms are exactly 1.
+
+    Why: training begins with 1 and moves every gain. A model whose gains are all 1 was not trained, or its gains were
+    lost: the matrices are right, and every layer weighs its channels wrongly.
+
+    Example: a converter that made norms for a checkpoint in which it did not find them.
+
+    Fix: convert the model again, with its norms.
+    """
+    known = architecture_view(subject)
+    norms = _norms(known)
+    if norms and all(value == 1.0 for _, values in norms for value in values):
+        first = norms[0][0]
+        span = known.file.tensors.by_index(first.i).span
+        yield gains_all_one.at(span, got=len(norms), name=first.name)
+
+
+@rule("M122", "gains-around-zero", "the gains of {name} have a mean of {got}, and {share} of them are below 0: the 1 that "
+      "is added to them seems to be missing (norms like that: {norms} of {want})", severity=WARNING, clause="4.4",
+      when=WITH_NORMS, payload=True)  # fmt: skip
+def gains_around_zero(subject: Subject) -> Iterator[Finding]:
+    """Gains lie around 0, where trained ones are positive.
+
+    Why: some checkpoints store w of gains 1 + w, and graphs multiply by what is stored. Then every hidden state is all but
+    zero, or has other signs.
+
+    Example: gains of -0.01 and 0.03 in a bitnet-b1.58 file.
+
+    Fix: convert the model again, adding 1 to its norms.
+    """
+    known = architecture_view(subject)
+    norms = [] if known.name == "gemma3" else _norms(known)  # M116 speaks of those
+    like = []
+    for row, values in norms:
+        mean, below = sum(values) / len(values), sum(value < 0 for value in values) / len(values)
+        if abs(mean) < MEAN and below >= NEGATIVE:
+            like.append((row, mean, below))
+    if like and 2 * len(like) > len(norms):
+        row, mean, below = like[0]
+        yield gains_around_zero.at(
+            known.file.tensors.by_index(row.i).span, got=TrustedText(f"{mean:.3g}"), want=len(norms), name=row.name,
+            share=TrustedText(f"{100 * below:.0f} %"), norms=len(like),
+        )  # fmt: skip

@@ -1,0 +1,134 @@
+"""Rules about the Hadamard rotation that PrismML's models fold into their weights, and the keys that say so."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from i2s_spec.errors import FormatError, Span, TrustedText
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, rule
+from i2s_spec.schema.architectures.rotation import KEYS, PREFIX, Rotation, RotationError, declared
+from i2s_spec.schema.checks import KEY_COUNT_SPAN
+from i2s_spec.schema.types import BY_NAME
+
+#: Types of which PrismML's own files are, by their numbers; programs that know them know the keys.
+_OF_PRISM: Final = frozenset({BY_NAME["PQ2_0"].number, BY_NAME["PTQ1_0"].number})
+
+#: Elements of an array from which on nothing is looked at: published files have 28,672 signs.
+_MOST: Final = 1 << 20
+
+_WHEN: Final = "files with prism.hadamard keys"
+
+
+def _places(subject: Subject) -> dict[str, int]:
+    """The key-values of a rotation that a file has, by their names without the prefix."""
+    prefix = PREFIX.encode()
+    return {
+        name[len(prefix) :].decode("ascii", "replace"): i for i, name in subject.key_names() if name.startswith(prefix)
+    }
+
+
+def _declared(subject: Subject) -> Rotation | RotationError | None:
+    """What the keys declare, or what is wrong with them; None where there are none, or more than can be looked at."""
+    places = _places(subject)
+    if not places:
+        return None
+    metadata = subject.file.metadata
+    try:
+        found = {key.name: metadata[key.name] for key in KEYS if key.name in metadata}
+    except FormatError:  # of which other rules speak
+        return None
+    if any(isinstance(value, list) and len(value) > _MOST for value in found.values()):
+        return None
+    try:
+        return declared({PREFIX: None, **found})
+    except RotationError as error:
+        return error
+    except TypeError:
+        return RotationError("version", "or another key has a value of another type than it should")
+
+
+@rule("M040", "rotation-keys", "prism.hadamard.{key} {why}: which rotation the weights have cannot be known", clause="3.8",
+      when=_WHEN, provenance=("PrismML-Eng/llama.cpp#119", "PrismML-Eng/llama.cpp#120"))  # fmt: skip
+def rotation_keys(subject: Subject) -> Iterator[Finding]:
+    """The keys of a rotation are not all there, or say what cannot be computed.
+
+    Why: the weights are rotated, and the inputs of their products have to be. PrismML's loader refuses the file; one that
+    went on would compute noise. Blocks are a power of two that divides every row; signs are -1 and +1, as many for each
+    width as it has elements, and every folded weight has a width that is among them.
+
+    Example: sign_mode explicit without sign_values, or a sign of 0.
+
+    Fix: none in the file; make it again from the checkpoint.
+    """
+    found, places = _declared(subject), _places(subject)
+    if isinstance(found, Rotation):
+        found = _misfit(subject, found)
+    if isinstance(found, RotationError):
+        at = places.get(found.key)
+        span = KEY_COUNT_SPAN if at is None else subject.key_span(at)
+        yield rotation_keys.at(span, got=found.key, key=TrustedText(found.key), why=TrustedText(found.why))
+
+
+def _misfit(subject: Subject, rotation: Rotation) -> RotationError | None:
+    """What does not fit the tensors of the file, first."""
+    rows = {name.decode("utf-8", "replace"): i for i, name in subject.tensor_names()}
+    for key, names in (("weight_names", rotation.weights), ("inverse_weight_names", rotation.tables)):
+        for name in names:
+            if name not in rows:
+                return RotationError(key, "names a tensor that the file does not have")
+            width = subject.file.index.tensor(rows[name]).ne[0]
+            try:
+                rotation.require_width(width)
+                rotation.signs_of(width)
+            except RotationError as error:
+                return error
+    return None
+
+
+@rule("M041", "rotation-ignored", "{count} of {total} weights that prism.hadamard says are rotated have types that programs "
+      "load without looking at the keys, the first {name} of type {kind}: they compute something else", severity=WARNING,
+      clause="3.8", when=_WHEN, provenance=("ggml-org/llama.cpp#29058", "ggml-org/llama.cpp#29077"))  # fmt: skip
+def rotation_ignored(subject: Subject) -> Iterator[Finding]:
+    """Weights are rotated, and of types that programs read that know nothing of the rotation.
+
+    Why: types 142 and 143 are read by programs that know the keys, or by none. Q2_0 and others are read by all:
+    llama.cpp, whose request for the rotation was closed unmerged, loads such a file, says nothing, and the model talks
+    nonsense.
+
+    Example: prism.hadamard.* over tensors of type 42.
+
+    Fix: none in the file; run it with PrismML's fork, or take a file whose weights are not rotated.
+    """
+    found = _declared(subject)
+    if not isinstance(found, Rotation):
+        return
+    named = {name.encode() for name in (*found.weights, *found.tables)}
+    rotated = [i for i, name in subject.tensor_names() if name in named]
+    others = [i for i in rotated if subject.file.index.tensor(i).type not in _OF_PRISM]
+    if others:
+        first = subject.file.tensors.by_index(others[0])
+        kind = first.type.name if first.type is not None else str(first.number)
+        yield rotation_ignored.at(
+            subject.info_span(others[0], "type"), got=first.number, count=len(others), total=len(rotated),
+            name=first.raw_name, kind=TrustedText(kind),
+        )  # fmt: skip
+
+
+@rule("M042", "rotation-unsaid", "{count} tensors have type {got}, and no key says how they are rotated: programs take them "
+      "for not rotated at all", severity=NOTE, clause="3.8", when="files with tensors of types 142 and 143",
+      provenance=("PrismML-Eng/llama.cpp#242",))  # fmt: skip
+def rotation_unsaid(subject: Subject) -> Iterator[Finding]:
+    """Tensors are of types that PrismML made for rotated weights, and no key speaks of a rotation.
+
+    Why: it may be that nothing is rotated, as in files that llama-quantize makes of other models. If the weights are,
+    and the keys were lost on the way, the file loads everywhere that it should and the model talks nonsense.
+
+    Example: a Bonsai 2 file that a tool copied without keys that it does not know.
+
+    Fix: none in the file; compare its keys with those of the file that it was made from.
+    """
+    tensor = subject.file.index.tensor
+    rows = [i for i in range(subject.file.index.tensors) if tensor(i).type in _OF_PRISM]
+    if rows and not _places(subject):
+        span: Span = subject.info_span(rows[0], "type")
+        yield rotation_unsaid.at(span, got=tensor(rows[0]).type, count=len(rows))

@@ -1,0 +1,275 @@
+"""Rules about what tensors are for: the types that fit it, and what two models with the same tensors differ in."""
+
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from i2s_spec.errors import TrustedText
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
+from i2s_spec.schema.architectures.inventory import ROLES
+from i2s_spec.schema.architectures.keys import FILE_TYPE_I2_S
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.checks import order_prefix
+
+MODELS: Final = "models of a declared architecture that are ternary, or say so"
+TERNARY: Final = "ternary models of a declared architecture"
+
+#: Columns of a block of I2_S: rows that are not whole blocks have to stay of another type.
+_BLOCK: Final = 128
+
+
+#: What is added or multiplied element by element; kernels for that read floats.
+_FLOAT_ROLES: Final = frozenset({"norm", "bias", "scale", "rope", "router"})
+
+
+@rule("M106", "float-type", "tensor {name} is {got}; holding {role}, it is read as {want}", clause="4.4",
+      fix=Fix.UNSAFE, when=MODELS, provenance=("microsoft/BitNet#468",))  # fmt: skip
+def float_type(subject: Subject) -> Iterator[Finding]:
+    """A norm, a bias or another tensor of plain floats has a type that it cannot be used in.
+
+    Why: the BitNet fork loads norms of another type than F32 and ends the process at the first token; other runtimes
+    read halves as floats, or take zeros. Only the loaders of the embedding models read halves.
+
+    Example: blk.0.attn_norm.weight as F16 in a bitnet-b1.58 file.
+
+    Fix: convert the tensor to F32, which loses nothing.
+    """
+    known = architecture_view(subject)
+    for row in known.ternary_model_rows:
+        if row.spec is None or row.spec.role not in _FLOAT_ROLES or not row.type or row.type in row.spec.types:
+            continue
+        if row.type != "I2_S" or len(row.ne) > 1:  # one of one dimension has a rule of its own
+            yield float_type.at(
+                subject.info_span(row.i, "type"), got=TrustedText(row.type), want=TrustedText(" or ".join(row.spec.types)),
+                name=row.name, role=TrustedText(ROLES[row.spec.role]),
+            )  # fmt: skip
+
+
+@rule("M107", "embedding-type", "tensor {name} is {got}: {reason}", severity=WARNING, clause="4.1",
+      when=TERNARY)  # fmt: skip
+def embedding_type(subject: Subject) -> Iterator[Finding]:
+    """The embedding or the head has a type that is unusual for it.
+
+    Why: rows of an I2_S embedding can be read only since November 2025, and on ARM of that time wrongly; an embedding
+    of such weights is rarely meant. Types with a scale for each group are not meant here: their rows can be read. Q8_0 is
+    what llama-quantize falls back to where the width is no multiple of 256, and unusual elsewhere.
+
+    Example: token_embd.weight as I2_S, after llama-quantize --pure.
+
+    Fix: quantize with --token-embedding-type f16 or q6_k.
+    """
+    known = architecture_view(subject)
+    if not known.is_ternary:
+        return
+    for row in known.rows:
+        if row.spec is None or row.spec.role not in ("embedding", "head") or len(row.ne) != 2 or not row.type:
+            continue
+        if row.type in BLOCK_LAYOUTS:
+            continue
+        reason = ""
+        if row.is_ternary:
+            reason = "rows of it are not read by every loader, and embeddings are not of that type"
+        elif row.type == "Q8_0" and row.ne[0] % 256 == 0:
+            reason = f"with {row.ne[0]:,} columns, a multiple of 256, llama-quantize would not have chosen it"
+        elif row.type not in row.spec.types:
+            reason = "no published model has it so"
+        if reason:
+            yield embedding_type.at(
+                subject.info_span(row.i, "type"), got=TrustedText(row.type), want=TrustedText(row.spec.usual), name=row.name,
+                reason=TrustedText(reason),
+            )  # fmt: skip
+
+
+@rule("M108", "projection-left-over", "{got} of {total} projections are not ternary in a file whose file_type is I2_S; the "
+      "first is {name}, {kind}", severity=WARNING, clause="4.2",
+      when="models whose file_type is I2_S", provenance=("microsoft/BitNet#621",))  # fmt: skip
+def projection_left_over(subject: Subject) -> Iterator[Finding]:
+    """Some projections of a file that says it is I2_S were not quantized.
+
+    Why: they run as they are, as slow and as large as before; the converter passed over them without a word. Those whose
+    rows are not whole blocks of 128 are not meant: they have to stay.
+
+    Example: attn_v left as F16 where all others are I2_S.
+
+    Fix: quantize the model again and compare the tensors.
+    """
+    known = architecture_view(subject)
+    if known.model is None or known.keys.value("general.file_type") != FILE_TYPE_I2_S or not known.is_ternary:
+        return
+    rows = [row for row in known.projections() if row.spec is not None and row.spec.when != "experts"]
+    left = [row for row in rows if row.type and not row.is_ternary and row.ne[:1] and row.ne[0] % _BLOCK == 0]
+    if left:
+        yield projection_left_over.at(
+            subject.info_span(left[0].i, "type"), got=len(left), want=0, total=len(rows), name=left[0].name,
+            kind=TrustedText(left[0].type),
+        )  # fmt: skip
+
+
+@rule("M109", "ternary-types-mixed", "projections are of several ternary types: {got}", severity=WARNING, clause="4.2",
+      when=TERNARY)  # fmt: skip
+def ternary_types_mixed(subject: Subject) -> Iterator[Finding]:
+    """Projections of one model are of several ternary types.
+
+    Why: no tool writes such a file, and builds have kernels for some of these types only: it loads in few of them.
+
+    Example: attn_q as I2_S and attn_k as TL1.
+
+    Fix: quantize all projections in one go.
+    """
+    known = architecture_view(subject)
+    counts = Counter(row.type for row in known.projections() if row.is_ternary)
+    if len(counts) > 1:
+        rarest = min(counts, key=lambda kind: (counts[kind], kind))
+        row = next(row for row in known.projections() if row.type == rarest)
+        words = TrustedText(", ".join(f"{count:,} {kind}" for kind, count in counts.most_common()))
+        yield ternary_types_mixed.at(subject.info_span(row.i, "type"), got=words, want=1)
+
+
+@rule("M114", "scale-twice", "tensor {name} is a scale beside that in the tail of {other}: the graph multiplies by both",
+      severity=WARNING, clause="4.5", fix=Fix.UNSAFE, when="models of architecture bitnet")  # fmt: skip
+def scale_twice(subject: Subject) -> Iterator[Finding]:
+    """A projection has a scale of its own beside the one in its tail.
+
+    Why: the scales beside the tensors are from before I2_S kept them in tails. The graph of bitnet applies both.
+
+    Example: blk.0.attn_q.scale beside blk.0.attn_q.weight of type I2_S.
+
+    Fix: drop the scale if the tail has the right one; the file does not show which is right.
+    """
+    known = architecture_view(subject)
+    for row in known.rows:
+        if row.spec is not None and row.spec.role == "scale":
+            other = known.present.get(row.name.removesuffix(".scale") + ".weight")
+            if other is not None and other.type == "I2_S":
+                yield scale_twice.at(subject.name_span(row.i), name=row.name, other=other.name)
+
+
+#: Norms of Gemma that converters store as w + 1; the others are stored as they are.
+_GEMMA_NORMS: Final = ("blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "output_norm.weight")
+#: The mean of gains that are near 1 and above does not lie below this.
+_LEAST_MEAN: Final = 0.25
+
+
+def _mean(known: ArchitectureView, row: Row) -> float | None:
+    """The mean of the first values of a norm, or None where the file does not have them."""
+    code = {"F16": "e", "F32": "f"}.get(row.type)
+    tensor = known.file.tensors.by_index(row.i)
+    if code is None or len(row.ne) != 1 or not row.ne[0]:
+        return None
+    count = min(row.ne[0], 1024)
+    start, size = tensor.span.start, count * struct.calcsize(code)
+    if start + size > known.file.size:
+        return None
+    prefix = order_prefix(known.file.byte_order)
+    values: tuple[float, ...] = struct.unpack(f"{prefix}{count}{code}", known.file.source.read(start, size))
+    return sum(values) / count
+
+
+@rule("M116", "gemma-norm", "the gains of {name} have a mean of {got}: they seem to be stored as Gemma's w and not "
+      "as w + 1", severity=WARNING, clause="4.6", fix=Fix.UNSAFE,
+      when="models of architecture gemma3")  # fmt: skip
+def gemma_norm(subject: Subject) -> Iterator[Finding]:
+    """Norms of a Gemma model seem to be stored without the 1 that is added to them.
+
+    Why: Gemma multiplies by 1 + w; graphs multiply by what is stored, so converters add 1. Without it every hidden state
+    is all but zero. Norms on what enters projections are stored as they are.
+
+    Example: a gemma3 file whose attn_norm has a mean of 0.02.
+
+    Fix: convert the model again, or add 1 to its native norms.
+    """
+    known = architecture_view(subject)
+    if known.name != "gemma3" or known.model is None:
+        return
+    rows = [known.present[name] for name in _GEMMA_NORMS if name in known.present]
+    means = [_mean(known, row) for row in rows]
+    if means and all(mean is not None and abs(mean) < _LEAST_MEAN for mean in means) and means[0] is not None:
+        start = known.file.tensors.by_index(rows[0].i).span
+        stop = min(start.stop, known.file.size)
+        span = start._replace(stop=stop)
+        yield gemma_norm.at(
+            span, got=TrustedText(f"{means[0]:.3g}"), want=TrustedText("about 1 or more"), name=rows[0].name
+        )
+
+
+@rule("M117", "activation-uncertain", "architecture {arch} has a graph with {got}, and its vocabulary is a {kind} one, as "
+      "in models with {other}: only the model's config.json can tell", severity=NOTE, clause="4.3",
+      fix=Fix.UNSAFE, when="bitnet models whose vocabulary is of another family",
+      provenance=("microsoft/BitNet#588", "microsoft/BitNet#602"))  # fmt: skip
+def activation_uncertain(subject: Subject) -> Iterator[Finding]:
+    """The activation of the feed-forward may not be the one that the architecture's name chooses.
+
+    Why: bitnet is a graph with SiLU, bitnet-b1.58 one with squared ReLU, over the same tensors. Converters of 2026 write
+    bitnet-b1.58 over the SiLU models of 1bitLLM, whose vocabulary is SentencePiece; 2B-4T has a byte-level one. With the
+    wrong activation perplexity goes from 17 to 100.
+
+    Example: a SentencePiece vocabulary under bitnet-b1.58, or a byte-level one under bitnet.
+
+    Fix: compare with hidden_act in the config.json that the model came with; rename the architecture if it differs.
+    """
+    known = architecture_view(subject)
+    if known.model is None or not known.name.startswith("bitnet") or known.keys.own("hidden_activation") is not None:
+        return
+    kinds = {"gpt2": "byte-level", "llama": "SentencePiece"}
+    if known.tokenizer in kinds and known.tokenizer != known.model.tokenizer:
+        other = "relu2" if known.model.activation == "silu" else "silu"
+        yield activation_uncertain.at(
+            known.keys.value_span("tokenizer.ggml.model"), got=TrustedText(known.model.activation), want=TrustedText(other),
+            arch=TrustedText(known.name), kind=TrustedText(kinds[known.tokenizer]), other=TrustedText(other),
+        )  # fmt: skip
+
+
+@rule("M118", "activation-contradicted", "hidden_activation is {got}, and the graph of {arch} has {want}", severity=WARNING,
+      clause="4.3", fix=Fix.UNSAFE, when=MODELS,
+      provenance=("ggml-org/llama.cpp#25885", "ggml-org/llama.cpp#26751"))  # fmt: skip
+def activation_contradicted(subject: Subject) -> Iterator[Finding]:
+    """The file asks for another activation than the architecture's graph has.
+
+    Why: upstream llama.cpp reads the key, BitNet's forks and ik_llama.cpp go by the architecture's name: the file gives
+    two results.
+
+    Example: bitnet-b1.58.hidden_activation = 'silu'.
+
+    Fix: name the architecture whose graph has the activation, or correct the key.
+    """
+    known = architecture_view(subject)
+    name = f"{known.name}.hidden_activation"
+    if known.model is None or known.keys.value(name) is None or known.name == "bitnet":
+        return  # under `bitnet` it is what the key is for
+    if known.is_bitnet and known.keys.value(name) != known.model.activation:
+        want = TrustedText(known.model.activation)
+        yield activation_contradicted.at(
+            known.keys.value_span(name), got=known.keys.value(name), want=want, arch=TrustedText(known.name)
+        )
+
+
+@rule("M119", "permutation-uncertain", "tensor {name} has rows for rotation by {got} under {arch}, and the sub-norms are of "
+      "an architecture that rotates by {want}: no key states whether its rows were permuted", severity=NOTE,
+      clause="4.2", when="models of architecture llama with tensors of bitnet")  # fmt: skip
+def permutation_uncertain(subject: Subject) -> Iterator[Finding]:
+    """The rows of queries and keys may be in the order of another architecture.
+
+    Why: llama rotates neighbouring rows of a head, bitnet its halves, and converters permute the rows of llama models
+    for it. A model whose other tensors are bitnet's was probably converted as one, without. The header does not state the
+    order of rows. The trits of trained I2_S weights often tell it (I215 compares them), random ones never do; with the
+    wrong order perplexity doubles.
+
+    Example: a bitnet-b1.58 file that was renamed to llama.
+
+    Fix: convert the checkpoint again under the right architecture, or compare attn_q with its rows. 'i2s identify FILE
+    --likelihood' runs the model with either order on a text.
+    """
+    known = architecture_view(subject)
+    row = known.present.get("blk.0.attn_q.weight")
+    subs = any(row.spec is None and row.name.endswith("_sub_norm.weight") for row in known.rows)
+    if row is not None and known.model is not None and known.model.rope == "norm" and subs:
+        yield permutation_uncertain.at(
+            subject.name_span(row.i),
+            got=TrustedText("neighbours"),
+            want=TrustedText("halves"),
+            name=row.name,
+            arch=TrustedText(known.name),
+        )

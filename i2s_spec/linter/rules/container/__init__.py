@@ -1,0 +1,27 @@
+"""Rules about the form of the container: header, key-values, tensor table, where tensors lie, unusual sizes."""
+
+from i2s_spec.linter.rules.container import (
+    header,
+    key_names,
+    key_values,
+    not_gguf,
+    split_files,
+    tensor_infos,
+    tensor_placement,
+    type_numbers,
+    unowned_bytes,
+    unusual_sizes,
+)
+
+__all__ = [
+    "header",
+    "key_names",
+    "key_values",
+    "not_gguf",
+    "split_files",
+    "tensor_infos",
+    "tensor_placement",
+    "type_numbers",
+    "unowned_bytes",
+    "unusual_sizes",
+]

@@ -1,0 +1,166 @@
+"""Rules about what a file is instead of a GGUF file, and whether it can be read at all."""
+
+from i2s_spec.linter.rule import NOT_GGUF, raised
+from i2s_spec.schema import faults
+
+raised(
+    faults.EMPTY_FILE,
+    """The file is empty.
+
+    Why: a download that failed at once, or a file that was created and never written, has no bytes to read.
+
+    Example: a model file of 0 bytes.
+
+    Fix: fetch or write the file again.
+    """,
+    clause="12.1",
+    provenance=("CVE-2024-39720", "llama.cpp tests/test-gguf.cpp HEADER_EMPTY"),
+    cwe=125,
+    stops=NOT_GGUF,
+)
+
+raised(
+    faults.NOT_GGUF,
+    """The file does not start with the GGUF magic.
+
+    Why: every loader compares the first four bytes with 'GGUF' and refuses anything else, often with a sentence that
+    names another cause.
+
+    Example: a text file that was renamed to model.gguf.
+
+    Fix: find the right file; a conversion to GGUF starts from the original checkpoint.
+    """,
+    clause="2.2",
+    provenance=("llama.cpp tests/test-gguf.cpp HEADER_BAD_MAGIC",),
+    stops=NOT_GGUF,
+)
+
+raised(
+    faults.LFS_POINTER,
+    """The file is a Git LFS pointer.
+
+    Why: a repository was cloned without Git LFS, so a few lines of text lie where the model should be; loaders call it a
+    file with an invalid magic.
+
+    Example: a file of about 130 bytes that begins with 'version https://git-lfs.github.com/spec/v1'.
+
+    Fix: install Git LFS and run 'git lfs pull', or download the file itself.
+    """,
+    clause="12.1",
+    provenance=("ollama/ollama#5600",),
+    stops=NOT_GGUF,
+)
+
+raised(
+    faults.HTML_PAGE,
+    """The file is an HTML page.
+
+    Why: a download link that needs a login, an agreement or a redirect gave a web page, and it was saved under the
+    model's name.
+
+    Example: a file that begins with '<!DOCTYPE html>'.
+
+    Fix: download the file again from its direct link.
+    """,
+    clause="12.1",
+    stops=NOT_GGUF,
+)
+
+raised(
+    faults.ARCHIVE,
+    """The file is an archive or a compressed file.
+
+    Why: loaders read GGUF only as it is, never from inside a zip, gzip or similar file.
+
+    Example: a file that begins with 'PK', as zip archives and PyTorch checkpoints do.
+
+    Fix: unpack it; a PyTorch checkpoint has to be converted.
+    """,
+    clause="12.1",
+    stops=NOT_GGUF,
+)
+
+raised(
+    faults.LEGACY_GGML,
+    """The file is of a format that preceded GGUF.
+
+    Why: the formats ggml, ggmf and ggjt of 2023 had no metadata to speak of, and no loader of today reads them.
+
+    Example: a file that begins with 'tjgg', which is 'ggjt' as a little-endian number.
+
+    Fix: convert the original checkpoint to GGUF.
+    """,
+    clause="12.1",
+    stops=NOT_GGUF,
+)
+
+raised(
+    faults.SWAPPED_MAGIC,
+    """The magic is byte-swapped.
+
+    Why: the magic is four characters, not a number: it reads 'GGUF' in big-endian files too. A writer that swapped it
+    makes a file that nobody loads.
+
+    Example: a file that begins with 'FUGG'.
+
+    Fix: write the characters G, G, U, F in this order whatever the byte order of the rest.
+    """,
+    clause="2.2",
+    stops=NOT_GGUF,
+)
+
+raised(
+    faults.OTHER_FORMAT,
+    """The file is of another known format.
+
+    Why: naming the format saves the search: safetensors and pickle checkpoints need converting, programs and documents
+    have no business under this name.
+
+    Example: a safetensors file that was renamed to model.gguf.
+
+    Fix: convert it with the converter of its format, or find the right file.
+    """,
+    clause="12.1",
+    stops=NOT_GGUF,
+)
+
+raised(
+    faults.UNREADABLE,
+    """The file cannot be read.
+
+    Why: it does not exist, may not be read by this user, or the device reports an error; nothing is known about it.
+
+    Example: a path with a typing error.
+
+    Fix: mend the path or the permissions.
+    """,
+    clause="12.4",
+)
+
+raised(
+    faults.NOT_A_FILE,
+    """The path is not a regular file.
+
+    Why: a FIFO or a device can block for ever or never end, so only regular files are opened.
+
+    Example: /dev/zero, a named pipe, a directory.
+
+    Fix: name a regular file.
+    """,
+    clause="12.4",
+)
+
+raised(
+    faults.CHANGED,
+    """The file changed while it was read.
+
+    Why: parts of two different files were seen; the verdict on the one and on the other could both be wrong. A reader
+    that maps such a file can be killed by the operating system.
+
+    Example: a download that was still running, or that was restarted, during the check.
+
+    Fix: wait until nothing writes to the file, and check it again.
+    """,
+    clause="12.4",
+    cwe=367,
+)

@@ -1,0 +1,108 @@
+"""Rules about files that are one part of a split model."""
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from i2s_spec.errors import Span, TrustedText
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.rule import Finding, Fix, rule
+from i2s_spec.schema.types import ValueType
+
+#: How loaders name the parts of a model: a prefix, the part from 1 on, the number of parts.
+_PART = re.compile(r"(?P<prefix>.*)-(?P<no>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
+_WANTED = {
+    b"split.no": ValueType.UINT16,
+    b"split.count": ValueType.UINT16,
+    b"split.tensors.count": ValueType.INT32,
+}
+
+
+@rule("G230", "split-number", "split.no is {got}, but there are {want} parts, numbered from 0", clause="2.8",
+      cwe=129)  # fmt: skip
+def split_number(subject: Subject) -> Iterator[Finding]:
+    """The number of a part is not below the number of parts.
+
+    Why: loaders use the numbers to build file names and to fill a list; a part beyond the end is refused at best.
+
+    Example: split.no = 3 with split.count = 3.
+
+    Fix: number the parts from 0.
+    """
+    number, count = _value(subject, b"split.no"), _value(subject, b"split.count")
+    if number is not None and count is not None and count > 0 and number >= count:
+        yield split_number.at(_span(subject, b"split.no"), got=number, want=count)
+
+
+@rule("G231", "split-incomplete", "this is part {got} of a model of {want} parts, and {reason}", clause="2.8")  # fmt: skip
+def split_incomplete(subject: Subject) -> Iterator[Finding]:
+    """The other parts of a split model are not there.
+
+    Why: a part alone does not load: loaders find the others by the name pattern '-00001-of-00003.gguf' beside the first
+    part and refuse when one is missing or the name does not fit the pattern.
+
+    Example: model-00001-of-00003.gguf without its two companions.
+
+    Fix: put all parts into one folder under their own names, or merge them.
+    """
+    number, count = _value(subject, b"split.no"), _value(subject, b"split.count")
+    if number is None or count is None or count < 2 or number >= count:
+        return
+    reason = _what_is_missing(subject.path, number, count)
+    if reason:
+        yield split_incomplete.at(
+            _span(subject, b"split.count"), got=number + 1, want=count, reason=TrustedText(reason)
+        )
+
+
+@rule(
+    "G232",
+    "split-type",
+    "{key} is of type {got}; loaders ask for {want}",
+    clause="2.8",
+    cwe=843,
+    fix=Fix.UNSAFE,
+)
+def split_type(subject: Subject) -> Iterator[Finding]:
+    """A key about splitting has another type than loaders ask for.
+
+    Why: loaders compare types strictly and refuse the file.
+
+    Example: split.count as a u32 instead of a u16.
+
+    Fix: write split.no and split.count as u16 and split.tensors.count as i32.
+    """
+    for key, wanted in _WANTED.items():
+        i = subject.places.get(key)
+        if i is not None and subject.file.index.key(i).type != wanted:
+            entry = subject.file.index.key(i)
+            yield split_type.at(entry.type_span, got=TrustedText(entry.label), want=TrustedText(wanted.label), key=key)
+
+
+def _value(subject: Subject, key: bytes) -> int | None:
+    """The value of a key about splitting, where it has the type that it must have."""
+    i = subject.places.get(key)
+    if i is None or subject.file.index.key(i).type != _WANTED[key]:
+        return None
+    value: Any = subject.file.metadata.decode(subject.file.metadata.by_index(i))
+    return int(value)
+
+
+def _span(subject: Subject, key: bytes) -> Span:
+    return subject.file.metadata.by_index(subject.places[key]).value_span
+
+
+def _what_is_missing(path: str | None, number: int, count: int) -> str:
+    """Why the model is not complete, or nothing; only names made from the file's own name are looked for."""
+    if path is None:
+        return "the other parts were not given"
+    folder, name = os.path.split(path)
+    part = _PART.fullmatch(name)
+    if part is None:
+        return "its name is not of the form NAME-00001-of-00003.gguf by which loaders find the others"
+    if (int(part["no"]), int(part["count"])) != (number + 1, count):
+        return f"its name says part {int(part['no']):,} of {int(part['count']):,}"
+    names = (f"{part['prefix']}-{no:05d}-of-{count:05d}.gguf" for no in range(1, count + 1))
+    missing = sum(not os.path.isfile(os.path.join(folder, other)) for other in names)
+    return f"{missing:,} of the others are not in its folder" if missing else ""

@@ -1,0 +1,363 @@
+"""Rules about single rows of the tensor table: names, shapes, types."""
+
+import re
+from collections.abc import Iterator
+from math import prod
+
+from i2s_spec.errors import TrustedText
+from i2s_spec.gguf.reader import Tensor
+from i2s_spec.inspect.placement import INT64_END, sound_shape
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.rule import BYTES_MISSING, DATA_MISSING, WARNING, Finding, Fix, Stops, raised, rule
+from i2s_spec.schema import faults, limits, numbers, types
+from i2s_spec.schema.checks import TENSOR_COUNT_SPAN
+
+raised(
+    faults.TENSOR_INFOS_TRUNCATED,
+    """The file ends inside its tensor table.
+
+    Why: fewer tensor infos are there than the header counts, or the file was cut. Upstream refuses; the BitNet fork may
+    end in an assertion.
+
+    Example: a download that stopped in the header.
+
+    Fix: fetch the file again; if it is complete, write the right count.
+    """,
+    clause="2.6",
+    cwe=125,
+    stops=BYTES_MISSING,
+)
+
+raised(
+    faults.TOO_MANY_DIMENSIONS,
+    """A tensor has more than four dimensions.
+
+    Why: ggml keeps four; a reader that copies as many as the file says writes past its array.
+
+    Example: n_dims = 5.
+
+    Fix: merge dimensions.
+    """,
+    clause="2.6",
+    provenance=("CVE-2024-21802", "antirez/gguf-tools#25", "llama.cpp tests/test-gguf.cpp TENSORS_BAD_N_DIMS"),
+    cwe=787,
+    stops=BYTES_MISSING._replace(case="past the end"),
+)
+
+
+@rule(faults.NAME_TOO_LONG, clause="2.6", fix=Fix.UNSAFE, cwe=120,
+      provenance=("llama.cpp tests/test-gguf.cpp TENSORS_BAD_NAME_SIZE",), ambiguous=True)  # fmt: skip
+def name_too_long(subject: Subject) -> Iterator[Finding]:
+    """A tensor's name is longer than 63 bytes.
+
+    Why: ggml keeps names in 64 bytes with a closing NUL. Upstream refuses the file; the BitNet fork cuts the name, which
+    is then not found, or found twice.
+
+    Example: a name of 64 bytes.
+
+    Fix: shorten the name.
+    """
+    for i, name in subject.odd_names:
+        if len(name) > limits.TENSOR_NAME_BYTES:
+            yield name_too_long.at(subject.name_span(i), got=len(name), want=limits.TENSOR_NAME_BYTES, index=i)
+
+
+@rule("G303", "duplicate-name", "tensor name {name} is given {got} times", clause="2.6",
+      fix=Fix.UNSAFE, cwe=694,
+      provenance=("llama.cpp tests/test-gguf.cpp TENSORS_DUPLICATE_NAME",), ambiguous=True)  # fmt: skip
+def duplicate_name(subject: Subject) -> Iterator[Finding]:
+    """A tensor's name occurs twice.
+
+    Why: C++ loaders refuse the file, JavaScript readers take one of the two: a scanner and a loader can see different
+    weights.
+
+    Example: two tensors 'output_norm.weight'.
+
+    Fix: keep the one that is meant.
+    """
+    if subject.file.index.all_differ(tensors=True):
+        return
+    counts: dict[bytes, int] = {}
+    for _, name in subject.tensor_names():
+        counts[name] = counts.get(name, 0) + 1
+    twice = {name for name, count in counts.items() if count > 1}
+    if not twice:
+        return
+    met: set[bytes] = set()
+    for i, name in subject.tensor_names():
+        if name in twice and name in met:
+            twice.discard(name)
+            yield duplicate_name.at(subject.name_span(i), got=counts[name], want=1, name=name)
+        met.add(name)
+
+
+@rule("G304", "empty-name", "tensor {index} has an empty name", clause="2.6", fix=Fix.UNSAFE, ambiguous=True)
+def empty_name(subject: Subject) -> Iterator[Finding]:
+    """A tensor has no name.
+
+    Why: loaders accept it and can never find it; the count of tensors they expect is then wrong.
+
+    Example: a tensor info that begins with a length of 0.
+
+    Fix: name the tensor or drop it.
+    """
+    for i, name in subject.odd_names:
+        if not name:
+            span = subject.name_span(i)
+            yield empty_name.at(span._replace(start=span.start - 8, path=f"{span.path}.length"), got=0, index=i)
+
+
+@rule("G305", "name-control-character", "the name of tensor {index}, {name}, contains a character that does not print",
+      clause="2.6", fix=Fix.UNSAFE, cwe=158)  # fmt: skip
+def name_control_character(subject: Subject) -> Iterator[Finding]:
+    """A tensor's name contains NUL, another control character or an invisible mark.
+
+    Why: C code compares names up to the first NUL; control characters write to whoever prints the name, invisible marks
+    make a name that reads like another.
+
+    Example: 'output.weight\\x00x'.
+
+    Fix: remove the characters.
+    """
+    for i, name in subject.odd_names:
+        text = _decoded(name)
+        if text is not None and not text.isprintable():
+            yield name_control_character.at(subject.name_span(i), name=name, index=i)
+
+
+@rule("G306", "name-not-utf8", "the name of tensor {index}, {name}, is not valid UTF-8", clause="2.6",
+      fix=Fix.UNSAFE, cwe=176, ambiguous=True)  # fmt: skip
+def name_not_utf8(subject: Subject) -> Iterator[Finding]:
+    """A tensor's name is not valid UTF-8.
+
+    Why: strings of a GGUF file are UTF-8. Loaders written in C do not look, others fail with an exception of their own.
+
+    Example: a name with the byte 0xFF.
+
+    Fix: write the name in ASCII.
+    """
+    for i, name in subject.odd_names:
+        if _decoded(name) is None:
+            yield name_not_utf8.at(subject.name_span(i), name=name, index=i)
+
+
+@rule("G307", "name-like-a-path", "tensor name {name} looks like a path", severity=WARNING, clause="2.6",
+      cwe=22)  # fmt: skip
+def name_like_a_path(subject: Subject) -> Iterator[Finding]:
+    """A tensor's name looks like a path.
+
+    Why: tools that write each tensor to a file of its name would write outside their folder.
+
+    Example: '../../etc/passwd'.
+
+    Fix: name tensors with dots.
+    """
+    for i, name in subject.odd_names:
+        if b"/" in name or b"\\" in name or name in (b".", b".."):
+            yield name_like_a_path.at(subject.name_span(i), name=name)
+
+
+@rule("G309", "no-dimensions", "tensor {name} has no dimensions", clause="2.6", fix=Fix.UNSAFE, ambiguous=True)
+def no_dimensions(subject: Subject) -> Iterator[Finding]:
+    """A tensor has no dimensions.
+
+    Why: upstream takes it for a single number; the BitNet fork asserts at least one dimension and ends the process.
+
+    Example: n_dims = 0.
+
+    Fix: write one dimension of 1.
+    """
+    for tensor in subject.odd_tensors:
+        if not tensor.ne:
+            yield no_dimensions.at(subject.info_span(tensor.index, "n_dims"), got=0, want=1, name=tensor.raw_name)
+
+
+@rule("G310", "empty-dimension", "tensor {name} has a dimension of 0: {got}", clause="2.6",
+      fix=Fix.UNSAFE, cwe=369,
+      provenance=("ggml-org/llama.cpp#26946", "llama.cpp tests/test-gguf.cpp TENSORS_ZERO_DIM"),
+      ambiguous=True)  # fmt: skip
+def empty_dimension(subject: Subject) -> Iterator[Finding]:
+    """A tensor has a dimension of 0.
+
+    Why: upstream accepts it, the BitNet fork and ik_llama.cpp assert and end the process, others divide by it.
+
+    Example: ne = (256, 0).
+
+    Fix: drop the tensor.
+    """
+    for tensor in subject.odd_tensors:
+        if 0 in tensor.ne:
+            span = subject.dimension_span(tensor.index, tensor.ne.index(0))
+            yield empty_dimension.at(span, got=tensor.ne, name=tensor.raw_name)
+
+
+@rule("G311", "huge-dimension", "tensor {name} has a dimension of 2^63 or more: {got}", clause="2.6",
+      cwe=190,
+      provenance=("llama.cpp tests/test-gguf.cpp TENSORS_BAD_SHAPE",), ambiguous=True, stops=DATA_MISSING)  # fmt: skip
+def huge_dimension(subject: Subject) -> Iterator[Finding]:
+    """A tensor has a dimension that is negative as a signed number.
+
+    Why: loaders keep dimensions as signed 64-bit integers; as such it is below zero.
+
+    Example: ne = (2^64 - 1, 1).
+
+    Fix: write the dimension that is meant.
+    """
+    for tensor in subject.odd_tensors:
+        if tensor.ne and max(tensor.ne) >= INT64_END:
+            which = next(i for i, length in enumerate(tensor.ne) if length >= INT64_END)
+            span = subject.dimension_span(tensor.index, which)
+            yield huge_dimension.at(span, got=tensor.ne, name=tensor.raw_name)
+
+
+@rule("G312", "too-many-elements", "tensor {name} of shape {shape} has {got} elements, more than 2^63 - 1",
+      clause="2.6", cwe=190,
+      provenance=("CVE-2026-33298", "ggml-org/llama.cpp#18674", "ggml-org/llama.cpp#25401",
+                  "llama.cpp tests/test-gguf.cpp TENSORS_NE_TOO_BIG"), ambiguous=True, stops=DATA_MISSING)  # fmt: skip
+def too_many_elements(subject: Subject) -> Iterator[Finding]:
+    """The product of a tensor's dimensions does not fit 63 bits.
+
+    Why: computed with 64-bit integers it wraps to something small, and the size check passes.
+
+    Example: ne = (4194305, 4194305, 211106198978564), whose product wraps to 4.
+
+    Fix: write the shape that is meant.
+    """
+    for tensor in subject.odd_tensors:
+        if tensor.ne and 0 not in tensor.ne and max(tensor.ne) < INT64_END <= prod(tensor.ne):
+            span = subject.info_span(tensor.index, "ne")
+            yield too_many_elements.at(span, got=prod(tensor.ne), shape=tensor.ne, name=tensor.raw_name)
+
+
+@rule(faults.TYPE_UNKNOWN, clause="2.6", cwe=129,
+      provenance=("ggml-org/llama.cpp#19856", "llama.cpp tests/test-gguf.cpp TENSORS_BAD_TYPE"),
+      ambiguous=True,
+      stops=Stops("tensors", "the size of a tensor of this type cannot be known", "never a type"))  # fmt: skip
+def type_unknown(subject: Subject) -> Iterator[Finding]:
+    """A tensor's type is a number that no ggml defines.
+
+    Why: loaders index a table with it; those that do not look read beyond the table or divide by zero. Forks take numbers
+    that are free where they look; which fork is known to have taken one is said. All tensors of one number are one finding.
+
+    Example: type 99, or -1.
+
+    Fix: write the type that the data have.
+    """
+    unknown: dict[int, list[Tensor]] = {}
+    for tensor in subject.odd_tensors:
+        if tensor.type is None and tensor.number not in types.RETIRED:
+            unknown.setdefault(tensor.number, []).append(tensor)
+    for number, tensors in unknown.items():
+        more = f", and so have {len(tensors) - 1:,} others" if len(tensors) > 1 else ""
+        meanings = numbers.tensor_type_words(number)
+        yield type_unknown.at(
+            subject.info_span(tensors[0].index, "type"), got=number, name=tensors[0].raw_name, others=TrustedText(more),
+            meaning=TrustedText(f"; it is {meanings}" if meanings else ""),
+        )  # fmt: skip
+
+
+@rule("G314", "type-retired", "tensor {name} has type {got}, {was}, which ggml has retired", clause="2.6",
+      provenance=("ggml-org/llama.cpp#17105",), ambiguous=True)  # fmt: skip
+def type_retired(subject: Subject) -> Iterator[Finding]:
+    """A tensor's type is a number that ggml has retired.
+
+    Why: loaders keep a hole there, of block size 0, and refuse the tensor; its size is not known.
+
+    Example: type 33, once Q4_0_8_8.
+
+    Fix: convert the original checkpoint again.
+    """
+    legacy = {placement.row for placement in subject.placements if subject.is_legacy(placement)}
+    for tensor in subject.odd_tensors:
+        if tensor.number in types.RETIRED and tensor.index not in legacy:
+            span = subject.info_span(tensor.index, "type")
+            was = types.RETIRED[tensor.number]
+            yield type_retired.at(span, got=tensor.number, name=tensor.raw_name, was=was)
+
+
+@rule(faults.BLOCK_SPLIT, clause="2.6", provenance=("ggml-org/llama.cpp#17105",), ambiguous=True)
+def row_not_whole_blocks(subject: Subject) -> Iterator[Finding]:
+    """A row is not a whole number of the type's blocks.
+
+    Why: quantized types pack blocks of 32, 64, 128 or 256 elements along a row; a part of a block does not exist.
+
+    Example: Q8_0 with ne0 = 100.
+
+    Fix: use a type whose blocks fit, or an unquantized one.
+    """
+    for tensor in subject.odd_tensors:
+        kind = tensor.type
+        if kind is not None and sound_shape(tensor.ne) and tensor.ne[0] % kind.block:
+            span = subject.info_span(tensor.index, "ne")
+            yield row_not_whole_blocks.at(span, got=tensor.ne[0], want=kind.block, name=tensor.raw_name)
+
+
+@rule("G318", "number-collision", "tensor {name} has type {got}, read as {read} by its size; others read {other}",
+      severity=WARNING, clause="2.6", provenance=("microsoft/BitNet#620",))  # fmt: skip
+def number_collision(subject: Subject) -> Iterator[Finding]:
+    """A tensor's type number means different types in different forks.
+
+    Why: 39 is TL2 in BitNet files before May 2026 and MXFP4 elsewhere, 42 is TL2 in newer ones and Q2_0 elsewhere, 40
+    is I2_SR in one fork and NVFP4 elsewhere. Here the size fits the fork's reading only; another loader computes another
+    size and reads other bytes.
+
+    Example: type 39 with the size of a TL2 tensor.
+
+    Fix: none in the file; load it with the fork that wrote it, or convert it.
+    """
+    for tensor in subject.odd_tensors:
+        readings = types.READINGS.get(tensor.number, ())
+        if tensor.type is None or tensor.type.name == "Q2_0_G128":  # of which another rule says more
+            continue
+        if len(readings) > 1 and tensor.type is not readings[0]:
+            span = subject.info_span(tensor.index, "type")
+            yield number_collision.at(
+                span, got=tensor.number, name=tensor.raw_name, read=tensor.type.name, other=readings[0].name
+            )
+
+
+@rule("G319", "scale-companion", "tensor {name} ends in '_scale', which BitNet's writer leaves out of the table",
+      severity=WARNING, clause="2.6", fix=Fix.UNSAFE)  # fmt: skip
+def scale_companion(subject: Subject) -> Iterator[Finding]:
+    """A tensor's name ends in '_scale'.
+
+    Why: BitNet's own Python writer never lists such tensors (it hides their bytes behind their parent), so a listed one
+    comes from another writer, and the fork's loader counts one tensor too many: 'wrong number of tensors'.
+
+    Example: 'blk.0.attn_q.weight_scale'.
+
+    Fix: store the scale in the tail of the I2_S tensor and drop the companion.
+    """
+    for i, name in subject.odd_names:
+        if _SCALE.search(name):
+            yield scale_companion.at(subject.name_span(i), name=name)
+
+
+_SCALE = re.compile(rb"_scale\Z")
+
+
+@rule("G320", "tensor-count-short", "the header counts {got} tensors, and more tensor infos follow: {more}; the first is "
+      "{name}", clause="2.6", fix=Fix.UNSAFE, cwe=130, ambiguous=True)  # fmt: skip
+def tensor_count_short(subject: Subject) -> Iterator[Finding]:
+    """There are more tensor infos than the header counts.
+
+    Why: the data section begins after the last info that is counted, so readers look for every payload in the wrong
+    place: weights and scales are noise to them, and nothing says so.
+
+    Example: a header that counts 331 tensors in front of a table of 332.
+
+    Fix: write the right count.
+    """
+    more = subject.uncounted
+    count = subject.file.index.tensor_count
+    if more is not None and count is not None:
+        yield tensor_count_short.at(
+            TENSOR_COUNT_SPAN, got=count, want=count + more.tensors, more=more.tensors, name=more.first
+        )
+
+
+def _decoded(name: bytes) -> str | None:
+    try:
+        return name.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

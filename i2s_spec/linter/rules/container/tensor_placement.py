@@ -1,0 +1,233 @@
+"""Rules about where tensors lie: overlaps, gaps, order, and what the end of the file cuts off."""
+
+from collections.abc import Iterator
+
+from i2s_spec.inspect.placement import INT64_END, Placement
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.tensor_extents import oversized, size_mistake
+from i2s_spec.linter.rule import DATA_MISSING, NOTE, WARNING, Finding, Fix, rule
+from i2s_spec.linter.rules.ternary.i2s_extent import tail_cut
+from i2s_spec.schema import faults, limits
+from i2s_spec.schema.types import padded
+
+
+@rule(faults.TENSOR_PAST_END._replace(message="the file ends at byte {got}, but its tensors need {want} bytes: {count} "
+                                      "of {tensors} are incomplete, the first is {name}"),
+      clause="2.7", cwe=125,
+      provenance=("microsoft/BitNet#122", "llama.cpp tests/test-gguf.cpp DATA_NOT_ENOUGH_DATA"),
+      ambiguous=True, stops=DATA_MISSING._replace(case="known size"))  # fmt: skip
+def data_truncated(subject: Subject) -> Iterator[Finding]:
+    """The file ends before its tensors do.
+
+    Why: a download or a conversion was cut short. Readers that map the file die when they touch the missing part, or
+    read what happens to lie after it.
+
+    Example: a file 200 bytes shorter than its tensor table says.
+
+    Fix: fetch or write the file again.
+    """
+    cut = [p for p in subject.placements if p.size and p.end > subject.data_size and not _astray(subject, p)]
+    if not cut or subject.total >= INT64_END or tail_cut(subject) is not None:
+        return
+    first = cut[0]
+    base = subject.file.data_start or 0
+    span = subject.absolute(first.offset, first.end, f"data[{first.row}]")
+    yield data_truncated.at(
+        span, got=subject.file.size, want=base + max(p.end for p in cut), count=len(cut),
+        tensors=len(subject.placements), name=subject.name(first.row),
+    )  # fmt: skip
+
+
+@rule(faults.OFFSET_PAST_END._replace(message="tensor {name} has offset {got}; the data section has {want} bytes"),
+      clause="2.7", cwe=125,
+      provenance=("CVE-2026-7482", "ml-explore/mlx#4179"), ambiguous=True,
+      stops=DATA_MISSING._replace(case="known size"))  # fmt: skip
+def offset_past_end(subject: Subject) -> Iterator[Finding]:
+    """A tensor's offset lies after the end of the file.
+
+    Why: added to the start of the data section it can wrap around and point into the header; a reader that looks at the
+    sum only reads foreign memory.
+
+    Example: offset 2^64 - 32.
+
+    Fix: write the tensor's offset from the start of the data section.
+    """
+    for placement in subject.placements:
+        if _astray(subject, placement):
+            span = subject.info_span(placement.row, "offset")
+            name = subject.name(placement.row)
+            yield offset_past_end.at(span, got=placement.offset, want=subject.data_size, name=name)
+
+
+def _astray(subject: Subject, placement: Placement) -> bool:
+    """Whether a tensor's offset is wrong, rather than the file short: it is after the end, and not in the running order."""
+    return placement.offset > subject.data_size and not subject.contiguous
+
+
+@rule("G403", "offset-misaligned", "tensor {name} has offset {got}, which is not a multiple of {want}", clause="2.7",
+      fix=Fix.UNSAFE,
+      provenance=("ollama/ollama#8456", "llama.cpp tests/test-gguf.cpp DATA_BAD_ALIGN"))  # fmt: skip
+def offset_misaligned(subject: Subject) -> Iterator[Finding]:
+    """A tensor's offset is not a multiple of the alignment.
+
+    Why: the GGUF document requires it and upstream refuses; kernels that load aligned vectors fault.
+
+    Example: offset 100 with an alignment of 32.
+
+    Fix: lay the tensors out again.
+    """
+    if subject.ignores_alignment:
+        return
+    before: Placement | None = None
+    step = subject.effective_alignment
+    for placement in subject.placements:
+        if placement.offset % step and not (
+            before is not None and size_mistake(subject, before, placement.offset - before.offset) == "no-tail"
+        ):
+            span = subject.info_span(placement.row, "offset")
+            name = subject.name(placement.row)
+            yield offset_misaligned.at(span, got=placement.offset, want=subject.effective_alignment, name=name)
+        before = placement
+
+
+@rule("G404", "tensors-overlap", "tensor {name} begins at offset {got}, inside tensor {other}, which ends at {want}",
+      clause="2.7", cwe=119,
+      provenance=("safetensors attacks/README.md",), ambiguous=True)  # fmt: skip
+def tensors_overlap(subject: Subject) -> Iterator[Finding]:
+    """Two tensors share bytes.
+
+    Why: upstream refuses the file, the BitNet fork reads the same bytes twice: one of the two tensors is wrong, or the
+    file is built to look different to different readers.
+
+    Example: two tensors at offset 0.
+
+    Fix: lay the tensors out again from the original weights.
+    """
+    reach: Placement | None = None
+    end, data_size = 0, subject.data_size  # where `reach` ends
+    for placement in subject.placements:
+        if not placement.size or (placement.offset > data_size and _astray(subject, placement)):
+            continue
+        if reach is not None and placement.offset < end:
+            allotted = placement.offset - reach.offset
+            if size_mistake(subject, reach, allotted) is not None:
+                reach, end = placement, placement.end
+                continue
+            span = subject.info_span(placement.row, "offset")
+            yield tensors_overlap.at(
+                span, got=placement.offset, want=reach.end, name=subject.name(placement.row),
+                other=subject.name(reach.row),
+            )  # fmt: skip
+        if reach is None or placement.offset + placement.size > end:
+            reach, end = placement, placement.end
+
+
+@rule("G410", "sizes-overflow", "the padded sizes of the tensors add up to {got} bytes, more than 2^63 - 1",
+      clause="2.7", cwe=190,
+      provenance=("CVE-2025-53630", "CVE-2026-27940", "llama.cpp tests/test-gguf.cpp DATA_MEM_SIZE_OVERFLOW"),
+      ambiguous=True)  # fmt: skip
+def sizes_overflow(subject: Subject) -> Iterator[Finding]:
+    """The sum of the tensors' padded sizes does not fit 63 bits.
+
+    Why: added up with 64-bit integers it wraps, and a reader allocates a small buffer for a large amount of data.
+
+    Example: two tensors of 0x7FFFFFFFFFFFFFC0 bytes.
+
+    Fix: write the shapes that are meant.
+    """
+    if subject.total >= INT64_END:
+        largest = max(subject.placements, key=lambda p: p.size or 0)
+        span = subject.info_span(largest.row, "ne")
+        yield sizes_overflow.at(span, got=subject.total, want=INT64_END - 1)
+
+
+@rule("G408", "last-tensor-unpadded", "the file ends {got} bytes before the padded end of its last tensor",
+      severity=NOTE, clause="2.7", fix=Fix.SAFE)  # fmt: skip
+def last_tensor_unpadded(subject: Subject) -> Iterator[Finding]:
+    """The last tensor is not padded to the alignment.
+
+    Why: most loaders do not mind; upstream, when it loads the whole data section at once, wants the padding too.
+
+    Example: a last tensor of 100 bytes, and nothing after it.
+
+    Fix: append zero bytes.
+    """
+    if not subject.placements or not subject.contiguous:
+        return
+    last = subject.in_table_order[-1]
+    missing = padded(last.end, subject.effective_alignment) - subject.data_size
+    if 0 < missing <= padded(last.end, subject.effective_alignment) - last.end:
+        span = subject.absolute(last.offset, last.end, f"data[{last.row}]")
+        yield last_tensor_unpadded.at(span, got=missing, want=0)
+
+
+@rule("P101", "gap-between-tensors", "{got} bytes after tensor {name} belong to no tensor; upstream refuses such a file",
+      severity=WARNING, clause="2.7", fix=Fix.UNSAFE,
+      provenance=("llama.cpp tests/test-gguf.cpp TENSORS_BAD_OFFSET",))  # fmt: skip
+def gap_between_tensors(subject: Subject) -> Iterator[Finding]:
+    """Bytes between two tensors belong to neither.
+
+    Why: upstream wants each tensor where the padded one before it ends and refuses anything else; the BitNet fork reads
+    on. Foreign data can hide in the gap.
+
+    Example: a second tensor that begins 4,096 bytes late.
+
+    Fix: lay the tensors out again.
+    """
+    if subject.ignores_alignment:
+        return
+    step, size, listed, last = subject.effective_alignment, subject.data_size, limits.FINDINGS_PER_RULE, None
+    for placement, allotted, after in oversized(subject):
+        if after is None or after.offset % step or (after.offset > size and _astray(subject, after)):
+            continue
+        whole = padded(placement.size or 0, step)
+        if last is not None and listed <= 0 and placement.offset + whole < size:
+            yield last  # beyond what a report lists they are only counted
+            continue
+        span = subject.absolute(placement.offset + whole, placement.offset + allotted, f"gap[{placement.row}]")
+        if span.start < span.stop:
+            listed -= 1
+            last = gap_between_tensors.at(span, got=allotted - whole, want=0, name=subject.name(placement.row))
+            yield last
+
+
+@rule("P102", "tensors-out-of-order", "tensor {name} lies before a tensor that precedes it in the table, {other}; "
+      "upstream refuses such a file", severity=WARNING, clause="2.7", fix=Fix.UNSAFE)  # fmt: skip
+def tensors_out_of_order(subject: Subject) -> Iterator[Finding]:
+    """The tensor table is not in the order of the offsets.
+
+    Why: upstream compares each offset with the running sum of sizes in table order and refuses the file; the BitNet fork
+    does not mind.
+
+    Example: two table rows that were exchanged.
+
+    Fix: write the table in the order of the offsets.
+    """
+    before: Placement | None = None
+    for placement in subject.in_table_order:
+        if before is not None and placement.offset < before.offset:
+            span = subject.info_span(placement.row, "offset")
+            name, other = subject.name(placement.row), subject.name(before.row)
+            yield tensors_out_of_order.at(span, got=placement.offset, want=before.offset, name=name, other=other)
+            return  # one exchange puts every later row out of order
+        before = placement
+
+
+@rule("P103", "first-tensor-not-at-start", "the first tensor has offset {got}; upstream refuses anything but 0",
+      severity=WARNING, clause="2.7", fix=Fix.UNSAFE)  # fmt: skip
+def first_tensor_not_at_start(subject: Subject) -> Iterator[Finding]:
+    """The data section does not begin with a tensor.
+
+    Why: upstream wants the first tensor at offset 0 and refuses anything else; the BitNet fork reads on. Foreign data
+    can hide before it.
+
+    Example: a first tensor at offset 64.
+
+    Fix: lay the tensors out again.
+    """
+    if not subject.placements or subject.placements[0].offset in (0, subject.data_size):
+        return
+    first = subject.placements[0]
+    if not _astray(subject, first) and first.offset % subject.effective_alignment == 0:
+        span = subject.info_span(first.row, "offset")
+        yield first_tensor_not_at_start.at(span, got=first.offset, want=0)

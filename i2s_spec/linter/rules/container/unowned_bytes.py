@@ -1,0 +1,262 @@
+"""Rules about bytes that belong to no tensor, and about data that were never written."""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from i2s_spec.errors import Span, TrustedText
+from i2s_spec.gguf import _scanner
+from i2s_spec.gguf.source import Source
+from i2s_spec.linter.analysis.payload_stats import holes, payload_anomalies
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.tensor_extents import extent_anomalies, oversized, padding
+from i2s_spec.linter.rule import WARNING, Finding, Fix, rule
+from i2s_spec.schema.magic import EMBEDDABLE
+from i2s_spec.schema.types import I2_S, padded
+
+#: How far into a stretch of slack the rules look, at its start and at its end.
+LOOKED_AT = 1 << 16
+
+#: How much is read at once to look at padding: tensors may be tiny and many.
+NEARBY = 4096
+
+#: Stretches of slack below this are no place for another file.
+WORTH_HIDING_IN = 64
+
+#: Shortest run of zero bytes that is reported, how many places are probed for one, and how far all are followed.
+RUN = 1 << 20
+PROBES = 256
+FOLLOWED = 16 << 20
+_ZEROS = bytes(LOOKED_AT)
+
+
+def _padding(subject: Subject, least: int = 1) -> Iterator[tuple[int, int, str]]:
+    """The stretches of padding of a file that have some bytes at least: before the data section and after tensors."""
+    file = subject.file
+    if file.infos_end is None or file.data_start is None:
+        return
+    end = file.infos_end if subject.uncounted is None else subject.uncounted.end
+    yield end, min(file.data_start, file.size), "padding"
+    step, size_of_file = subject.effective_alignment, file.size
+    if step <= least:
+        return
+    for placement, allotted, _ in padding(subject):  # after a tensor of a mistaken size is no padding
+        size = placement.size or 0
+        wide = -size % step if allotted >= size + -size % step else allotted - size
+        if wide < least:
+            continue
+        start = file.data_start + placement.offset + size
+        if start < size_of_file:  # not after an incomplete tensor
+            yield start, min(start + wide, size_of_file), f"padding[{placement.row}]"
+
+
+@rule("G406", "padding-not-zero", "byte {at} is padding and is 0x{got_hex}, not zero", severity=WARNING, clause="2.7",
+      fix=Fix.SAFE)  # fmt: skip
+def padding_not_zero(subject: Subject) -> Iterator[Finding]:
+    """Padding is not zero.
+
+    Why: the GGUF document fills with zero bytes. Loaders do not look, so anything can hide there, and old memory can
+    leak into a published file.
+
+    Example: a byte of 0x41 between the tensor table and the data section.
+
+    Fix: write zeros.
+    """
+    source = subject.file.source
+    window, at = b"", 0
+    for start, stop, path in _padding(subject):
+        if stop - start > NEARBY:
+            place = _scanner.first_nonzero(source, start, stop)
+        else:
+            if not at <= start <= stop <= at + len(window):
+                at, window = start, source.read(start, min(NEARBY, source.size - start))
+            data = window[start - at : stop - at]
+            rest = data.lstrip(b"\0")
+            place = start + len(data) - len(rest) if rest else -1
+        if place >= 0:
+            got = source.read(place, 1)[0]
+            yield padding_not_zero.at(
+                Span(start, stop, path), got=got, want=0, at=place, got_hex=TrustedText(f"{got:02x}")
+            )
+
+
+def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
+    """The bytes after the padded end of the last tensor, if there are any."""
+    file = subject.file
+    if file.data_start is None or file.index.tensors != file.index.tensor_count:
+        return None
+    if any(placement.size is None for placement in subject.placements):
+        return None
+    if subject.placements and subject.placements[-1].row in extent_anomalies(subject).rows:
+        return None
+    start = file.data_start + padded(
+        max((placement.end for placement in subject.placements), default=0), subject.effective_alignment
+    )
+    return (start, file.size) if start < file.size else None
+
+
+@rule("G407", "trailing-bytes", "{got} bytes follow the padded end of the last tensor", severity=WARNING, clause="2.7",
+      fix=Fix.UNSAFE)  # fmt: skip
+def trailing_bytes(subject: Subject) -> Iterator[Finding]:
+    """Bytes follow the last tensor.
+
+    Why: no loader reads them. They are left over from a wrong size, or something is attached to the file.
+
+    Example: 100 bytes of text after the data section.
+
+    Fix: cut the file at the padded end of the last tensor; where only zeros go, that is safe.
+    """
+    trailing = _behind_the_last(subject)
+    if trailing is not None and subject.uncounted is None:  # else they may be those of tensors that are not counted
+        yield trailing_bytes.at(Span(*trailing, "trailing"), got=trailing[1] - trailing[0], want=0)
+
+
+@rule("S107", "hidden-file", "{what} begins at byte {got}, where no tensor is", severity=WARNING, clause="12.3",
+      cwe=506, provenance=("safetensors attacks/README.md",))  # fmt: skip
+def hidden_file(subject: Subject) -> Iterator[Finding]:
+    """Another file hides between or behind the tensors.
+
+    Why: a file can be a model to one program and an archive to another; scanners that look at the beginning only see
+    the model.
+
+    Example: a zip archive appended to a GGUF file.
+
+    Fix: find out how it came there; sanitising the file drops it.
+    """
+    trailing = _behind_the_last(subject)
+    behind = [] if trailing is None else [(*trailing, "trailing")]
+    for start, stop, path in chain(_gaps(subject), behind):
+        if stop - start < WORTH_HIDING_IN:
+            continue
+        for at, data in _looked_at(subject, start, stop):
+            for magic, what in EMBEDDABLE:
+                place = data.find(magic)
+                if place >= 0:
+                    span = Span(at + place, at + place + len(magic), path)
+                    yield hidden_file.at(span, got=at + place, what=TrustedText(what))
+                    break
+            else:
+                continue
+            break
+
+
+def _gaps(subject: Subject) -> Iterator[tuple[int, int, str]]:
+    """Everything between the header and the last tensor that is in no tensor, and worth hiding in."""
+    yield from _padding(subject, WORTH_HIDING_IN)
+    base = subject.file.data_start
+    if base is None:
+        return
+    if subject.placements and 0 < subject.placements[0].offset <= subject.data_size:
+        yield base, base + subject.placements[0].offset, "gap"
+    size, step = subject.file.size, subject.effective_alignment
+    found = oversized(subject) if extent_anomalies(subject).largest_gap >= WORTH_HIDING_IN else ()
+    for placement, allotted, after in found:
+        start = base + placement.offset + padded(placement.size or 0, step)
+        stop = min(base + placement.offset + allotted, size)
+        if after is not None and stop - start >= WORTH_HIDING_IN:
+            yield start, stop, f"gap[{placement.row}]"
+
+
+def _looked_at(subject: Subject, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+    """The beginning and the end of a stretch, where a hidden file would have its signatures."""
+    source = subject.file.source
+    yield start, source.read(start, min(stop - start, LOOKED_AT))
+    if stop - start > LOOKED_AT:
+        again = max(start + LOOKED_AT, stop - LOOKED_AT)
+        yield again, source.read(again, stop - again)
+
+
+@rule("G411", "zero-run", "tensor {name} has at least {got} zero bytes in a row{what}",
+      severity=WARNING, clause="5.4", provenance=("microsoft/BitNet#608",), late=True)  # fmt: skip
+def zero_run(subject: Subject) -> Iterator[Finding]:
+    """A long stretch of a tensor is zero bytes.
+
+    Why: an interrupted download that reserved its space leaves zeros, and loaders take them for weights. Without payload
+    checks a megabyte of them is found by probing; with them, 4,096 bytes in a row inside an I2_S tensor are.
+
+    Example: 1 MiB of zeros inside blk.0.ffn_up.weight.
+
+    Fix: fetch the file again and compare its checksum.
+    """
+    for row, start, stop in _zero_runs(subject) if subject.survey is None else _seen_zero_runs(subject):
+        span = Span(start, stop, f"data[{row}]")
+        ternary = subject.file.index.tensor(row).type == I2_S.number
+        what = TrustedText("; in I2_S a zero byte is four weights of -1" if ternary else "")
+        yield zero_run.at(span, got=stop - start, name=subject.name(row), what=what)
+
+
+def _seen_zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
+    """Runs of zero bytes that the survey saw; not those in holes of the file, which have a rule of their own."""
+    verdict = payload_anomalies(subject)
+    for region in verdict.zero_regions if verdict is not None else ():
+        yield region.row, region.start, region.stop
+
+
+def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
+    """Runs of zero bytes inside tensors, found by probing: (tensor, start, stop), one for each tensor at most.
+
+    Probes lie half a run apart, so that no run of `RUN` bytes or more is missed; in files larger than `PROBES` such
+    steps they lie further apart, so that the time does not grow with the data.
+    """
+    base = subject.file.data_start
+    if base is None:
+        return
+    source, end = subject.file.source, subject.data_size
+    empty = holes(subject)
+    inside = [p for p in subject.placements if p.size and p.size >= RUN and p.offset < end]
+    step = max(RUN // 2, sum(p.size or 0 for p in inside) // PROBES)
+    budget = FOLLOWED
+    for placement in inside:
+        start, stop = base + placement.offset, base + min(placement.end, end)
+        for at in range(start, stop - 64, step):
+            if any(a <= at < b for a, b in empty) or any(source.read(at, 64)):
+                continue
+            least, most = max(start, at - budget), min(stop, at + budget)
+            first, last = _zeros_before(source, least, at), _zeros_behind(source, at, most)
+            budget = max(RUN, budget - (last - first))
+            if last - first >= RUN:
+                yield placement.row, first, last
+                break
+
+
+def _zeros_before(source: Source, start: int, at: int) -> int:
+    """Where the run of zero bytes that ends at `at` begins, not before `start`."""
+    while at > start:
+        data = source.read(max(start, at - LOOKED_AT), min(LOOKED_AT, at - start))
+        remaining = 0 if data == _ZEROS else len(data.rstrip(b"\0"))
+        at -= len(data) - remaining
+        if remaining:
+            break
+    return at
+
+
+def _zeros_behind(source: Source, at: int, stop: int) -> int:
+    """Where the run of zero bytes that begins at `at` ends, not after `stop`."""
+    while at < stop:
+        data = source.read(at, min(LOOKED_AT, stop - at))
+        remaining = 0 if data == _ZEROS else len(data.lstrip(b"\0"))
+        at += len(data) - remaining
+        if remaining:
+            break
+    return at
+
+
+@rule("G412", "sparse-hole", "bytes {start} to {stop} of the file were never written: they are a hole in tensor {name}",
+      severity=WARNING, clause="5.4", provenance=("microsoft/BitNet#608",))  # fmt: skip
+def sparse_hole(subject: Subject) -> Iterator[Finding]:
+    """A tensor lies in a hole of a sparse file.
+
+    Why: the file system has no data there: a download or a copy reserved the space and never filled it. Loaders read
+    zeros.
+
+    Example: a download tool that fetches parts in parallel and was interrupted.
+
+    Fix: fetch the file again and compare its checksum.
+    """
+    base = subject.file.data_start or 0
+    for start, stop in holes(subject):
+        for placement in subject.placements:
+            if placement.size and placement.offset < stop - base and start - base < placement.end:
+                name = subject.name(placement.row)
+                span = Span(start, stop, f"data[{placement.row}]")
+                yield sparse_hole.at(span, got=stop - start, start=start, stop=stop, name=name)
+                break

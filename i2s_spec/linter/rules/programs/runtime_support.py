@@ -1,0 +1,151 @@
+"""Rules about what runtimes make of the file; they apply where a report on runtimes is asked for.
+
+Each finding is about one runtime; `linter.runtimes` has the verdicts that these are made of, and `schema.runtimes` the
+facts with their sources.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from i2s_spec.errors import Span, TrustedText
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Needs, rule
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.runtimes.reason import Reason
+    from i2s_spec.linter.runtimes.verdicts import Verdict
+
+_NOWHERE = Span(0, 0)
+_WHEN = "where runtimes are asked for (--runtimes)"
+
+
+def _verdicts(subject: Subject) -> tuple["Verdict", ...]:
+    """The verdicts; what they are made from is loaded only where somebody asks for them."""
+    from i2s_spec.linter.runtimes.verdicts import verdicts
+
+    return verdicts(subject)
+
+
+def _first(verdict: "Verdict", *effects: str) -> "Reason":
+    """The reason that decided."""
+    return next(reason for reason in verdict.reasons if reason.effect in effects)
+
+
+def _details(verdict: "Verdict", reason: "Reason") -> dict[str, TrustedText]:
+    return {
+        "runtime": TrustedText(verdict.title),
+        "why": TrustedText(reason.text),
+        "source": TrustedText(reason.source),
+    }
+
+
+@rule("P201", "runtime-refuses", "{runtime} does not load this file: {why} ({source})", severity=NOTE, clause="7.6",
+      provenance=("ggml-org/llama.cpp#12997", "ollama/ollama#10334", "microsoft/BitNet#206"),
+      when=_WHEN, late=True,
+      needs=Needs.RUNTIMES)  # fmt: skip
+def runtime_refuses(subject: Subject) -> Iterator[Finding]:
+    """A runtime does not load the file, or dies of it.
+
+    Why: the commonest thing that happens to an I2_S file is a runtime that does not know type 36, and says something
+    else: that the magic is invalid, or that a row is no multiple of 0. The file is sound; the runtime is not for it.
+
+    Example: any I2_S file in llama.cpp, in Ollama and LM Studio that are made with it, and in gguf-py.
+
+    Fix: use a runtime that loads it, or convert the file for the runtime (`i2s convert`).
+    """
+    for verdict in _verdicts(subject):
+        if verdict.loads in ("no", "crash"):
+            reason = _first(verdict, "no", "crash")
+            span = reason.span or _NOWHERE
+            yield runtime_refuses.at(
+                span, got=TrustedText(verdict.loads), want=TrustedText("yes"), **_details(verdict, reason)
+            )
+
+
+@rule("P202", "runtime-computes-wrongly", "{runtime} loads this file and computes something else: {why} ({source})",
+      severity=NOTE, clause="7.6", provenance=("microsoft/BitNet#588", "microsoft/BitNet#602"),
+      when=_WHEN, late=True,
+      needs=Needs.RUNTIMES)  # fmt: skip
+def runtime_computes_wrongly(subject: Subject) -> Iterator[Finding]:
+    """A runtime loads the file and computes something else than the model.
+
+    Why: nothing fails. Text comes out, fluent or not, and the file is blamed. What differs is in the runtime: the
+    activation of the feed-forward, the rotation, the layout that it expects.
+
+    Example: bitnet-b1.58-2B-4T in bitnet.cpp of 2026, which applies SiLU instead of ReLU².
+
+    Fix: use another runtime, or a version of this one in which it is repaired; compare with `i2s golden`.
+    """
+    for verdict in _verdicts(subject):
+        if verdict.computes == "wrongly":
+            reason = _first(verdict, "wrong")
+            span = reason.span or _NOWHERE
+            yield runtime_computes_wrongly.at(
+                span, got=TrustedText(verdict.computes), want=TrustedText("correctly"), **_details(verdict, reason)
+            )
+
+
+@rule("P203", "runtime-depends-on-machine", "{runtime} computes this file rightly on some machines only: {why} ({source})",
+      severity=NOTE, clause="7.6", provenance=("microsoft/BitNet#585", "microsoft/BitNet#547"),
+      when=_WHEN, late=True,
+      needs=Needs.RUNTIMES)  # fmt: skip
+def runtime_depends_on_machine(subject: Subject) -> Iterator[Finding]:
+    """A runtime computes the file rightly on some machines, and wrongly on others.
+
+    Why: kernels for different processors expect different layouts, or are missing, and the file is the same. The
+    same bytes give sense on one machine and rubbish on the next, without a message.
+
+    Example: a published file in bitnet.cpp of December 2025 on a Raspberry Pi.
+
+    Fix: on such a machine, use a runtime that reads the file's layout there.
+    """
+    for verdict in _verdicts(subject):
+        if verdict.computes.startswith("depends"):
+            reason = _first(verdict, "cpu")
+            span = reason.span or _NOWHERE
+            yield runtime_depends_on_machine.at(
+                span, got=TrustedText(verdict.computes), want=TrustedText("correctly"), **_details(verdict, reason)
+            )
+
+
+@rule("P204", "runtime-needs-conversion", "{runtime} takes this file only after a conversion: {why} ({source})",
+      severity=NOTE, clause="7.6",
+      provenance=("ikawrakow/ik_llama.cpp#365", "ikawrakow/ik_llama.cpp#167"), when=_WHEN, late=True,
+      needs=Needs.RUNTIMES)  # fmt: skip
+def runtime_needs_conversion(subject: Subject) -> Iterator[Finding]:
+    """A runtime loads the file as it is, and can only compute it once it is converted.
+
+    Why: it reads the type to convert it, and has no kernels for it. Run as it is, the model crashes, or every product
+    with such a tensor is 0, without a message.
+
+    Example: an I2_S file given to ik_llama.cpp without llama-quantize --allow-requantize before.
+
+    Fix: convert first, as the runtime says.
+    """
+    for verdict in _verdicts(subject):
+        if verdict.loads == "with option":
+            reason = _first(verdict, "option")
+            span = reason.span or _NOWHERE
+            yield runtime_needs_conversion.at(
+                span, got=TrustedText(verdict.loads), want=TrustedText("yes"), **_details(verdict, reason)
+            )
+
+
+@rule("P205", "no-runtime", "no runtime that is known here loads this file and computes it rightly", severity=WARNING,
+      clause="7.6", provenance=("microsoft/BitNet#588",), when=_WHEN, late=True,
+      needs=Needs.RUNTIMES)  # fmt: skip
+def no_runtime(subject: Subject) -> Iterator[Finding]:
+    """No known runtime loads the file and computes it rightly, on any machine.
+
+    Why: whoever fetches the file has no use for it. Each runtime has its own reason, which the findings beside this one
+    give.
+
+    Example: an I2_S model of architecture bitnet-b1.58 with a tensor that no loader knows.
+
+    Fix: repair what the other findings name; for a model of a new architecture there may be nothing to repair.
+    """
+    report = _verdicts(subject)
+    useful = [v for v in report if v.loads in ("yes", "with option") and v.computes[:7] in ("correct", "depends")]
+    doubtful = any(v.computes == "not tried" for v in report)
+    if subject.has_i2s and not useful and not doubtful:
+        yield no_runtime.at(_NOWHERE, got=0, want=1)

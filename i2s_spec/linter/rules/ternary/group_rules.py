@@ -1,0 +1,185 @@
+"""Rules about types with a scale for each group: codes, digits, scales; thresholds stand in `analysis.group_anomalies`."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from i2s_spec.codec.payload_facts import Groups
+from i2s_spec.errors import TrustedText
+from i2s_spec.linter.analysis.group_anomalies import (
+    FAR,
+    block_span,
+    far_apart,
+    odd_groups,
+    scale_span,
+)
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.rule import WARNING, Finding, rule
+
+if TYPE_CHECKING:
+    from i2s_spec.inspect.survey.result import OtherSurvey
+    from i2s_spec.schema.block_layout import BlockLayout
+
+#: Which files these rules apply to.
+WITH_TYPES = "files with {} tensors whose payloads are read"
+WITH_GROUPS = "files with ternary types other than I2_S whose payloads are read"
+
+
+def _share(part: int, whole: int) -> TrustedText:
+    return TrustedText(f"{100 * part / max(1, whole):.3g} %")
+
+
+def _of_codes(other: OtherSurvey, groups: Groups, layout: BlockLayout) -> dict[str, Any]:
+    """The values of a finding on codes."""
+    blocks = other.read // layout.nbytes
+    return {
+        "got": groups.odd, "want": 0, "name": other.name, "type": TrustedText(other.type),
+        "share": _share(groups.odd, blocks * layout.block), "first": groups.first_odd,
+    }  # fmt: skip
+
+
+@rule("B101", "reserved-code", "{type} tensor {name} has {got} codes 3, {share} of all; the first is in byte {first} of its "
+      "payload", clause="5.6", when=WITH_TYPES.format("TQ2_0 or IQ2_BN"), payload=True)  # fmt: skip
+def reserved_code(subject: Subject) -> Iterator[Finding]:
+    """A payload holds a code that the type does not use.
+
+    Why: three codes stand for -1, 0 and +1, and no quantizer of TQ2_0 or IQ2_BN writes the fourth. Readers compute +2 times
+    the scale from it, which is a weight that no ternary model has: the bytes are something else, or damaged.
+
+    Example: a byte of 0xff inside a TQ2_0 tensor.
+
+    Fix: fetch or convert the file again.
+    """
+    for other, groups, layout in odd_groups(subject, "reserved"):
+        yield reserved_code.at(block_span(other, layout, groups.first_odd), **_of_codes(other, groups, layout))
+
+
+@rule("B102", "plus-two-code", "{type} tensor {name} has {got} weights of +2 times their scale, {share} of all; the first "
+      "is in byte {first} of its payload", severity=WARNING, clause="5.6",
+      when=WITH_TYPES.format("Q2_0 or PQ2_0"), payload=True)  # fmt: skip
+def plus_two_code(subject: Subject) -> Iterator[Finding]:
+    """Weights are twice their scale.
+
+    Why: Q2_0 has a fourth code, for +2, and programs compute with it. ggml's quantizer never writes it, as the scale is
+    the largest magnitude of the group; nor does a ternary model have such weights. No other ternary type can hold them,
+    so that the tensor cannot be converted.
+
+    Example: a byte of 0xff in a Q2_0 tensor of a ternary model.
+
+    Fix: compare with the checkpoint. Where the weights are meant, nothing has to be done.
+    """
+    for other, groups, layout in odd_groups(subject, "beyond"):
+        yield plus_two_code.at(block_span(other, layout, groups.first_odd), **_of_codes(other, groups, layout))
+
+
+@rule("B103", "foreign-digits", "{type} tensor {name} has {got} bytes that no packer writes, {share} of its digits' bytes; "
+      "the first is byte {first} of its payload", severity=WARNING, clause="5.6",
+      when=WITH_TYPES.format("TQ1_0, PTQ1_0 or IQ1_BN"), payload=True)  # fmt: skip
+def foreign_digits(subject: Subject) -> Iterator[Finding]:
+    """Bytes of digits have values that no packer writes.
+
+    Why: five digits of base 3 are a number N below 243, and a packer writes the byte ceil(256 N / 243): 13 of the 256 bytes
+    are never written. A byte with room for a digit that no weight has holds 0 there, so that most of its values are not
+    written either. Readers decode all of them without a word. Of arbitrary bytes one in twenty is of that kind, so that
+    they tell a payload that is something else: cut, shifted, encrypted or damaged.
+
+    Example: 5 % of the bytes of a PTQ1_0 tensor whose payload was read from the wrong offset.
+
+    Fix: fetch or convert the file again.
+    """
+    for other, groups, layout in odd_groups(subject, "digits"):
+        values = _of_codes(other, groups, layout)
+        scales = groups.scales * layout.scale.nbytes
+        values["share"] = _share(groups.odd, other.read - scales)
+        yield foreign_digits.at(block_span(other, layout, groups.first_odd), **values)
+
+
+def _of_scales(other: OtherSurvey, groups: Groups, count: int, group: int) -> dict[str, Any]:
+    """The values of a finding on scales."""
+    return {
+        "got": count, "want": 0, "name": other.name, "type": TrustedText(other.type), "share": _share(count, groups.scales),
+        "group": group,
+    }  # fmt: skip
+
+
+@rule("B201", "group-scale-not-finite", "{got} scales of {type} tensor {name} are infinite or NaN, {share} of all; the "
+      "first is that of group {group}", clause="5.6", when=WITH_GROUPS, payload=True,
+      provenance=("llama.cpp --check-tensors",))  # fmt: skip
+def group_scale_not_finite(subject: Subject) -> Iterator[Finding]:
+    """The scale of a group is infinite or NaN.
+
+    Why: all weights of the group are infinite or NaN then, and every output of the model is NaN from there on. llama.cpp
+    looks only when it is asked to (--check-tensors). The largest magnitude of a group was beyond 65,504, the largest
+    float16, or the bytes are no scale.
+
+    Example: the bytes 00 7c in place of a scale.
+
+    Fix: fetch the file again, or look for the infinity in the checkpoint, and convert it again.
+    """
+    for other, groups, layout in odd_groups(subject, "not_finite"):
+        span = scale_span(other, layout, groups.first_infinite)
+        yield group_scale_not_finite.at(span, **_of_scales(other, groups, groups.infinite, groups.first_infinite))
+
+
+@rule("B202", "group-scale-negative", "{got} scales of {type} tensor {name} are negative, {share} of all; the first is that "
+      "of group {group}", severity=WARNING, clause="5.6", when=WITH_GROUPS, payload=True)  # fmt: skip
+def group_scale_negative(subject: Subject) -> Iterator[Finding]:
+    """The scale of a group is negative.
+
+    Why: a scale is the largest magnitude of its group, which no quantizer writes with a sign. A model that computes with it
+    has all weights of the group negated. About half of all arbitrary bytes are negative scales: payloads that are shifted,
+    or in the other byte order, have many.
+
+    Example: the bytes 00 bc, -1 as a float16, in place of a scale.
+
+    Fix: fetch or convert the file again.
+    """
+    for other, groups, layout in odd_groups(subject, "negative"):
+        span = scale_span(other, layout, groups.first_negative)
+        yield group_scale_negative.at(span, **_of_scales(other, groups, groups.negative, groups.first_negative))
+
+
+@rule("B203", "group-scale-zero", "{got} scales of {type} tensor {name} are 0 while their groups have weights, {share} "
+      "of all; the first is that of group {group}", severity=WARNING, clause="5.6",
+      when=WITH_TYPES.format("TQ1_0, TQ2_0, Q2_0, PQ2_0 or PTQ1_0"), payload=True)  # fmt: skip
+def group_scale_zero(subject: Subject) -> Iterator[Finding]:
+    """The scale of a group is 0, and its codes are not.
+
+    Why: every weight of the group is 0 then, whatever its code is. A group of zeros has the scale 0 and codes of 0; one of
+    weights below 3e-8 loses its scale to the rounding of float16 and keeps its codes. Otherwise scales were overwritten,
+    or never written. Types with a scale for each row are not looked at: their quantizers write codes of +1 for a row of
+    zeros.
+
+    Example: a block of 28 bytes whose last two are 0 in the middle of a PTQ1_0 tensor.
+
+    Fix: compare with the checkpoint, and convert it again where the weights are more than nothing.
+    """
+    for other, groups, layout in odd_groups(subject, "lost"):
+        span = scale_span(other, layout, groups.first_lost)
+        yield group_scale_zero.at(span, **_of_scales(other, groups, groups.lost, groups.first_lost))
+
+
+@rule("B204", "group-scales-far-apart", "{got} scales of {type} tensor {name} are more than {times} times as large as most "
+      "others, {share} of all; the largest is {largest}, that of group {group}", severity=WARNING, clause="5.6",
+      when=WITH_GROUPS, payload=True)  # fmt: skip
+def group_scales_far_apart(subject: Subject) -> Iterator[Finding]:
+    """Scales of one tensor differ wildly.
+
+    Why: scales are the largest magnitudes of groups of one matrix, and differ by a factor of a few; those of heavy tails,
+    of outliers and of rows next to nothing by more. More than 4,096 times the upper quartile of a tensor is beyond what the
+    heaviest tails give that have any use: a flipped bit in the exponent makes 65,536 times of a scale. The same where the
+    upper quartile is that far above the lower one: then the bytes are no scales. Tensors of fewer than 64 groups are not
+    looked at.
+
+    Example: one scale of 1,310.7 among thousands near 0.02.
+
+    Fix: fetch or convert the file again.
+    """
+    for other, groups, layout in odd_groups(subject, "apart"):
+        values = _of_scales(other, groups, far_apart(groups.octaves), groups.first_largest)
+        form, width = ("<f", 4) if layout.scale.type == "F32" else ("<e", 2)
+        (largest,) = struct.unpack(form, groups.largest.to_bytes(width, "little"))
+        span = scale_span(other, layout, groups.first_largest)
+        yield group_scales_far_apart.at(span, times=1 << FAR, largest=largest, **values)

@@ -1,0 +1,321 @@
+"""Rules about the codes of I2_S tensors, and about values that are no numbers; thresholds stand in `linter.weighing`."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING
+
+from i2s_spec.errors import Span, TrustedText
+from i2s_spec.linter.analysis.duplicates import duplicate_payloads, rows_repeat
+from i2s_spec.linter.analysis.payload_stats import COMPARED, Region, payload_anomalies
+from i2s_spec.linter.analysis.scales import odd
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, rule
+
+if TYPE_CHECKING:
+    from i2s_spec.inspect.survey.result import TensorSurvey
+
+#: Which files these rules apply to.
+WITH_I2S = "files with I2_S tensors whose payloads are read"
+
+#: What a byte is that fills a payload.
+_MEANINGS = {0x00: "-1", 0x55: "0", 0xAA: "+1", 0xFF: "code 3"}
+
+
+def _tensors(subject: Subject, topic: str) -> Iterator[TensorSurvey]:
+    """The surveyed tensors that a topic of `PayloadAnomalies` names."""
+    verdict, survey = payload_anomalies(subject), subject.survey
+    if verdict is None or survey is None:
+        return
+    places: array[int] = getattr(verdict, topic)
+    for place in places:
+        yield survey[place]
+
+
+def _payload(tensor: TensorSurvey) -> Span:
+    return tensor.span(0, tensor.payload_bytes)
+
+
+def _percent(share: float) -> TrustedText:
+    return TrustedText(f"{100 * share:.3g} %")
+
+
+@rule("I201", "unused-code", "I2_S tensor {name} has {got} codes 3{partly}, which mean nothing; the first is in byte "
+      "{first} of its payload", clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+def unused_code(subject: Subject) -> Iterator[Finding]:
+    """A payload holds code 3.
+
+    Why: three codes stand for -1, 0 and +1; the fourth stands for nothing. Released programs disagree on it: the
+    dequantizer takes it for 0, the kernels for +2. No quantizer writes it, so that the bytes are something else.
+
+    Example: a byte of 0xff inside blk.0.ffn_up.weight.
+
+    Fix: fetch or convert the file again.
+    """
+    in_front = {tensor.row for _, tensor in odd(subject, "header")}  # a payload after a header is reported as that
+    for tensor in _tensors(subject, "unused"):
+        if tensor.row in in_front:
+            continue
+        assert tensor.first_unused is not None
+        span = tensor.span(tensor.first_unused, tensor.first_unused + 1)
+        partly = TrustedText("" if tensor.complete else " in the part that was read")
+        yield unused_code.at(
+            span, got=tensor.counts[3], want=0, name=tensor.name, first=tensor.first_unused, partly=partly
+        )
+
+
+@rule("I202", "foreign-code-map", "I2_S tensor {name} has {got} codes 3 and none of code {absent}: its code map is {map}",
+      clause="5.5", when=WITH_I2S, payload=True,
+      provenance=("Eddie-Wang1120/llama.cpp, June to August 2024", "microsoft/BitNet utils/convert.py"))  # fmt: skip
+def foreign_code_map(subject: Subject) -> Iterator[Finding]:
+    """A payload uses another code map.
+
+    Why: pre-release files have the codes 0, 1 and 3 for 0, +1 and -1, and tensors for T-MAC the codes 1, 2 and 3. No
+    released reader knows either: they decode other weights, and disagree on which.
+
+    Example: a tensor of June 2024, with code 3 in a quarter of its weights and no code 2.
+
+    Fix: convert the file with the code map named, or make it again with a released quantizer.
+    """
+    for tensor in _tensors(subject, "foreign"):
+        absent, name = (2, "twos-complement") if tensor.counts[2] == 0 else (0, "offset-2")
+        yield foreign_code_map.at(
+            _payload(tensor), got=tensor.counts[3], want=0, name=tensor.name, absent=absent, map=TrustedText(name)
+        )
+
+
+@rule("I203", "float-payload", "the payload of I2_S tensor {name} looks like {got} numbers, not like codes", clause="5.1",
+      when=WITH_I2S, payload=True)  # fmt: skip
+def float_payload(subject: Subject) -> Iterator[Finding]:
+    """A payload looks like floats.
+
+    Why: a tensor whose type was set to 36 while its data stayed as they were has the wrong size as well, unless it was
+    cut to fit. Each byte of a float is then taken for four weights.
+
+    Example: a quarter of an F16 matrix under the type I2_S.
+
+    Fix: convert the checkpoint again; do not change type numbers by hand.
+    """
+    verdict = payload_anomalies(subject)
+    if verdict is None:
+        return
+    for place, tensor in zip(verdict.floats, _tensors(subject, "floats"), strict=True):
+        yield float_payload.at(
+            _payload(tensor), got=TrustedText(verdict.kinds[place]), want=TrustedText("codes"), name=tensor.name
+        )
+
+
+@rule("I204", "unfilled-end", "the last {got} bytes of the payload of I2_S tensor {name} are zero: {weights} weights of -1",
+      clause="5.4", when=WITH_I2S, payload=True,
+      provenance=("microsoft/BitNet setup_env.py passes one thread", "microsoft/BitNet#608"))  # fmt: skip
+def unfilled_end(subject: Subject) -> Iterator[Finding]:
+    """A payload ends in zero bytes.
+
+    Why: a cleared buffer that was not filled to its end, by a quantizer that stopped early or worked in chunks, or a
+    download that did, leaves zeros. A zero byte is four weights of -1, and a loader takes them for that.
+
+    Example: the last third of blk.0.ffn_down.weight is zero.
+
+    Fix: convert or fetch the file again.
+    """
+    verdict = payload_anomalies(subject)
+    for region in verdict.ends if verdict is not None else ():
+        length = region.stop - region.start
+        yield unfilled_end.at(_span(region), got=length, want=0, name=subject.name(region.row), weights=4 * length)
+
+
+def _span(region: Region) -> Span:
+    return Span(region.start, region.stop, f"data[{region.row}]")
+
+
+@rule("I205", "constant-payload", "every byte of the payload of I2_S tensor {name} is 0x{hex}: all its weights are {got}",
+      severity=WARNING, clause="5.4", when=WITH_I2S, payload=True,
+      provenance=("microsoft/BitNet#608",))  # fmt: skip
+def constant_payload(subject: Subject) -> Iterator[Finding]:
+    """All bytes of a payload are the same.
+
+    Why: no trained matrix is like that. Zero bytes are weights of -1, which means that nothing was written there; 0x55 is
+    a matrix of zeros, which does nothing.
+
+    Example: an all-zero blk.3.ffn_up.weight in a file whose download was interrupted.
+
+    Fix: fetch or convert the file again; leave out a tensor that is meant to do nothing.
+    """
+    for tensor in _tensors(subject, "constant"):
+        value = tensor.constant
+        assert value is not None
+        meaning = _MEANINGS.get(value, "the same four")
+        yield constant_payload.at(
+            _payload(tensor), got=TrustedText(meaning), name=tensor.name, hex=TrustedText(f"{value:02x}")
+        )
+
+
+@rule("I206", "constant-region", "{got} bytes in a row of I2_S tensor {name} are 0x{hex}: {weights} weights without a "
+      "change", severity=WARNING, clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+def constant_region(subject: Subject) -> Iterator[Finding]:
+    """A long stretch of a payload is one byte.
+
+    Why: trained weights vary. A stretch of one value is what is left where something was overwritten, masked out, or
+    never came to be; 0x55 is a stretch of zeros, as pruning leaves.
+
+    Example: 64 KiB of 0x55 inside blk.0.attn_q.weight.
+
+    Fix: compare with the checkpoint; where it is not meant, convert or fetch the file again.
+    """
+    verdict = payload_anomalies(subject)
+    for region in verdict.regions if verdict is not None else ():
+        length = region.stop - region.start
+        yield constant_region.at(
+            _span(region), got=length, name=subject.name(region.row), weights=4 * length,
+            hex=TrustedText(f"{region.value:02x}"),
+        )  # fmt: skip
+
+
+@rule("I207", "rows-repeat", "all {rows} rows of I2_S tensor {name} are equal to the first", severity=WARNING,
+      clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+def rows_repeat_rule(subject: Subject) -> Iterator[Finding]:
+    """All rows of a tensor are the same.
+
+    Why: every output of such a layer is the same number. A writer repeated one row, by a stride of zero or a broadcast.
+
+    Example: 2,560 times the same 640 bytes.
+
+    Fix: convert the checkpoint again.
+    """
+    verdict, survey = payload_anomalies(subject), subject.survey
+    if verdict is None or survey is None:
+        return
+    for place in verdict.placed:
+        if survey.size(place) < COMPARED or survey.digest(place)[0] is None:
+            continue
+        rows = prod(subject.file.index.tensor(survey.row(place)).ne[1:])
+        if any(count % rows for count in survey.counts(place)):  # equal rows have equal shares of each code
+            continue
+        tensor = survey[place]
+        if tensor.constant is None and rows_repeat(subject, tensor):
+            yield rows_repeat_rule.at(_payload(tensor), name=tensor.name, rows=4 * tensor.payload_bytes // tensor.ne[0])
+
+
+@rule("I208", "repeated-tensor", "I2_S tensors {other} and {name} have the same payload, byte for byte, and the same scale",
+      severity=WARNING, clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+def repeated_tensor(subject: Subject) -> Iterator[Finding]:
+    """Two tensors are equal.
+
+    Why: training does not make the same matrix twice. A converter wrote one tensor under two names, or a program put
+    layers together from copies.
+
+    Example: blk.1.ffn_up.weight has all the bytes of blk.0.ffn_up.weight.
+
+    Fix: convert the checkpoint again, unless the layers are copies on purpose.
+    """
+    survey = subject.survey
+    for pair in duplicate_payloads(subject) if survey is not None else ():
+        assert survey is not None
+        one, tensor = survey[pair.first], survey[pair.second]
+        if one.tail[:4] == tensor.tail[:4]:
+            yield repeated_tensor.at(_payload(tensor), other=one.name, name=tensor.name)
+
+
+def _one_for_all(subject: Subject, made: Rule, topic: str, share: int) -> Iterator[Finding]:
+    """One finding for all tensors of a topic, on the first, whose shares it gives."""
+    tensors = _tensors(subject, topic)
+    first = next(tensors, None)
+    if first is not None:
+        yield made.at(
+            _payload(first), got=_percent(first.shares[share]), name=first.name, tensors=1 + sum(1 for _ in tensors)
+        )
+
+
+@rule("I209", "no-zeros", "{got} of the weights of I2_S tensor {name} are 0 (tensors like that: {tensors}): latent weights "
+      "were quantized", severity=WARNING, clause="6.2", when=WITH_I2S, payload=True)  # fmt: skip
+def no_zeros(subject: Subject) -> Iterator[Finding]:
+    """Next to no weight is zero.
+
+    Why: a ternary model has zeros, about half of its weights. The released quantizer does not round: of weights that are
+    not ternary yet it keeps the sign and nothing else, so that zeros vanish. The file is well-formed and the model is
+    not what was trained.
+
+    Example: 'llama-quantize model-f32.gguf out.gguf I2_S' on the latent weights of a checkpoint.
+
+    Fix: make the weights ternary as the model's training did, then quantize.
+    """
+    yield from _one_for_all(subject, no_zeros, "few_zeros", 1)
+
+
+@rule("I210", "nearly-all-zeros", "{got} of the weights of I2_S tensor {name} are 0 (tensors like that: {tensors})",
+      severity=WARNING, clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+def nearly_all_zeros(subject: Subject) -> Iterator[Finding]:
+    """Nearly all weights of a tensor are zero.
+
+    Why: such a matrix does next to nothing. A scale that was too large when the weights were rounded, its reciprocal for
+    instance, leaves only the largest of them.
+
+    Example: 99.8 % zeros in blk.0.attn_k.weight.
+
+    Fix: compare with the checkpoint, and convert it again.
+    """
+    yield from _one_for_all(subject, nearly_all_zeros, "mostly_zeros", 1)
+
+
+@rule("I211", "lopsided-signs", "I2_S tensor {name} has {got} weights of -1 and {plus} of +1 (tensors as far from "
+      "balance: {tensors})", severity=WARNING, clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+def lopsided_signs(subject: Subject) -> Iterator[Finding]:
+    """There are far more weights of one sign than of the other.
+
+    Why: trained matrices have as many weights of +1 as of -1, within a few hundredths. Zero bytes are weights of -1, so
+    that a part that was not written shifts the balance; so does a code map that another program meant.
+
+    Example: 70 % of -1 and 10 % of +1.
+
+    Fix: look for the cause in the converter.
+    """
+    tensors = _tensors(subject, "lopsided")
+    first = next(tensors, None)
+    if first is not None:
+        yield lopsided_signs.at(
+            _payload(first), got=_percent(first.shares[0]), plus=_percent(first.shares[2]), name=first.name,
+            tensors=1 + sum(1 for _ in tensors),
+        )  # fmt: skip
+
+
+@rule("I212", "uncommon-zeros", "{got} of the weights of I2_S tensor {name} are 0; 25 to 75 % are common (tensors outside: "
+      "{tensors})", severity=NOTE, clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+def uncommon_zeros(subject: Subject) -> Iterator[Finding]:
+    """The share of zeros is uncommon.
+
+    Why: trained BitNet models have about 50 % zeros, and rounding normally distributed weights by their mean gives 31 %.
+    Another share is no fault; it tells that the model was made in another way.
+
+    Example: 15 % zeros.
+
+    Fix: nothing has to be done.
+    """
+    yield from _one_for_all(subject, uncommon_zeros, "uncommon", 1)
+
+
+@rule("G413", "not-finite", "{got} of the values of {type} tensor {name} are infinite or NaN; the first is value "
+      "{first}", clause="2.7", when="files with F16, BF16, F32 or F64 tensors that are read",
+      payload=True, provenance=("llama.cpp --check-tensors",))  # fmt: skip
+def not_finite(subject: Subject) -> Iterator[Finding]:
+    """A tensor of floats holds an infinity or a NaN.
+
+    Why: one such value in a norm or an embedding makes every output NaN from there on. llama.cpp looks only when it is
+    asked to, the BitNet fork likewise.
+
+    Example: a norm weight of NaN after a training run that diverged.
+
+    Fix: convert the checkpoint again; look whether it holds the value too.
+    """
+    verdict, survey = payload_anomalies(subject), subject.survey
+    if verdict is None or survey is None:
+        return
+    for place in verdict.not_finite:
+        other = survey.others[place]
+        first = other.first_non_finite
+        assert first is not None
+        yield not_finite.at(
+            other.span(first, first + other.width), got=other.non_finite, want=0, name=other.name,
+            type=TrustedText(other.type), first=first // other.width,
+        )  # fmt: skip

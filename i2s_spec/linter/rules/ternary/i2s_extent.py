@@ -1,0 +1,298 @@
+"""Rules about the extent of I2_S tensors: how many elements, how many bytes, and what tells a wrong writer."""
+
+import struct
+from array import array
+from collections.abc import Iterator
+from math import isfinite, prod
+
+from i2s_spec.errors import TrustedText
+from i2s_spec.inspect.placement import Placement
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.tensor_extents import BLOCK, chunks, mis_sized
+from i2s_spec.linter.rule import WARNING, Finding, Fix, Rule, Stops, rule
+from i2s_spec.schema import limits
+from i2s_spec.schema.types import I2_S, TAIL_BYTES
+
+#: What is read at once of scales that lie close together.
+WINDOW = 4096
+
+
+def tail_cut(subject: Subject) -> Placement | None:
+    """The last tensor, if the file ends inside its I2_S tail: the payload is there, the scale is not or not whole."""
+    if not subject.placements or not subject.has_i2s:
+        return None
+    last = max(subject.placements, key=lambda p: p.end)
+    if last.number != I2_S.number or not last.size:
+        return None
+    payload_end = last.end - TAIL_BYTES
+    return last if payload_end <= subject.data_size < last.end else None
+
+
+@rule("I101", "elements-not-in-fours", "I2_S tensor {name} of shape {shape} has {got} elements, not a multiple of 4",
+      clause="5.2", ambiguous=True)  # fmt: skip
+def elements_not_in_fours(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor's number of elements is not a multiple of four.
+
+    Why: four codes fill a byte. With a remainder, readers disagree where the payload ends and the scale begins: released
+    code rounds down, others round up.
+
+    Example: ne = (129, 3).
+
+    Fix: keep the tensor in another type.
+    """
+    for i, ne in subject.odd_i2s:
+        if prod(ne) % 4:
+            yield elements_not_in_fours.at(
+                subject.info_span(i, "ne"), got=prod(ne), want=4, name=subject.name(i), shape=ne
+            )
+
+
+@rule("I102", "partial-block", "I2_S tensor {name} of shape {shape} has {got} elements, not a multiple of 128: "
+      "the last {lost} are lost", clause="5.3", ambiguous=True)  # fmt: skip
+def partial_block(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor ends inside a block of 128.
+
+    Why: the released quantizer writes whole blocks only, so the last elements stay code 0, which is -1; the released
+    dequantizer reads that part from the scale and the tail.
+
+    Example: ne = (132, 1): the last four elements are lost.
+
+    Fix: keep the tensor in another type, or pad its rows.
+    """
+    for i, ne in subject.odd_i2s:
+        n = prod(ne)
+        if n % BLOCK and n % 4 == 0 and len(ne) > 1:
+            span = subject.info_span(i, "ne")
+            yield partial_block.at(span, got=n, want=BLOCK, name=subject.name(i), shape=ne, lost=n % BLOCK)
+
+
+@rule("I103", "row-not-whole-blocks-of-128", "I2_S tensor {name} has rows of {got} elements, not a multiple of 128",
+      clause="5.3",
+      provenance=("ikawrakow/ik_llama.cpp discussion 95", "microsoft/BitNet README"))  # fmt: skip
+def row_not_whole_blocks_of_128(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor's rows do not end at block boundaries.
+
+    Why: blocks are cut over the flattened tensor, so a block spans two rows. Decoding the whole tensor is right; every
+    reader that starts at a row, such as the mat-mul kernels, reads most of the weights of odd rows wrong.
+
+    Example: bitnet_b1_58-3B, whose ffn_down has rows of 8,640 elements, 67.5 blocks.
+
+    Fix: keep the tensor in another type, or pad its rows.
+    """
+    for i, ne in subject.odd_i2s:
+        if prod(ne) % BLOCK == 0 and ne[0] % BLOCK and len(ne) > 1:
+            span = subject.info_span(i, "ne")
+            yield row_not_whole_blocks_of_128.at(span, got=ne[0], want=BLOCK, name=subject.name(i))
+
+
+@rule("I104", "tail-missing", "the file ends {got} bytes after the payload of I2_S tensor {name}; its tail takes {want}",
+      clause="6.1", cwe=125,
+      ambiguous=True, stops=Stops("tensors", "the scale is not in the file", "known size"))  # fmt: skip
+def tail_missing(subject: Subject) -> Iterator[Finding]:
+    """The file ends inside the tail of its last I2_S tensor.
+
+    Why: the scale is the float32 after the payload. Readers take four bytes there without looking at the size; a writer
+    that thinks of n/4 bytes, or of n/4 + 4, leaves them out.
+
+    Example: a file that ends with the payload of its last tensor.
+
+    Fix: write the scale and 28 more bytes.
+    """
+    last = tail_cut(subject)
+    if last is not None:
+        got = subject.data_size - (last.end - TAIL_BYTES)
+        span = subject.absolute(last.end - TAIL_BYTES, last.end, f"data[{last.row}]")
+        yield tail_missing.at(span, got=got, want=TAIL_BYTES, name=subject.name(last.row))
+
+
+@rule("I105", "tail-overlapped", "tensor {other} begins {got} bytes after the payload of I2_S tensor {name}, "
+      "inside its tail of {want}", clause="6.1", cwe=119, ambiguous=True)  # fmt: skip
+def tail_overlapped(subject: Subject) -> Iterator[Finding]:
+    """The next tensor begins inside an I2_S tensor's tail.
+
+    Why: the writer took the size for n/4 bytes, or for n/4 + 4. Readers then take the next tensor's first bytes for the
+    scale.
+
+    Example: an I2_S tensor of 16,384 weights whose successor begins 4,096 bytes later.
+
+    Fix: lay the tensors out again, each I2_S tensor with its 32 bytes of tail.
+    """
+    listed, last = limits.FINDINGS_PER_RULE, None
+    for placement, allotted, after in mis_sized(subject, "no-tail"):
+        if after is not None:
+            assert placement.size is not None
+            if last is not None and listed <= 0:
+                yield last  # beyond what a report lists they are only counted
+                continue
+            listed -= 1
+            span = subject.info_span(after.row, "offset")
+            last = tail_overlapped.at(
+                span, got=allotted - (placement.size - TAIL_BYTES), want=TAIL_BYTES,
+                name=subject.name(placement.row), other=subject.name(after.row),
+            )  # fmt: skip
+            yield last
+
+
+@rule("I106", "unpacked-size", "I2_S tensor {name} has room for {got} bytes, one for each weight; packed it takes {want}",
+      clause="5.2", ambiguous=True)  # fmt: skip
+def unpacked_size(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor has the room of one byte for each weight.
+
+    Why: the type's row size in the BitNet fork is that of unpacked codes, and a writer that uses it leaves four times
+    the space; what it wrote there is probably not packed either.
+
+    Example: 16,384 weights in 16,384 bytes.
+
+    Fix: write n/4 + 32 bytes for each tensor.
+    """
+    yield from _rooms(subject, "unpacked", unpacked_size)
+
+
+@rule("I107", "whole-block-size", "I2_S tensor {name} has room for {got} bytes, its payload padded to whole blocks; "
+      "{want} are expected", severity=WARNING, clause="5.2", ambiguous=True)  # fmt: skip
+def whole_block_size(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor's payload seems padded to whole blocks.
+
+    Why: one reader expects ceil(n/128) * 32 bytes of payload and the scale after it; all others find the scale at n/4.
+
+    Example: 132 weights with 64 bytes of payload.
+
+    Fix: keep the tensor in another type, or pad its rows.
+    """
+    yield from _rooms(subject, "whole-blocks", whole_block_size)
+
+
+def _rooms(subject: Subject, idea: str, made: Rule) -> Iterator[Finding]:
+    for placement, allotted, _ in mis_sized(subject, idea):
+        span = subject.absolute(placement.offset, placement.offset + allotted, f"data[{placement.row}]")
+        yield made.at(span, got=allotted, want=placement.size, name=subject.name(placement.row))
+
+
+@rule("I108", "chunked-payload", "I2_S tensor {name} has {got} bytes where {want} are expected, as if {chunks} chunks had "
+      "been written with a tail each", clause="5.2",
+      provenance=("microsoft/BitNet setup_env.py passes one thread",), ambiguous=True)  # fmt: skip
+def chunked_payload(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor was quantized in chunks.
+
+    Why: llama-quantize with more than one thread gives each thread some rows; each then writes its own scale and tail,
+    at places counted in unpacked bytes. The result is no I2_S tensor; no loader notices, and the output is NaN.
+
+    Example: 'llama-quantize in.gguf out.gguf I2_S 8'.
+
+    Fix: quantize again with one thread.
+    """
+    for placement, allotted, _ in mis_sized(subject, "chunks"):
+        span = subject.absolute(placement.offset, placement.offset + allotted, f"data[{placement.row}]")
+        count, name = chunks(subject, placement, allotted), subject.name(placement.row)
+        yield chunked_payload.at(span, got=allotted, want=placement.size, name=name, chunks=count)
+
+
+@rule("I109", "one-dimensional", "tensor {name} has type I2_S and one dimension; only matrices can be ternary",
+      clause="5.1", ambiguous=True)  # fmt: skip
+def one_dimensional(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor has one dimension.
+
+    Why: the type is for projection matrices. Norms and biases are added or multiplied as floats, and no kernel reads
+    them as I2_S.
+
+    Example: blk.0.attn_norm.weight of type 36.
+
+    Fix: write the tensor as F32.
+    """
+    for i, ne in subject.odd_i2s:
+        if len(ne) == 1:
+            yield one_dimensional.at(subject.info_span(i, "n_dims"), got=1, want=2, name=subject.name(i))
+
+
+@rule("I110", "three-dimensional", "I2_S tensor {name} has shape {shape}; where each slice's scale lies is not defined",
+      severity=WARNING, clause="5.1", ambiguous=True)  # fmt: skip
+def three_dimensional(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor has more than two dimensions.
+
+    Why: one lineage counts one tail for the whole tensor, another one for each slice, and the quantizer of the first
+    writes slices at unpacked distances: no two programs agree.
+
+    Example: expert weights of shape (2560, 6912, 8).
+
+    Fix: store each expert as a matrix of its own.
+    """
+    for i, ne in subject.odd_i2s:
+        if prod(ne[2:]) > 1:
+            yield three_dimensional.at(subject.info_span(i, "ne"), got=len(ne), want=2, name=subject.name(i), shape=ne)
+
+
+@rule("I111", "legacy-number", "tensor {name} has type {got} but exactly the size of an I2_S tensor; I2_S is type 36",
+      clause="2.6", fix=Fix.UNSAFE, ambiguous=True)  # fmt: skip
+def legacy_number(subject: Subject) -> Iterator[Finding]:
+    """An I2_S tensor carries a type number from before its release.
+
+    Why: development versions of mid-2024 used 30 and 31, which mean BF16 and a retired type today. Their codes were
+    other ones too.
+
+    Example: type 31 where the next tensor begins n/4 + 32 bytes later.
+
+    Fix: convert the original checkpoint again; renumbering alone gives wrong weights.
+    """
+    for placement in subject.placements:
+        if subject.is_legacy(placement):
+            span = subject.info_span(placement.row, "type")
+            name = subject.name(placement.row)
+            yield legacy_number.at(span, got=placement.number, want=I2_S.number, name=name)
+
+
+@rule("I301", "scale-byte-order", "the scales of {got} of {of} I2_S tensors make sense only in {other} order, while the "
+      "file is {order}; the first is {name}", clause="6.2", fix=Fix.UNSAFE,
+      provenance=("ggml-org/llama.cpp#11349",), late=True)  # fmt: skip
+def scale_byte_order(subject: Subject) -> Iterator[Finding]:
+    """The scales are in the other byte order than the file.
+
+    Why: tools that swap a file's byte order swap arrays by their element type, and an I2_S tensor is an array of bytes
+    to them: its float32 scale stays as it was. Read in the file's order it is off by many powers of ten.
+
+    Example: a big-endian file whose scales read 4.6e-41.
+
+    Fix: swap the four bytes after each payload; that changes what the weights are, so look at the result.
+    """
+    wrong, seen = foreign_scales(subject)
+    order = subject.file.byte_order
+    if wrong and 2 * len(wrong) > seen:
+        first = wrong[0]
+        span = subject.absolute(first.end - TAIL_BYTES, first.end - TAIL_BYTES + 4, f"data[{first.row}].tail.scale")
+        other = "big-endian" if order == "little" else "little-endian"
+        yield scale_byte_order.at(
+            span, got=len(wrong), want=0, of=seen, name=subject.name(first.row), other=TrustedText(other),
+            order=TrustedText(f"{order}-endian"),
+        )  # fmt: skip
+
+
+def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
+    """The I2_S tensors whose scale makes sense only in the other byte order, and of how many."""
+    source, size, base = subject.file.source, subject.data_size, subject.file.data_start or 0
+    little, big = struct.Struct("<f").unpack_from, struct.Struct(">f").unpack_from
+    ours, theirs = (little, big) if subject.file.byte_order == "little" else (big, little)
+    wrong: list[Placement] = []
+    seen, window, at = 0, b"", 0
+    survey = subject.survey
+    places = array("i", [-1]) * subject.file.index.tensors  # of each row of the table in the survey
+    if survey is not None:
+        for place, row in enumerate(survey.rows):
+            places[row] = place
+    for placement in subject.placements:
+        if placement.number != I2_S.number or not placement.size:
+            continue
+        start = placement.offset + placement.size - TAIL_BYTES
+        if start + TAIL_BYTES > size:
+            continue
+        if survey is not None and places[placement.row] >= 0:
+            at, window = start, survey.tail(places[placement.row])
+        elif not at <= start <= at + len(window) - 4:  # one read serves many tensors where they are small
+            at, window = start, source.read(base + start, min(WINDOW if placement.size < WINDOW else 4, size - start))
+        seen += 1
+        if not _plausible(ours(window, start - at)[0]) and _plausible(theirs(window, start - at)[0]):
+            wrong.append(placement)
+    return wrong, seen
+
+
+def _plausible(scale: float) -> bool:
+    """A scale as trained models have them, with a wide margin (clause 6.2)."""
+    return isfinite(scale) and 1e-4 <= abs(scale) <= 1e2

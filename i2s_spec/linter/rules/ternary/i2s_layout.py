@@ -1,0 +1,123 @@
+"""Rules about what trained weights tell of their own layout; the thresholds stand in `inspect.evidence.decision`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from i2s_spec.errors import Span, TrustedText
+from i2s_spec.linter.analysis.architecture_view import architecture_view
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.weight_layout import weight_layout
+from i2s_spec.linter.rule import WARNING, Finding, rule
+from i2s_spec.schema.dialect import CANONICAL
+
+if TYPE_CHECKING:
+    from i2s_spec.inspect.evidence.decision import Decision
+    from i2s_spec.inspect.evidence.roles import Matrix
+
+#: Which files these rules apply to.
+WITH_LAYERS = "files with I2_S matrices of layers whose payloads are read, without a reference"
+
+
+def _span(subject: Subject, matrix: Matrix) -> Span:
+    start = matrix.start
+    row = next(row for row, _ in subject.i2s() if subject.name(row) == matrix.name.encode("utf-8", "surrogateescape"))
+    return Span(start, start + matrix.rows * matrix.cols // 4, f"data[{row}]")
+
+
+def _score(decision: Decision, name: str) -> TrustedText:
+    return TrustedText(f"{decision.sums.get(name, 0.0):,.0f}")
+
+
+@rule("I213", "layout-contradicted", "the weights are laid out as {got}, not as {want}: {comparisons} comparisons score "
+      "{score} read so, and {canonical} read canonically", clause="7.7", when=WITH_LAYERS, payload=True,
+      provenance=("microsoft/BitNet 112f853", "microsoft/BitNet without ACT_PARALLEL"))  # fmt: skip
+def layout_contradicted(subject: Subject) -> Iterator[Finding]:
+    """The weights themselves contradict the canonical layout.
+
+    Why: nothing in a file marks how its codes are laid out, and every layout decodes. Trained weights tell: gains rise and
+    fall with the share of zeros in the columns that they feed, and channels that are written alike are read alike, in the
+    right layout only. A finding needs a lead over every other layout that chance gives once in 10^9 files, and twice the
+    score of the next best; random weights do not get there.
+
+    Example: a trained model that an ARM build of November 2025 quantized, whose tensors are interleave-64.
+
+    Fix: 'i2s convert --from interleave-64 --to canonical' with the layout named.
+    """
+    found = weight_layout(subject)
+    if found is None or found.usual in (None, CANONICAL.layout.name):
+        return
+    name = found.usual
+    assert name is not None
+    alike = [one.matrix for one in found.tensors if one.decision.name == name]
+    first = min(alike or [one.matrix for one in found.tensors], key=lambda matrix: matrix.start)
+    yield layout_contradicted.at(
+        _span(subject, first),
+        got=TrustedText(name),
+        want=TrustedText(CANONICAL.layout.name),
+        comparisons=found.whole.freedom,
+        score=_score(found.whole, name),
+        canonical=_score(found.whole, CANONICAL.layout.name),
+    )
+
+
+@rule("I214", "layouts-mixed", "I2_S tensor {name} is laid out as {got}, and most others as {want}: its weights score "
+      "{score} read so, and {usual} read as the others", clause="7.7", when=WITH_LAYERS, payload=True)  # fmt: skip
+def layouts_mixed(subject: Subject) -> Iterator[Finding]:
+    """Tensors of one file are laid out differently.
+
+    Why: a runtime reads all I2_S tensors of a file alike, so that one of them is wrong whichever way it reads. Such files
+    come from merging tensors of two conversions, or from a payload whose words were swapped or shifted by a block.
+
+    Example: blk.3.ffn_up.weight as interleave-64 in a file that is canonical otherwise.
+
+    Fix: take all tensors from one conversion, or convert the one that is named.
+    """
+    found = weight_layout(subject)
+    if found is None or found.usual is None:
+        return
+    for one in found.otherwise(found.usual):
+        name = one.decision.name
+        assert name is not None
+        yield layouts_mixed.at(
+            _span(subject, one.matrix), got=TrustedText(name), want=TrustedText(found.usual), name=one.matrix.name,
+            score=_score(one.decision, name), usual=_score(one.decision, found.usual),
+        )  # fmt: skip
+
+
+#: How architectures rotate, in words.
+_ROTATED: Final = {"neox": "rows in the two halves", "norm": "neighboring rows"}
+
+
+@rule("I215", "rows-for-other-rotation", "the densities of {got} of a head go together in attn_q and attn_k, and {arch} "
+      "rotates {want} together: {comparisons} comparisons score {halves} for the halves of heads, {neighbors} for "
+      "neighbors",
+      severity=WARNING, clause="7.7", when=WITH_LAYERS, payload=True)  # fmt: skip
+def rows_for_other_rotation(subject: Subject) -> Iterator[Finding]:
+    """The rows of queries and keys are in the order of another architecture.
+
+    Why: rotation mixes two rows of a head, and training makes them alike: they have about as many weights that are not 0.
+    Converters permute the rows for architectures that rotate neighbors (llama), and leave them for those that rotate halves
+    (bitnet). With the wrong order a model still speaks, and its perplexity doubles. Random weights tell nothing.
+
+    Example: a bitnet-b1.58 whose rows a converter for llama has permuted.
+
+    Fix: convert the checkpoint again under the right architecture. 'i2s identify FILE --likelihood' tells by a text.
+    """
+    found, known = weight_layout(subject), architecture_view(subject)
+    if found is None or known.model is None:
+        return
+    from i2s_spec.inspect.evidence.pairs import ROTATED, pair_order
+
+    pairs = pair_order(found)
+    if pairs.order is None or pairs.order == known.model.rope:
+        return
+    first = min(
+        (matrix for matrix in found.roles.matrices.values() if matrix.role in ROTATED), key=lambda each: each.start
+    )
+    yield rows_for_other_rotation.at(
+        _span(subject, first), got=TrustedText(_ROTATED[pairs.order]), want=TrustedText(_ROTATED[known.model.rope]),
+        arch=TrustedText(known.model.name), comparisons=pairs.comparisons, halves=TrustedText(f"{pairs.halves:,.0f}"),
+        neighbors=TrustedText(f"{pairs.neighbors:,.0f}"),
+    )  # fmt: skip

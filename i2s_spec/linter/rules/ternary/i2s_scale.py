@@ -1,0 +1,360 @@
+"""Rules about the scale of I2_S tensors: its place, its value alone and beside its siblings, the 28 bytes after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+from typing import Final
+
+from i2s_spec.errors import TrustedText
+from i2s_spec.linter.analysis.duplicates import duplicate_payloads
+from i2s_spec.linter.analysis.payload_stats import COMPARED, payload_anomalies
+from i2s_spec.linter.analysis.scales import (
+    LAYER,
+    SIBLINGS,
+    in_front,
+    kind_of,
+    odd,
+    odd_scales,
+    scales,
+    stale_tails,
+    usual,
+)
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.tensor_extents import mis_sized, row_scales
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
+
+#: Which files these rules apply to.
+WITH_I2S = "files with I2_S tensors whose payloads are read"
+
+#: How far scales of the projections of one attention layer may lie apart.
+APART: Final = 100
+_ATTENTION: Final = frozenset({b"attn_q.weight", b"attn_k.weight", b"attn_v.weight"})
+
+
+@rule("I302", "scale-nan", "the scale of I2_S tensor {name} is NaN", clause="6.2",
+      when=WITH_I2S, payload=True)  # fmt: skip
+def scale_nan(subject: Subject) -> Iterator[Finding]:
+    """A scale is NaN.
+
+    Why: every weight of the tensor is NaN then, and so is every output of the model. No loader looks.
+
+    Example: the bytes 00 00 c0 7f after a payload.
+
+    Fix: convert the checkpoint again.
+    """
+    for _, tensor in odd(subject, "nan"):
+        yield scale_nan.at(tensor.scale_span, got=tensor.scale, name=tensor.name)
+
+
+@rule("I303", "scale-infinite", "the scale of I2_S tensor {name} is {got}", clause="6.2",
+      when=WITH_I2S, payload=True)  # fmt: skip
+def scale_infinite(subject: Subject) -> Iterator[Finding]:
+    """A scale is infinite.
+
+    Why: weights of 0 become NaN, the others infinite. A checkpoint held an infinity, or a maximum overflowed.
+
+    Example: the bytes 00 00 80 7f after a payload.
+
+    Fix: look for the infinity in the checkpoint, and convert it again.
+    """
+    for _, tensor in odd(subject, "infinite"):
+        yield scale_infinite.at(tensor.scale_span, got=tensor.scale, name=tensor.name)
+
+
+@rule("I304", "scale-zero", "the scale of I2_S tensor {name} is 0, and {weights} of its weights have a sign", clause="6.2",
+      when=WITH_I2S, payload=True)  # fmt: skip
+def scale_zero(subject: Subject) -> Iterator[Finding]:
+    """A scale is zero where weights are not.
+
+    Why: all weights of the tensor are 0 then. A tail that was never written is zero; the released quantizer writes 0
+    only for a matrix of zeros, whose codes all mean 0.
+
+    Example: 32 zero bytes after a payload of all codes.
+
+    Fix: convert the checkpoint again.
+    """
+    for _, tensor in odd(subject, "zero"):
+        signed = tensor.counts[0] + tensor.counts[2] + tensor.counts[3]
+        if signed:
+            yield scale_zero.at(tensor.scale_span, got=tensor.scale, name=tensor.name, weights=signed)
+
+
+@rule("I305", "scale-negative", "the scale of I2_S tensor {name} is {got}; a largest absolute value is not negative",
+      clause="6.2", when=WITH_I2S, payload=True,
+      provenance=("Eddie-Wang1120/llama.cpp, June 2024",))  # fmt: skip
+def scale_negative(subject: Subject) -> Iterator[Finding]:
+    """A scale is negative.
+
+    Why: it turns every sign of the tensor round. No released writer makes one. A quantizer of June 2024 did, with codes
+    that were relative to it and another code map.
+
+    Example: a scale of -0.75.
+
+    Fix: convert the checkpoint again with a released writer.
+    """
+    for _, tensor in odd(subject, "negative"):
+        yield scale_negative.at(tensor.scale_span, got=tensor.scale, name=tensor.name)
+
+
+@rule("I306", "scale-vanishing", "the scale of I2_S tensor {name} is {got}, which acts as 0", clause="6.2",
+      when=WITH_I2S, payload=True)  # fmt: skip
+def scale_vanishing(subject: Subject) -> Iterator[Finding]:
+    """A scale is so small that it acts as 0.
+
+    Why: the tensor's outputs vanish. What looks like so small a number is mostly something else: an integer, codes, or a
+    float in the wrong byte order.
+
+    Example: a scale of 1e-41, which is the integer 7,136.
+
+    Fix: find out what was written there, and convert again.
+    """
+    for _, tensor in odd(subject, "vanishing"):
+        yield scale_vanishing.at(tensor.scale_span, got=tensor.scale, name=tensor.name)
+
+
+@rule("I307", "scale-unusual", "the scale of I2_S tensor {name} is {got}; those of trained models lie between 1e-4 and 100",
+      severity=WARNING, clause="6.2", when=WITH_I2S, payload=True)  # fmt: skip
+def scale_unusual(subject: Subject) -> Iterator[Finding]:
+    """A scale is far from those of trained models.
+
+    Why: trained scales are means of absolute weights, between a few thousandths and a few units. What is far from that
+    is the scale of something that was not ternary, or of something that was scaled twice.
+
+    Example: a scale of 3,000.
+
+    Fix: compare with the checkpoint; convert again if it is not there.
+    """
+    for _, tensor in odd(subject, "unusual"):
+        yield scale_unusual.at(tensor.scale_span, got=tensor.scale, name=tensor.name)
+
+
+@rule("I308", "scale-reciprocal", "the scale of I2_S tensor {name} is {got}; its reciprocal {inverse} would be like those "
+      "of its siblings, which are about {want}", severity=WARNING, clause="6.2",
+      when=WITH_I2S, payload=True, provenance=("microsoft/BitNet#616",))  # fmt: skip
+def scale_reciprocal(subject: Subject) -> Iterator[Finding]:
+    """A scale looks like the reciprocal of what it should be.
+
+    Why: checkpoints hold a weight_scale that some models multiply by and others divide by. A wrong choice leaves the
+    codes right and every output wrong by the square of the scale.
+
+    Example: 41.7 among scales of about 0.024.
+
+    Fix: invert the scale, or convert again with the right branch.
+    """
+    medians = odd_scales(subject).medians
+    for place, tensor in odd(subject, "reciprocal"):
+        yield scale_reciprocal.at(
+            tensor.scale_span, got=_digits(tensor.scale), want=_digits(medians[place]), name=tensor.name,
+            inverse=_digits(1 / tensor.scale),
+        )  # fmt: skip
+
+
+def _digits(value: float) -> TrustedText:
+    return TrustedText(f"{value:.6g}")
+
+
+@rule("I309", "tail-replicated", "the tails of {got} of {of} I2_S tensors repeat the scale eight times; the first is {name}",
+      severity=NOTE, clause="6.1", when=WITH_I2S, payload=True)  # fmt: skip
+def tail_replicated(subject: Subject) -> Iterator[Finding]:
+    """The scale stands in the tail eight times.
+
+    Why: files of June 2024 and tensors for T-MAC are like that, with other code maps than today's; third-party writers
+    do it after a description that says so. It is no fault, and tells something about who wrote the file.
+
+    Example: 00 00 40 3f eight times.
+
+    Fix: nothing has to be done.
+    """
+    yield from _tails(subject, "replicated")
+
+
+def _tails(subject: Subject, kind: str) -> Iterator[Finding]:
+    """One finding for all tails of a kind, on the first."""
+    survey, found = subject.survey, stale_tails(subject)
+    if survey is None or found is None:
+        return
+    places = getattr(found, kind)
+    if places:
+        tensor = survey[places[0]]
+        made = {"replicated": tail_replicated, "known": tail_of_another, "unknown": tail_stale}[kind]
+        details = {"other": subject.name(found.known_of[0])} if kind == "known" else {}
+        yield made.at(tensor.unused_span, got=len(places), of=len(survey), name=tensor.name, **details)
+
+
+@rule("I310", "tail-stale", "the tails of {got} of {of} I2_S tensors hold bytes of unknown origin after the scale; the "
+      "first is {name}", severity=NOTE, clause="6.1", cwe=200, fix=Fix.SAFE,
+      when=WITH_I2S, payload=True, provenance=("microsoft/BitNet src/ggml-bitnet-mad.cpp",))  # fmt: skip
+def tail_stale(subject: Subject) -> Iterator[Finding]:
+    """A tail holds old memory.
+
+    Why: 28 of its 32 bytes mean nothing, and the released quantizer does not write them: whatever lay in its buffer is
+    published with the model. Readers must ignore them. It is normal, and a leak all the same.
+
+    Example: 28 bytes that are in no tensor of the file.
+
+    Fix: zeros can be written there; no reader sees a difference.
+    """
+    yield from _tails(subject, "unknown")
+
+
+@rule("I311", "tail-of-another", "the tails of {got} of {of} I2_S tensors hold bytes of earlier tensors after the scale, "
+      "as llama-quantize leaves them; that of {name} has bytes of {other}", severity=NOTE, clause="6.1",
+      fix=Fix.SAFE, when=WITH_I2S, payload=True,
+      provenance=("microsoft/BitNet src/ggml-bitnet-mad.cpp",))  # fmt: skip
+def tail_of_another(subject: Subject) -> Iterator[Finding]:
+    """A tail holds bytes of another tensor of the file.
+
+    Why: llama-quantize makes all tensors in one buffer and clears no more than the payload. What follows the scale is
+    what the last larger tensor had at the same place, byte for byte. Nothing leaks that is not in the file anyhow; and
+    it says who wrote the file.
+
+    Example: the tail of blk.0.attn_k.weight ends in 28 bytes of blk.0.ffn_up.weight.
+
+    Fix: nothing has to be done; zeros can be written there.
+    """
+    yield from _tails(subject, "known")
+
+
+@rule("I313", "scales-identical", "all {got} I2_S tensors of some size have the scale {scale}", severity=WARNING,
+      clause="6.2", when="files with four such tensors, if payloads are read", payload=True)  # fmt: skip
+def scales_identical(subject: Subject) -> Iterator[Finding]:
+    """Every tensor has the same scale.
+
+    Why: each matrix of a trained model has a scale of its own. One for all of those with 16,384 weights or more is a
+    constant in a converter: 1 where the scales were kept elsewhere and forgotten, or the scale of the last tensor.
+
+    Example: a scale of 1.0 in all 210 tensors.
+
+    Fix: convert the checkpoint again, with its scales.
+    """
+    survey = subject.survey
+    if survey is None:
+        return
+    places = [place for place, _ in scales(subject) if survey.size(place) >= COMPARED]
+    if len(places) > SIBLINGS and len({survey.tail(place)[:4] for place in places}) == 1:
+        first = survey[places[0]]
+        if usual(first.scale):
+            yield scales_identical.at(first.scale_span, got=len(places), scale=_digits(first.scale))
+
+
+@rule("I314", "scales-far-apart", "the scales of attn_q, attn_k and attn_v in layer {layer} go from {low} to {high}",
+      severity=WARNING, clause="6.2", when=WITH_I2S, payload=True)  # fmt: skip
+def scales_far_apart(subject: Subject) -> Iterator[Finding]:
+    """Scales within one attention layer are far apart.
+
+    Why: queries, keys and values see the same input and are trained together: their scales are of one order. A factor of
+    100 between them is a mistake of a writer, such as another rule for one of them.
+
+    Example: 0.02 for attn_q and 4.1 for attn_v.
+
+    Fix: compare with the checkpoint.
+    """
+    survey = subject.survey
+    layers: dict[bytes, list[tuple[float, int]]] = {}
+    for place, scale in scales(subject):
+        assert survey is not None
+        match = LAYER.fullmatch(subject.name(survey.row(place)))
+        if match and match[2] in _ATTENTION and kind_of(scale) is None:
+            layers.setdefault(match[1], []).append((scale, place))
+    suspected = {place for place, _ in odd(subject, "reciprocal")}
+    for layer, found in layers.items():
+        (low, _), (high, place) = min(found), max(found)
+        if high > APART * low and not suspected & {place for _, place in found}:
+            assert survey is not None
+            yield scales_far_apart.at(
+                survey[place].scale_span, layer=TrustedText(layer.decode()), low=_digits(low), high=_digits(high)
+            )
+
+
+@rule("I315", "zeros-with-scale", "all weights of I2_S tensor {name} are 0, and its scale is {got}", severity=NOTE,
+      clause="6.2", when=WITH_I2S, payload=True)  # fmt: skip
+def zeros_with_scale(subject: Subject) -> Iterator[Finding]:
+    """A tensor of zeros has a scale.
+
+    Why: the released quantizer takes weights below 1e-6 for 0 and still stores their maximum. It changes nothing, and
+    tells that the weights were tiny, not absent.
+
+    Example: a payload of 0x55 with a scale of 5e-7.
+
+    Fix: nothing has to be done.
+    """
+    verdict, survey = payload_anomalies(subject), subject.survey
+    for place in verdict.constant if verdict is not None else ():
+        assert survey is not None
+        tensor = survey[place]
+        if tensor.constant == 0x55 and isfinite(tensor.scale) and tensor.scale > 0:
+            yield zeros_with_scale.at(tensor.scale_span, got=_digits(tensor.scale), name=tensor.name)
+
+
+@rule("I316", "same-codes-other-scale", "I2_S tensors {other} and {name} have the same payload and the scales {want} and "
+      "{got}", severity=WARNING, clause="6.2", when=WITH_I2S, payload=True)  # fmt: skip
+def same_codes_other_scale(subject: Subject) -> Iterator[Finding]:
+    """Equal payloads have different scales.
+
+    Why: the scale of a matrix follows from its weights, within the rounding of one rule. Of two equal matrices one was
+    written by another rule (largest value, mean, first value, weight_scale), or has the scale of another tensor.
+
+    Example: the codes of blk.0.attn_q.weight twice, with 0.61 and 1.64.
+
+    Fix: convert the checkpoint again, all tensors with one program.
+    """
+    survey = subject.survey
+    for pair in duplicate_payloads(subject) if survey is not None else ():
+        assert survey is not None
+        one, tensor = survey[pair.first], survey[pair.second]
+        if one.tail[:4] != tensor.tail[:4]:
+            yield same_codes_other_scale.at(
+                tensor.scale_span, got=_digits(tensor.scale), want=_digits(one.scale), name=tensor.name, other=one.name
+            )
+
+
+@rule("I112", "scale-in-rows", "I2_S tensor {name} has room for {got} bytes where {want} are expected: {rows} rows with a "
+      "{type} in front of each", clause="6.1", provenance=("ikawrakow/ik_llama.cpp IQ2_BN",),
+      ambiguous=True)  # fmt: skip
+def scale_in_rows(subject: Subject) -> Iterator[Finding]:
+    """Every row of a tensor has a scale in front.
+
+    Why: related types keep a scale for each row, IQ2_BN of ik_llama.cpp for instance, and some writers do as they do under
+    the number of I2_S. A loader takes the first payload bytes that come for codes, so that scales become weights and each
+    row lies further off than the one before.
+
+    Example: 64 rows of 256 weights in 64 times 68 bytes.
+
+    Fix: convert the checkpoint with a released writer; do not change type numbers by hand.
+    """
+    for placement, allotted, _ in mis_sized(subject, "row-scales"):
+        found = row_scales(subject, placement, allotted)
+        assert found is not None
+        (rows, width), start = found, placement.offset
+        yield scale_in_rows.at(
+            subject.absolute(start, start + allotted, f"data[{placement.row}]"), got=allotted, want=placement.size,
+            name=subject.name(placement.row), rows=rows, type=TrustedText("float32" if width == 4 else "float16"),
+        )  # fmt: skip
+
+
+@rule("I312", "scale-in-front", "I2_S tensor {name} begins with a {type} scale of {got}{zeros}, and has none after its "
+      "payload", clause="6.1", when="files with I2_S tensors whose payloads are read", payload=True,
+      provenance=("Scottcjn/BitNet",))  # fmt: skip
+def scale_in_front(subject: Subject) -> Iterator[Finding]:
+    """The scale stands in front of the codes.
+
+    Why: a fork for PowerPC writes a header of 32 bytes with a float16 scale, then blocks of its own; other writers put the
+    float32 in front. Type and size are those of I2_S, the weights are not: all of them are shifted.
+
+    Example: 00 3c and 30 zero bytes at the start of a tensor, and no scale at its end.
+
+    Fix: convert the checkpoint with a released writer.
+    """
+    for _, tensor in odd(subject, "header"):
+        found = in_front(subject, tensor)
+        assert found is not None
+        width = 2 if found.type == "float16" else 4
+        zeros = f" and {found.size - width} zero bytes" if found.size > width else ""
+        yield scale_in_front.at(
+            tensor.span(0, found.size),
+            got=TrustedText(f"{found.scale:.6g}"),
+            name=tensor.name,
+            type=TrustedText(found.type),
+            zeros=TrustedText(zeros),
+        )

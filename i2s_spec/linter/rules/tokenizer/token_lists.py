@@ -1,0 +1,172 @@
+"""Rules about the tokens and merges of a vocabulary."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from i2s_spec.errors import TrustedText
+from i2s_spec.gguf import string_arrays
+from i2s_spec.linter.analysis.architecture_view import NEWLINES, architecture_view
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
+
+VOCABULARIES: Final = "files with a gpt2 or llama vocabulary"
+
+_TOKENS, _MERGES, _TYPES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges", "tokenizer.ggml.token_type"
+
+#: What `tokenizer.ggml.token_type` may say, and what it says of a token that stands for a byte.
+_LEAST_TYPE, _MOST_TYPE, _BYTE = 0, 6, 6
+
+
+@rule("T003", "merge-form", "merges that are not two tokens joined by one space: {got}; the first is merge {index}, {text}",
+      severity=WARNING, clause="3.5", fix=Fix.UNSAFE, when=VOCABULARIES)  # fmt: skip
+def merge_form(subject: Subject) -> Iterator[Finding]:
+    """A merge is not two tokens joined by one space.
+
+    Why: loaders cut it at the first space after its first character. What they get is no pair of tokens, so the merge
+    never applies and text is cut into other tokens.
+
+    Example: 'ab', or 'a b c'.
+
+    Fix: write the pair with one space; spaces inside byte-level tokens are written as U+0120.
+    """
+    known = architecture_view(subject)
+    merges = known.merges if known.tokenizer == "gpt2" else None
+    if merges is not None and merges.odd_pairs:
+        span = known.item_span(_MERGES, merges.first_odd_pair)
+        yield merge_form.at(
+            span, got=merges.odd_pairs, want=0, index=merges.first_odd_pair, text=known.item(span)
+        )  # fmt: skip
+
+
+@rule("T005", "token-type-value", "the type of token {index} is {got}; types are {want}", severity=WARNING, clause="3.5",
+      when="files with tokens")  # fmt: skip
+def token_type_value(subject: Subject) -> Iterator[Finding]:
+    """A token has a type that does not exist.
+
+    Why: loaders take it for a token of no kind, so a control token becomes text, or text is never produced.
+
+    Example: a token type of 7.
+
+    Fix: write 1 for normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte.
+    """
+    known = architecture_view(subject)
+    count = known.keys.count(_TYPES)
+    if count is None or known.file.fault is not None:
+        return
+    i = known.keys.places[_TYPES]
+    start = known.file.index.key(i).value_start
+    big = known.file.byte_order == "big"
+    at = string_arrays.first_outside(known.file.source, start, count, big, _LEAST_TYPE, _MOST_TYPE)
+    if at >= 0:
+        span = known.keys.value_span(_TYPES)._replace(
+            start=start + 4 * at, stop=start + 4 * at + 4, path=f"key_values[{i}].value.items[{at}]"
+        )
+        value = int.from_bytes(known.file.source.read(span.start, 4), "big" if big else "little", signed=True)
+        yield token_type_value.at(span, got=value, want=TrustedText("0 to 6"), index=at)
+
+
+@rule("T006", "token-twice", "tokens {first} and {second} are both {text}", clause="3.5",
+      fix=Fix.UNSAFE, cwe=617, when=VOCABULARIES)  # fmt: skip
+def duplicate_token(subject: Subject) -> Iterator[Finding]:
+    """Two tokens are the same text.
+
+    Why: loaders keep a map from text to token and compare its size with that of the list: they end in an assertion.
+
+    Example: added tokens of which one was in the vocabulary already.
+
+    Fix: give fillers names of their own, such as [PAD32001].
+    """
+    known = architecture_view(subject)
+    seen = known.vocabulary if known.has_usual_vocabulary else None
+    if seen is not None and seen.same is not None:
+        first, second = seen.same
+        span = known.item_span(_TOKENS, second)
+        yield duplicate_token.at(
+            span,
+            got=TrustedText(f"token {second:,}"),
+            want=TrustedText(f"not token {first:,} again"),
+            first=first,
+            second=second,
+            text=known.item(span),
+        )
+
+
+@rule("T007", "empty-token", "empty tokens: {got}; the first is token {index}", severity=WARNING, clause="3.5",
+      fix=Fix.UNSAFE, when=VOCABULARIES)  # fmt: skip
+def empty_token(subject: Subject) -> Iterator[Finding]:
+    """A token is an empty text.
+
+    Why: loaders give it a name of their own, [EMPTY_0], with a warning; others loop over it for ever.
+
+    Example: a hole in a list of tokens that was filled with ''.
+
+    Fix: give fillers names of their own, such as [PAD32001].
+    """
+    known = architecture_view(subject)
+    seen = known.vocabulary if known.has_usual_vocabulary else None
+    if seen is not None and seen.empty:
+        span = known.item_span(_TOKENS, seen.first_empty)
+        yield empty_token.at(span, got=seen.empty, want=0, index=seen.first_empty)
+
+
+@rule("T012", "newline-token-missing", "no token is a newline, {want}", severity=WARNING, clause="3.5",
+      when=VOCABULARIES)  # fmt: skip
+def newline_token_missing(subject: Subject) -> Iterator[Finding]:
+    """No token stands for a newline.
+
+    Why: loaders look it up when they make the vocabulary; without it they take the padding token, or end.
+
+    Example: a byte-level vocabulary without U+010A, a SentencePiece one without <0x0A>.
+
+    Fix: convert the tokenizer again; a vocabulary of its kind has a token for every byte.
+    """
+    known = architecture_view(subject)
+    seen = known.vocabulary if known.has_usual_vocabulary else None
+    if seen is not None and seen.total:
+        newline = NEWLINES[known.tokenizer]
+        if seen.found[known.sought.index(newline)] < 0:
+            shown = "U+010A" if known.tokenizer == "gpt2" else "<0x0A>"
+            yield newline_token_missing.at(known.keys.value_span(_TOKENS), want=TrustedText(shown))
+
+
+@rule("T014", "filler-tokens", "tokens that only fill up the vocabulary: {got}; the first is token {index}, {text}",
+      severity=NOTE, clause="3.5", when=VOCABULARIES)  # fmt: skip
+def filler_tokens(subject: Subject) -> Iterator[Finding]:
+    """The vocabulary is filled up with tokens that mean nothing.
+
+    Why: converters fill it up to the rows of the embedding. That is sound where the model has spare rows; it also
+    happens where the file with the added tokens was not found.
+
+    Example: [PAD32000], <dummy00001>.
+
+    Fix: compare the number of real tokens with the tokenizer that the model came with.
+    """
+    known = architecture_view(subject)
+    seen = known.vocabulary if known.has_usual_vocabulary else None
+    if seen is not None and seen.numbered:
+        span = known.item_span(_TOKENS, seen.first_numbered)
+        yield filler_tokens.at(span, got=seen.numbered, want=0, index=seen.first_numbered, text=known.item(span))
+
+
+@rule("T017", "byte-token-form", "token {index}, {text}, is of type byte and not of the form <0xNN>", severity=WARNING,
+      clause="3.5", fix=Fix.UNSAFE, cwe=20, when="files with a llama vocabulary",
+      provenance=("ggml-org/llama.cpp#25969",))  # fmt: skip
+def byte_token_form(subject: Subject) -> Iterator[Finding]:
+    """A token that stands for a byte does not say which.
+
+    Why: loaders read two hexadecimal digits after '<0x' without looking; what they get need not be a byte.
+
+    Example: '<0x-1>'.
+
+    Fix: write the byte as two hexadecimal digits.
+    """
+    known = architecture_view(subject)
+    seen = known.vocabulary if known.tokenizer == "llama" else None
+    if seen is None or not known.keys.has(_TYPES):
+        return
+    start, count = known.file.index.key(known.keys.places[_TYPES]).value_start, known.keys.count(_TYPES) or 0
+    order = known.file.byte_order
+    for index in seen.byte_forms:
+        if index < count and int.from_bytes(known.file.source.read(start + 4 * index, 4), order) == _BYTE:
+            span = known.item_span(_TOKENS, index)
+            yield byte_token_form.at(span, index=index, text=known.item(span))

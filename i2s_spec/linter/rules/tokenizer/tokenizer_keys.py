@@ -1,0 +1,254 @@
+"""Rules about the keys of the tokenizer."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from i2s_spec.errors import TrustedText
+from i2s_spec.linter.analysis.architecture_view import TURN_ENDS, ArchitectureView, architecture_view
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
+from i2s_spec.schema.architectures.keys import (
+    EXPECTED,
+    NEWER_PRE_TOKENIZERS,
+    PRE_TOKENIZERS,
+    REQUIRED,
+    TOKENIZERS,
+    Key,
+)
+from i2s_spec.schema.checks import KEY_COUNT_SPAN
+from i2s_spec.schema.types import I2_S
+
+MODELS: Final = "models of a declared architecture"
+TERNARY: Final = "models of a declared architecture that are ternary, or say so"
+
+_MODEL, _PRE, _TOKENS = "tokenizer.ggml.model", "tokenizer.ggml.pre", "tokenizer.ggml.tokens"
+_TYPES, _TEMPLATE = "tokenizer.ggml.token_type", "tokenizer.chat_template"
+
+
+#: What loaders take for the number of a token that the file does not give, by the kind of tokenizer.
+_DEFAULTS: Final = {
+    "gpt2": {"tokenizer.ggml.bos_token_id": 11, "tokenizer.ggml.eos_token_id": 11},
+    "llama": {"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2},
+}
+
+
+def _of_need(known: ArchitectureView, need: str) -> Iterator[Key]:
+    """The keys of the tokenizer that are needed so much, for the kind of tokenizer that the file names."""
+    if known.model is not None:
+        for key in known.model.keys.values():
+            if key.name.startswith("tokenizer.") and key.need == need and key.when in ("", known.tokenizer):
+                yield key
+
+
+@rule("T001", "vocabulary-key-missing", "the key {key} is missing", clause="3.5", fix=Fix.UNSAFE,
+      when=MODELS)  # fmt: skip
+def tokenizer_key_missing(subject: Subject) -> Iterator[Finding]:
+    """A key is missing that the tokenizer cannot do without.
+
+    Why: loaders make the vocabulary before anything else and refuse: 'key not found', 'cannot find tokenizer vocab',
+    'cannot find tokenizer merges'.
+
+    Example: tokenizer.ggml.model = gpt2 without tokenizer.ggml.merges.
+
+    Fix: convert the model again with its tokenizer files beside it.
+    """
+    known = architecture_view(subject)
+    for key in _of_need(known, REQUIRED):
+        if key.name not in known.keys.places and known.tokenizer != "no_vocab":
+            yield tokenizer_key_missing.at(KEY_COUNT_SPAN, key=TrustedText(key.name))
+
+
+@rule("T002", "tokenizer-unknown", "tokenizer.ggml.model is {got}; loaders know {want}", clause="3.5",
+      fix=Fix.UNSAFE, when=TERNARY)  # fmt: skip
+def tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
+    """Loaders do not know the kind of tokenizer.
+
+    Why: they refuse: 'unknown tokenizer'.
+
+    Example: tokenizer.ggml.model = 'hf'.
+
+    Fix: write gpt2 for byte-level BPE, llama for SentencePiece; the tokens must be written as that kind has them.
+    """
+    known = architecture_view(subject)
+    if known.is_bitnet and known.keys.has(_MODEL) and known.tokenizer not in TOKENIZERS:
+        yield tokenizer_unknown.at(
+            known.keys.value_span(_MODEL), got=known.keys.value(_MODEL) or "", want=TrustedText(", ".join(TOKENIZERS))
+        )  # fmt: skip
+
+
+@rule("T004", "tokenizer-array-length", "{key} has {got} elements for {want} tokens", clause="3.5",
+      fix=Fix.UNSAFE, cwe=125, when="files with tokens",
+      provenance=("ggml-org/llama.cpp#26690",))  # fmt: skip
+def tokenizer_array_length(subject: Subject) -> Iterator[Finding]:
+    """The scores or types of tokens are not as many as the tokens.
+
+    Why: loaders read one for each token through a pointer and compare nothing: a short array is read beyond its end.
+
+    Example: 128,000 token types for 128,256 tokens.
+
+    Fix: write one for each token.
+    """
+    known = architecture_view(subject)
+    for key in ("tokenizer.ggml.scores", _TYPES):
+        count = known.keys.count(key)
+        if count is not None and known.tokens is not None and count != known.tokens:
+            yield tokenizer_array_length.at(
+                known.keys.value_span(key), got=count, want=known.tokens, key=TrustedText(key)
+            )
+
+
+def default_id(tokenizer: str, name: str) -> int:
+    """What loaders take where the key of a special token is missing; -1 where they do without."""
+    return _DEFAULTS.get(tokenizer, {}).get(name, -1)
+
+
+@rule("T008", "token-id-range", "{key} is {got}; there are {want} tokens", severity=WARNING, clause="3.5",
+      fix=Fix.UNSAFE, cwe=125, when="files with tokens",
+      provenance=("GHSA-g4cc-763q-h9h6",))  # fmt: skip
+def token_id_range(subject: Subject) -> Iterator[Finding]:
+    """A special token's number is beyond the vocabulary.
+
+    Why: loaders of the BitNet lineage warn and keep a default, so that texts begin or end with another token; programs
+    that look the token up without comparing read beyond the list.
+
+    Example: eos_token_id = 128,009 with 128,000 tokens; a vocabulary of one token, for which the defaults are beyond.
+
+    Fix: write the number that the token has.
+    """
+    known = architecture_view(subject)
+    if known.tokens is None:
+        return
+    for name, number in _DEFAULTS.get(known.tokenizer, {}).items():
+        if name not in known.keys.places and known.tokens and number >= known.tokens:
+            key = TrustedText(f"{name} is missing, and its default")
+            yield token_id_range.at(known.keys.value_span(_TOKENS), got=number, want=known.tokens, key=key)
+    for name in known.keys.places:
+        if name.startswith("tokenizer.") and name.endswith("_token_id"):
+            value = known.keys.value(name)
+            if isinstance(value, int) and value >= known.tokens:
+                yield token_id_range.at(
+                    known.keys.value_span(name), got=value, want=known.tokens, key=TrustedText(name)
+                )
+
+
+@rule("T009", "pre-missing", "tokenizer.ggml.pre is missing: loaders take 'default' and warn, ik_llama.cpp takes "
+      "'llama3'", severity=WARNING, clause="3.5", fix=Fix.UNSAFE, when="models with a gpt2 vocabulary",
+      provenance=("microsoft/BitNet#102", "microsoft/BitNet#508", "ikawrakow/ik_llama.cpp#337"))  # fmt: skip
+def pre_tokenizer_missing(subject: Subject) -> Iterator[Finding]:
+    """The file does not say how text is cut before merges apply.
+
+    Why: loaders take 'default', which cuts numbers and spaces in another way than the model was trained with, and say
+    that quality will be degraded; ik_llama.cpp takes llama3. The official 2B-4T file is so, and needs llama-bpe.
+
+    Example: any file that convert-ms-to-gguf-bitnet.py wrote.
+
+    Fix: write the name of the model's family: llama-bpe for 2B-4T and Llama3-8B-1.58; or pass
+    --override-kv tokenizer.ggml.pre=str:llama-bpe.
+    """
+    known = architecture_view(subject)
+    if known.model is not None and known.tokenizer == "gpt2" and _PRE not in known.keys.places:
+        yield pre_tokenizer_missing.at(KEY_COUNT_SPAN)
+
+
+@rule("T010", "pre-unknown", "tokenizer.ggml.pre is {got}, which no loader knows", clause="3.5",
+      fix=Fix.UNSAFE, when="ternary models with a gpt2 vocabulary")  # fmt: skip
+def pre_tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
+    """The way in which text is cut before merges apply has a name that no loader knows.
+
+    Why: they refuse: 'unknown pre-tokenizer type'. A name that came after this tool's release is an error here, too: no
+    loader that knows I2_S has it.
+
+    Example: 'llama-bpe3'.
+
+    Fix: write the name of the family that the tokenizer is of, such as llama-bpe or qwen2.
+    """
+    known = architecture_view(subject)
+    pre = known.keys.value(_PRE) if known.is_bitnet and known.tokenizer == "gpt2" else None
+    if pre and pre not in PRE_TOKENIZERS and pre not in NEWER_PRE_TOKENIZERS:
+        yield pre_tokenizer_unknown.at(known.keys.value_span(_PRE), got=pre)
+
+
+@rule("T011", "pre-newer", "tokenizer.ggml.pre is {got}, which not every loader that knows I2_S knows",
+      severity=WARNING, clause="3.5", when="models with a gpt2 vocabulary and I2_S tensors",
+      provenance=("ikawrakow/ik_llama.cpp#551", "microsoft/BitNet#622"))  # fmt: skip
+def pre_tokenizer_newer(subject: Subject) -> Iterator[Finding]:
+    """The way in which text is cut before merges apply has a name that only newer loaders know.
+
+    Why: the others refuse the file: 'unknown pre-tokenizer type'. BitNet's snapshot of May 2025 knows falcon_e; those of
+    before do not, and the fork of 2026 does not know it either. Later names never came to the forks of 2024 and 2025.
+
+    Example: falcon_e in a build of BitNet's main of July 2026.
+
+    Fix: use a build that knows the name; where the family is another one's copy, write that one's name.
+    """
+    known = architecture_view(subject)
+    pre = known.keys.value(_PRE) if known.model is not None and known.tokenizer == "gpt2" else None
+    newer = pre == "falcon_e" or pre in NEWER_PRE_TOKENIZERS
+    if newer and any(row.number == I2_S.number for row in known.rows):
+        yield pre_tokenizer_newer.at(known.keys.value_span(_PRE), got=pre)
+
+
+@rule("T013", "chat-template-missing", "token {got} ends a turn of a conversation, and there is no tokenizer.chat_template",
+      severity=NOTE, clause="3.5", when="models that end a text with the end of a turn",
+      provenance=("ikawrakow/ik_llama.cpp#339",))  # fmt: skip
+def chat_template_missing(subject: Subject) -> Iterator[Finding]:
+    """A model for conversations has no template for them.
+
+    Why: front ends then take a template of their own, and the model sees other marks than it was trained with. A model
+    whose texts end with the end of a turn was trained for conversations; others are not reported.
+
+    Example: eos_token_id is that of <|eot_id|>, without tokenizer.chat_template.
+
+    Fix: write the template of the model's tokenizer_config.json.
+    """
+    known = architecture_view(subject)
+    if known.model is None or known.model.embedding_model or _TEMPLATE in known.keys.places:
+        return
+    seen, eos = (
+        known.vocabulary if known.has_usual_vocabulary else None,
+        known.keys.value("tokenizer.ggml.eos_token_id"),
+    )
+    ends = {} if seen is None else {seen.found[known.sought.index(text)]: text for text in TURN_ENDS}
+    if isinstance(eos, int) and eos in ends:
+        yield chat_template_missing.at(known.keys.value_span("tokenizer.ggml.eos_token_id"), got=ends[eos])
+
+
+@rule("T015", "add-bos-unsaid", "tokenizer.ggml.add_bos_token is missing, and the model was trained with a first token",
+      severity=WARNING, clause="3.5", fix=Fix.UNSAFE,
+      when="models of architecture bitnet-25 or bitnet-b1.58 with a byte-level vocabulary")  # fmt: skip
+def add_bos_unsaid(subject: Subject) -> Iterator[Finding]:
+    """The file does not say whether texts get a first token.
+
+    Why: with a gpt2 vocabulary and no pre-tokenizer of the llama3 family loaders add none, and 2B-4T was trained with
+    one: its first answers get worse without it.
+
+    Example: a bitnet-b1.58 file with bos_token_id and without add_bos_token.
+
+    Fix: write tokenizer.ggml.add_bos_token = true.
+    """
+    known = architecture_view(subject)
+    if known.model is None or known.name not in ("bitnet-25", "bitnet-b1.58") or known.tokenizer != "gpt2":
+        return
+    if (
+        "tokenizer.ggml.add_bos_token" not in known.keys.places
+        and known.keys.value("tokenizer.ggml.bos_token_id") is not None
+    ):
+        yield add_bos_unsaid.at(KEY_COUNT_SPAN)
+
+
+@rule("T016", "scores-missing", "{key} is missing in a SentencePiece vocabulary", severity=WARNING, clause="3.5",
+      when="models with a llama vocabulary")  # fmt: skip
+def scores_missing(subject: Subject) -> Iterator[Finding]:
+    """The scores of a SentencePiece vocabulary are missing.
+
+    Why: loaders take 0 for every token, so the order in which pieces are joined is lost and text is cut into other
+    tokens.
+
+    Example: tokenizer.ggml.model = llama without tokenizer.ggml.scores.
+
+    Fix: convert the model again with its tokenizer.model beside it.
+    """
+    known = architecture_view(subject)
+    for key in _of_need(known, EXPECTED):
+        if key.name not in known.keys.places and key.when:
+            yield scores_missing.at(KEY_COUNT_SPAN, key=TrustedText(key.name))

@@ -1,0 +1,225 @@
+"""Rules about what tokens and merges are for: special tokens and their types, markers of templates, order of merges.
+
+Lists are looked at from their beginning only (`LOOKED_AT`): what a converter gets wrong, it gets wrong in all of a list.
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from i2s_spec.errors import TrustedText
+from i2s_spec.gguf import string_arrays
+from i2s_spec.linter.analysis.architecture_view import TEXT_BEGINS, TEXT_ENDS, ArchitectureView, architecture_view
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.rule import WARNING, Finding, rule
+from i2s_spec.linter.rules.tokenizer.template_text import seen as texts_of
+from i2s_spec.schema.checks import order_prefix
+
+VOCABULARIES: Final = "files with a gpt2 or llama vocabulary"
+BYTE_LEVEL: Final = "files with a gpt2 vocabulary"
+
+_TOKENS, _MERGES, _TYPES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges", "tokenizer.ggml.token_type"
+_BOS, _EOS = "tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id"
+_NORMAL: Final = 1
+
+#: Strings at the beginning of a list that are looked at, and bytes that these are read from.
+LOOKED_AT: Final = 1024
+_BYTES: Final = 1 << 16
+#: From this share of wrong ones on, and from so many, a list is wrong as a whole.
+SHARE: Final = 0.1
+LEAST: Final = 8
+#: Merges for each token that they could make, below which many are missing.
+MERGES_FOR_TOKENS: Final = 0.75
+#: Tokens that stand for bytes.
+BYTES: Final = 256
+#: Types of tokens that are counted.
+_COUNTED: Final = 1 << 20
+
+_MARKER: Final = re.compile(rb"<\|[A-Za-z][A-Za-z0-9_]{1,40}\|>")
+#: Markers of templates that are looked for.
+_MARKERS: Final = 48
+
+
+def _first(known: ArchitectureView, name: str) -> list[bytes]:
+    """The first strings of an array."""
+    if not known.keys.has(name) or known.file.fault is not None:
+        return []
+    entry, mark = known.file.index.key(known.keys.places[name]), order_prefix(known.file.byte_order)
+    data = known.file.source.read(entry.value_start, min(_BYTES, entry.stop - entry.value_start))
+    found: list[bytes] = []
+    at = 0
+    while len(found) < min(LOOKED_AT, entry.count) and at + 8 <= len(data):
+        (length,) = struct.unpack_from(f"{mark}Q", data, at)
+        if at + 8 + length > len(data):
+            break
+        found.append(bytes(data[at + 8 : at + 8 + length]))
+        at += 8 + length
+    return found
+
+
+def _types(known: ArchitectureView, start: int, count: int) -> tuple[int, ...]:
+    """The types of some tokens, as far as the file has them."""
+    total = known.keys.count(_TYPES)
+    if total is None or known.file.fault is not None or start >= total:
+        return ()
+    count = min(count, total - start)
+    place = known.file.index.key(known.keys.places[_TYPES]).value_start + 4 * start
+    return struct.unpack(f"{order_prefix(known.file.byte_order)}{count}i", known.file.source.read(place, 4 * count))
+
+
+@rule("T018", "special-token-normal", "{key} is token {got}, {text}, whose type is normal", severity=WARNING, clause="3.5",
+      when="files with tokens")  # fmt: skip
+def special_token_normal(subject: Subject) -> Iterator[Finding]:
+    """A special token is of type normal.
+
+    Why: a normal token is text: programs print it, and cut text that holds it into that token. The end of a text is then
+    either shown to the user, or an ordinary word that ends every answer in its middle.
+
+    Example: eos_token_id is the number of 'the', or that of <|end_of_text|> with type 1.
+
+    Fix: write the number of the token that ends a text, and 3 (control) for its type.
+    """
+    known = architecture_view(subject)
+    if not known.has_usual_vocabulary or known.tokens is None:
+        return
+    for name in (_BOS, _EOS, "tokenizer.ggml.eot_token_id"):
+        value = known.keys.value(name)
+        if isinstance(value, int) and 0 <= value < known.tokens and _types(known, value, 1) == (_NORMAL,):
+            text = known.item(known.item_span(_TOKENS, value))
+            yield special_token_normal.at(known.keys.value_span(name), got=value, key=TrustedText(name), text=text)
+
+
+@rule("T019", "special-tokens-exchanged", "{key} is token {got}, {text}, which {want} a text", severity=WARNING,
+      clause="3.5", when=VOCABULARIES)  # fmt: skip
+def special_tokens_exchanged(subject: Subject) -> Iterator[Finding]:
+    """The first token of texts is one that ends them, or the last one begins them.
+
+    Why: programs put the first token before every text, and stop at the last one. Exchanged, a model sees the end of a text
+    where it should see a beginning, and never stops.
+
+    Example: bos_token_id is that of <|end_of_text|>, and eos_token_id that of <|begin_of_text|>.
+
+    Fix: exchange the two numbers.
+    """
+    known = architecture_view(subject)
+    found = known.vocabulary if known.has_usual_vocabulary else None
+    if found is None:
+        return
+    wrong = {_BOS: (TEXT_ENDS, "ends"), _EOS: (TEXT_BEGINS, "begins")}
+    for name, (texts, what) in wrong.items():
+        places = {found.found[known.sought.index(text)]: text for text in texts}
+        value, other = known.keys.value(name), known.keys.value(_EOS if name == _BOS else _BOS)
+        if isinstance(value, int) and value in places and value != other:  # one token for both is usual
+            yield special_tokens_exchanged.at(
+                known.keys.value_span(name), got=value, want=TrustedText(what), key=TrustedText(name), text=places[value]
+            )  # fmt: skip
+            return
+
+
+@rule("T020", "template-marker-missing", "{key} has {got}, which is not a token (markers without a token: {count})",
+      severity=WARNING, clause="3.5", when="files with a chat template and markers among their tokens")  # fmt: skip
+def template_marker_missing(subject: Subject) -> Iterator[Finding]:
+    """A chat template has markers that are not in the vocabulary.
+
+    Why: the marker is then cut into pieces of ordinary text, which the model has never seen around a turn. Models whose
+    vocabulary has no markers at all are trained with such text; they are not reported.
+
+    Example: the template of Llama 3 with <|start_header_id|>, and a vocabulary without it.
+
+    Fix: take the template and the tokenizer of one model.
+    """
+    known = architecture_view(subject)
+    templates = [text for text in texts_of(subject).texts if text.is_template]
+    seen = known.vocabulary if templates and known.has_usual_vocabulary else None
+    if seen is None:
+        return
+    entry, big = known.file.index.key(known.keys.places[_TOKENS]), known.file.byte_order == "big"
+    for text in templates:
+        markers = {found[0]: found for found in reversed(list(_MARKER.finditer(text.data)))}
+        sought = list(markers)[:_MARKERS]
+        look = string_arrays.look(known.file.source, entry.value_start, entry.stop, entry.count, big, sought, 0)
+        missing = sorted(
+            (markers[marker].start(), marker) for marker, at in zip(sought, look.found, strict=True) if at < 0
+        )
+        has_markers = len(missing) < len(sought) or any(
+            at >= 0 and _MARKER.fullmatch(each) for each, at in zip(known.sought, seen.found, strict=True)
+        )
+        if missing and has_markers:
+            _, first = missing[0]
+            yield template_marker_missing.at(
+                text.span(*markers[first].span()), got=first, key=text.key, count=len(missing)
+            )  # fmt: skip
+
+
+@rule("T021", "merge-order", "of the first {want} merges {got} join parts that no merge before them makes; the first is "
+      "merge {index}, {text}", severity=WARNING, clause="3.5", when=BYTE_LEVEL)  # fmt: skip
+def merge_order(subject: Subject) -> Iterator[Finding]:
+    """Merges stand in another order than they were learned in, or some are missing.
+
+    Why: a merge applies to parts that are there: single bytes, or what merges of higher rank have made. In another order or
+    with gaps, most never apply, and text is cut into other tokens than the model was trained with.
+
+    Example: merges in reverse, or every second one.
+
+    Fix: write the merges as they stand in tokenizer.json or merges.txt.
+    """
+    known = architecture_view(subject)
+    merges = _first(known, _MERGES) if known.tokenizer == "gpt2" else []
+    made: set[bytes] = set()
+    wrong: list[int] = []
+    for place, merge in enumerate(merges):
+        parts = merge.split(b" ")
+        if len(parts) != 2:
+            continue  # T003 speaks of those
+        if any(len(part.decode("utf-8", "replace")) > 1 and part not in made for part in parts):
+            wrong.append(place)
+        made.add(parts[0] + parts[1])
+    if len(wrong) >= max(LEAST, SHARE * len(merges)):
+        span = known.item_span(_MERGES, wrong[0])
+        yield merge_order.at(span, got=len(wrong), want=len(merges), index=wrong[0], text=known.item(span))
+
+
+@rule("T022", "merges-missing", "there are {got} merges for {want} tokens that merges make", severity=WARNING, clause="3.5",
+      when=BYTE_LEVEL)  # fmt: skip
+def merges_missing(subject: Subject) -> Iterator[Finding]:
+    """There are far fewer merges than tokens that are made by merges.
+
+    Why: each token of a byte-level vocabulary that is neither a byte nor special is made by a merge. Tokens that none makes
+    never occur in a text, and the text is cut into smaller pieces.
+
+    Example: a list of merges that was cut in the middle.
+
+    Fix: write the merges as they stand in tokenizer.json or merges.txt.
+    """
+    known = architecture_view(subject)
+    merges, seen = known.keys.count(_MERGES), known.vocabulary if known.tokenizer == "gpt2" else None
+    if merges is None or seen is None or known.keys.count(_TYPES) != known.tokens:
+        return
+    normal = _types(known, 0, _COUNTED).count(_NORMAL)
+    wanted = normal - BYTES - seen.numbered
+    if wanted >= LEAST and merges < MERGES_FOR_TOKENS * wanted:
+        yield merges_missing.at(known.keys.value_span(_MERGES), got=merges, want=wanted)
+
+
+@rule("T023", "blank-in-token", "tokens with a blank among the first {want}: {got}; the first is token {index}, {text}",
+      severity=WARNING, clause="3.5", when=BYTE_LEVEL)  # fmt: skip
+def blank_in_token(subject: Subject) -> Iterator[Finding]:
+    """Tokens of a byte-level vocabulary have blanks as they are, not in the alphabet of bytes.
+
+    Why: byte-level vocabularies write each byte as a printable character, a blank as U+0120. Programs translate back; a
+    plain blank is no letter of that alphabet, so that the token is never found and is printed wrongly or not at all.
+
+    Example: ' the' where U+0120 'the' is meant.
+
+    Fix: convert the tokenizer again, from its own files.
+    """
+    known = architecture_view(subject)
+    tokens = _first(known, _TOKENS) if known.tokenizer == "gpt2" else []
+    types = _types(known, 0, len(tokens)) or (_NORMAL,) * len(tokens)
+    wrong = [
+        at for at, (token, kind) in enumerate(zip(tokens, types, strict=False)) if kind == _NORMAL and b" " in token
+    ]
+    if len(wrong) >= LEAST:
+        span = known.item_span(_TOKENS, wrong[0])
+        yield blank_in_token.at(span, got=len(wrong), want=len(tokens), index=wrong[0], text=known.item(span))

@@ -1,0 +1,1 @@
+"""Which runtimes load and compute a file."""

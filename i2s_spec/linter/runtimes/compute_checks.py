@@ -1,0 +1,192 @@
+"""This module says whether an engine computes a model that it has loaded: layout, kernels, activation, rotation, values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+from typing import TYPE_CHECKING, Final
+
+from i2s_spec.errors import quote
+from i2s_spec.linter.runtimes.reason import Reason
+from i2s_spec.linter.runtimes.tried import packed_types, runs_of
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES, Architecture
+from i2s_spec.schema.architectures.inventory import TERNARY_TYPES
+from i2s_spec.schema.dialect import CANONICAL, Dialect
+from i2s_spec.schema.programs.runtimes import Runtime
+from i2s_spec.schema.types import I2_S
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.analysis.subject import Subject
+
+#: The activation that a graph applies, in words.
+_ACTIVATIONS: Final = {"relu2": "ReLU²", "silu": "SiLU", "gelu": "GELU"}
+
+
+def reasons(subject: Subject, runtime: Runtime, architecture: Architecture, dialect: Dialect) -> Iterator[Reason]:
+    """What an engine computes wrongly, or only on some machines; nothing where it is right."""
+    if runtime.i2s == "converts" and subject.has_i2s:
+        refusal = runtime.refusal
+        assert refusal is not None
+        yield Reason(refusal.text, refusal.source, "option")
+    yield from _activation(subject, runtime, architecture)
+    if runtime.rope and runtime.rope != architecture.rope:
+        fact = runtime.fact("rope")
+        assert fact is not None
+        yield Reason(fact.text, fact.source, "wrong")
+    if subject.has_i2s and runtime.i2s in ("computes", "converts"):
+        yield from _layout(runtime, dialect)
+        yield from _shapes(subject, runtime)
+        yield from _sizes(subject, runtime)
+        yield from _values(subject, runtime)
+    elif not subject.has_i2s:
+        yield from _others(subject, runtime, architecture)
+    yield from _vocabulary(subject, runtime)
+
+
+def _others(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
+    """Files without I2_S: what runs of such files computed, or who says that there are kernels for their types."""
+    ternary = packed_types(subject) & set(TERNARY_TYPES)
+    runs = [run for run in runs_of(runtime) if run.loads and run.file.architecture == architecture.name
+            and run.file.types & set(TERNARY_TYPES) == ternary]  # fmt: skip
+    best = [max(run.computed, key=lambda one: one.correlation) for run in runs if run.computed]
+    if best:
+        for run, one in zip((run for run in runs if run.computed), best, strict=True):
+            effect = "note" if one.agrees else "doubt"
+            yield Reason(f"{run.program} {run.version} computed such a file: {one.text}", run.citation, effect)
+        return
+    unknown = sorted(ternary - dict(runtime.others).keys())
+    if unknown or not ternary:
+        what = f"not tried: {', '.join(unknown) or 'a file without ternary types'} in a model of architecture "
+        yield Reason(what + architecture.name, "", "doubt")
+        return
+    for name in sorted(ternary):
+        fact = dict(runtime.others)[name]
+        yield Reason(f"{name}: {fact.text}", fact.source, "note")
+
+
+def _activation(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
+    """The feed-forward's activation, which a file hardly ever states."""
+    own = architecture.activation
+    key = f"{architecture.name}.hidden_activation"
+    stated = None
+    if key in subject.file.metadata and subject.file.metadata.entry(key).label == "str":
+        stated = subject.file.metadata[key]
+    fact = runtime.fact("activation")
+    applied = dict(runtime.activations).get(architecture.name, own)
+    wanted = stated if stated in _ACTIVATIONS else own
+    if applied != wanted and fact is not None:
+        text = f"{fact.text}; this model needs {_ACTIVATIONS[wanted]}"
+        yield Reason(text, fact.source, "wrong")
+    elif applied != wanted:
+        text = f"it applies {_ACTIVATIONS[applied]}, and {key} says {_ACTIVATIONS[wanted]}"
+        yield Reason(text, runtime.source, "wrong")
+
+
+def _layout(runtime: Runtime, dialect: Dialect) -> Iterator[Reason]:
+    """Which machines read the layout of the file."""
+    layout = dialect.layout.name
+    if dialect.code_map != CANONICAL.code_map:
+        yield Reason(
+            f"it takes codes for {CANONICAL.code_map}; the file's are {dialect.code_map}", runtime.source, "wrong"
+        )
+    right = [machine for machine, read in runtime.layouts if read == layout]
+    wrong = [(machine, read) for machine, read in runtime.layouts if read != layout]
+    if not runtime.layouts:
+        return
+    for machine, read in wrong:
+        effect = "cpu" if right else "wrong"
+        if read:
+            fact = runtime.fact("arm") if machine.startswith("ARM") else None
+            more = f": {fact.text}" if fact is not None and read == "interleave-64" else ""
+            source = fact.source if fact is not None else runtime.source
+            yield Reason(f"{machine}: reads {layout} as {read}{more}", source, effect)
+        else:
+            fact = runtime.fact("arm" if machine.startswith("ARM") else "no-avx2")
+            text = fact.text if fact is not None else "its kernels compute nonsense there"
+            stated_text = text if text.startswith(machine) else f"{machine}: {text}"
+            yield Reason(stated_text, fact.source if fact is not None else runtime.source, effect)
+
+
+def _shapes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+    """Rows that are no whole blocks, and rows that are too short."""
+    narrow = runtime.fact("narrow")
+    if narrow is not None:
+        for i, ne in subject.i2s():
+            if ne[0] < 512:
+                text = f"{quote(subject.name(i), 64)} has {ne[0]:,} columns: {narrow.text}; convert it to another type"
+                yield Reason(text, narrow.source, "doubt", subject.info_span(i, "ne"))
+                break
+    wide = runtime.fact("int16")
+    if wide is not None:
+        for i, ne in subject.i2s():
+            if ne[0] >= 4096:
+                text = f"{quote(subject.name(i), 64)} has {ne[0]:,} columns: {wide.text}"
+                yield Reason(text, wide.source, "note", subject.info_span(i, "ne"))
+                break
+    if runtime.columns is None:
+        return
+    multiple, where = runtime.columns
+    fact = runtime.fact("rows")
+    for i, ne in subject.i2s():
+        if ne[0] % multiple:
+            text = (
+                f"{quote(subject.name(i), 64)} has rows of {ne[0]:,} elements, and {where} need multiples of {multiple}"
+            )
+            more = f": {fact.text}" if fact is not None else ""
+            yield Reason(text + more, fact.source if fact else runtime.source, "wrong", subject.info_span(i, "ne"))
+            return
+    for machine, multiple, source in runtime.narrower:
+        for i, ne in subject.i2s():
+            if ne[0] % multiple:
+                name = quote(subject.name(i), 64)
+                text = f"{machine}: {name} has rows of {ne[0]:,}, and the kernel needs multiples of {multiple}"
+                yield Reason(text, source, "cpu", subject.info_span(i, "ne"))
+                return
+
+
+def _sizes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+    """Tensors whose extent is not the size that they take: their bytes are not where a reader looks."""
+    for extent in subject.extents:
+        placement = extent.placement
+        if placement.number != I2_S.number or placement.size is None:
+            continue
+        if extent.allotted_bytes < placement.size or (
+            extent.next is not None
+            and extent.allotted_bytes > -(-placement.size // subject.effective_alignment) * subject.effective_alignment
+        ):
+            name, allotted = quote(subject.name(placement.row), 64), extent.allotted_bytes
+            text = f"{name} has room for {allotted:,} bytes, and takes {placement.size:,}"
+            yield Reason(
+                text, "microsoft/BitNet@16da220:setup_env.py:145", "wrong", subject.info_span(placement.row, "offset")
+            )
+            return
+
+
+def _values(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+    """Codes and scales, where payloads are read anyway."""
+    for tensor in subject.survey or ():
+        name = quote(tensor.name, 64)
+        if not isfinite(tensor.scale):
+            yield Reason(
+                f"the scale of {name} is {tensor.scale}: so are all outputs", runtime.source, "wrong", tensor.scale_span
+            )
+            return
+        if tensor.counts[3]:
+            text = f"{name} holds code 3, which is {runtime.code3 or 'something else in each runtime'} here"
+            fact = runtime.fact("code3")
+            yield Reason(text, fact.source if fact else runtime.source, "wrong", tensor.span(0, tensor.payload_bytes))
+            return
+
+
+def _vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+    """What happens to text: another split gives other tokens, which the weights were not trained for."""
+    metadata = subject.file.metadata
+    if not runtime.pre or "tokenizer.ggml.pre" in metadata or metadata.get("tokenizer.ggml.model") != "gpt2":
+        return
+    text = f"tokenizer.ggml.pre is missing: it {runtime.pre}; text may become other tokens than in training"
+    yield Reason(text, "microsoft/BitNet#508", "note")
+
+
+def architecture_of(subject: Subject) -> Architecture | None:
+    """The declared architecture of a file."""
+    return ARCHITECTURES.get(subject.architecture)

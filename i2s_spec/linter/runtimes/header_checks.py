@@ -1,0 +1,198 @@
+"""This module says what a runtime's GGUF reader makes of a header: every reason why it refuses it, dies of it, or goes on.
+
+The checks are those that `schema.runtimes.Container` declares, in the order of the file; the first one that a reader does
+not survive is what a user sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+from i2s_spec.errors import Span, quote
+from i2s_spec.gguf.string_arrays import is_utf8
+from i2s_spec.inspect.placement import INT64_END
+from i2s_spec.linter.analysis.lenient_records import SeenTensor
+from i2s_spec.linter.runtimes.lenient_header import Header, SeenKey, indexed, lenient_header
+from i2s_spec.linter.runtimes.reason import Reason
+from i2s_spec.linter.runtimes.tensor_table_checks import placed, shown
+from i2s_spec.schema import faults
+from i2s_spec.schema.programs.runtimes import Container, Runtime
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.analysis.subject import Subject
+
+#: Every reader takes arrays and texts of so many elements, and dimensions of so many.
+_LONG: Final = 1_000_000
+
+
+class Headers:
+    """The header of one file as each reader sees it; readers that walk alike share the walk."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._walks: dict[Container, Header] = {}
+        self._indexed: Header | None = None
+
+        self._odd: dict[int, tuple[list[tuple[SeenKey, bool]], list[tuple[SeenTensor, bool]]]] = {}
+
+    def odd(self, header: Header) -> tuple[list[tuple[SeenKey, bool]], list[tuple[SeenTensor, bool]]]:
+        """The keys and the tensors that any reader might object to, and whether their name was there before."""
+        if id(header) not in self._odd:
+            self._odd[id(header)] = _odd_keys(header.keys), _odd_tensors(header.tensors)
+        return self._odd[id(header)]
+
+    def of(self, policy: Container) -> Header:
+        """The header as the reader of a policy sees it."""
+        file = self._subject.file
+        if file.fault is None:
+            if self._indexed is None:
+                self._indexed = indexed(file)
+            return self._indexed
+        if policy not in self._walks:
+            self._walks[policy] = lenient_header(file, policy)
+        return self._walks[policy]
+
+
+def reasons(subject: Subject, runtime: Runtime, headers: Headers) -> Iterator[Reason]:
+    """What the runtime's reader objects to, in the order in which it meets it; stops where it would."""
+    policy = runtime.container
+    fault = subject.file.fault
+    if fault is not None and (fault.code in faults.NO_INPUT or not policy.known):
+        known = fault.code in faults.NO_INPUT
+        yield Reason(_fault_text(subject), runtime.source, "no" if known else "unknown", fault.span)
+        return
+    header = headers.of(policy)
+    if fault is None and header.big and policy.big_endian != "yes":
+        text = "it reads little-endian files only, and this one is big-endian"
+        yield Reason(text, runtime.source, policy.big_endian, Span(4, 8, "header.version"))
+        return
+    for reason in _all(subject, runtime, header, headers):
+        yield reason
+        if reason.effect in ("no", "crash", "unknown"):
+            return
+
+
+def _fault_text(subject: Subject) -> str:
+    fault = subject.file.fault
+    assert fault is not None
+    return f"{fault.code} {fault.fault.slug}: {fault.message}"
+
+
+def _odd_keys(keys: list[SeenKey]) -> list[tuple[SeenKey, bool]]:
+    odd, seen = [], set()
+    for key in keys:
+        again = key.name in seen
+        seen.add(key.name)
+        if again or not key.name or key.depth > 1 or key.length > _LONG or not key.name.isascii():
+            odd.append((key, again))
+    return odd
+
+
+def _odd_tensors(tensors: list[SeenTensor]) -> list[tuple[SeenTensor, bool]]:
+    odd, seen = [], set()
+    for tensor in tensors:
+        name, ne = tensor.name, tensor.ne
+        again = name in seen
+        seen.add(name)
+        plain = not again and len(name) < 64 and name.isascii() and 0 < len(ne) <= 4
+        if not plain or min(ne) < 1 or max(ne) > _LONG or (len(ne) > 2 and prod(ne) >= INT64_END):
+            odd.append((tensor, again))
+    return odd
+
+
+def _all(subject: Subject, runtime: Runtime, header: Header, headers: Headers) -> Iterator[Reason]:
+    odd_keys, odd_tensors = headers.odd(header)
+    policy, source = runtime.container, runtime.source
+    for count, most, what, start in (
+        (len(header.tensors), policy.tensors, "tensors", 8), (len(header.keys), policy.keys, "keys", 16)
+    ):  # fmt: skip
+        if most is not None and count > most:
+            yield Reason(f"it stops at {most:,} {what}", source, "no", Span(start, start + 8, "header"))
+    yield from _keys(odd_keys, policy, source)
+    if header.stop is not None and len(header.tensors) == 0:
+        yield Reason(header.stop.text, source, header.stop.outcome, header.stop.span)
+    yield from _table(odd_tensors, policy, source)
+    if header.stop is not None:
+        yield Reason(header.stop.text, source, header.stop.outcome, header.stop.span)
+    alignment, objection = _alignment(header, policy, source)
+    if objection is not None:
+        yield objection
+    yield from placed(subject, runtime, header, alignment)
+
+
+def _keys(keys: list[tuple[SeenKey, bool]], policy: Container, source: str) -> Iterator[Reason]:
+    for key, again in keys:
+        if not key.name and policy.empty_key != "yes":
+            yield Reason("a key is empty", source, policy.empty_key, key.span)
+        if again and policy.duplicate_key != "yes":
+            yield Reason(f"the key {quote(key.name, 64)} is there twice", source, policy.duplicate_key, key.span)
+        if policy.bad_utf8 != "yes" and not is_utf8(key.name):
+            yield Reason(f"the key {quote(key.name, 64)} is not UTF-8", source, policy.bad_utf8, key.span)
+        if key.depth > 1 and policy.nested_array != "yes":
+            yield Reason(f"the key {quote(key.name, 64)} holds arrays of arrays", source, policy.nested_array, key.span)
+        if policy.array_items is not None and key.element >= 0 and key.length > policy.array_items:
+            text = f"the array of {quote(key.name, 64)} has {key.length:,} elements; it takes {policy.array_items:,}"
+            yield Reason(text, source, "no", key.span)
+        if policy.string_bytes is not None and key.type == 8 and key.length > policy.string_bytes:
+            text = f"the text of {quote(key.name, 64)} has {key.length:,} bytes; it takes {policy.string_bytes:,}"
+            yield Reason(text, source, "no", key.span)
+
+
+def _alignment(header: Header, policy: Container, source: str) -> tuple[int, Reason | None]:
+    """The alignment that a reader takes, and what it objects to."""
+    found = [key for key in header.keys if key.name == b"general.alignment"]
+    if not found:
+        return 32, None
+    key = found[0]
+    if key.type != 4:
+        number = _as_number(key)
+        outcome = policy.alignment_type if number is not None and number > 0 else "no"
+        text = f"general.alignment has value type {key.type}, not u32"
+        if policy.alignment_type != "yes":
+            outcome = policy.alignment_type
+        return number or 32, None if outcome == "yes" else Reason(text, source, outcome, key.span)
+    value = int(key.value)
+    if value == 0:
+        outcome = policy.alignment_zero
+        return 32, None if outcome == "yes" else Reason("general.alignment is 0", source, outcome, key.span)
+    if value & (value - 1) and policy.alignment_odd != "yes":
+        text = f"general.alignment is {value:,}, which is no power of two"
+        return value, Reason(text, source, policy.alignment_odd, key.span)
+    return value, None
+
+
+def _as_number(key: SeenKey) -> int | None:
+    """What JavaScript's Number() makes of a value, if it is a whole number."""
+    if isinstance(key.value, int):
+        return key.value
+    try:
+        return int(key.value) if isinstance(key.value, str | bytes) else None
+    except ValueError:
+        return None
+
+
+def _table(tensors: list[tuple[SeenTensor, bool]], policy: Container, source: str) -> Iterator[Reason]:
+    """Names and shapes."""
+    for tensor, again in tensors:
+        span = tensor.span
+        if policy.name_bytes is not None and len(tensor.name) > policy.name_bytes:
+            text = f"the name of {shown(tensor)} has {len(tensor.name):,} bytes; it takes {policy.name_bytes}"
+            yield Reason(text, source, "no", span)
+        if policy.bad_utf8 != "yes" and not is_utf8(tensor.name):
+            yield Reason(f"the name {shown(tensor)} is not UTF-8", source, policy.bad_utf8, span)
+        if again and policy.duplicate_name != "yes":
+            yield Reason(f"the name {shown(tensor)} is there twice", source, policy.duplicate_name, span)
+        if policy.dimensions is not None and len(tensor.ne) > policy.dimensions:
+            yield Reason(f"{shown(tensor)} has {len(tensor.ne)} dimensions", source, policy.too_many_dimensions, span)
+        if not tensor.ne and policy.no_dimensions != "yes":
+            yield Reason(f"{shown(tensor)} has no dimensions", source, policy.no_dimensions, span)
+        if 0 in tensor.ne and policy.zero_length != "yes":
+            yield Reason(f"{shown(tensor)} has a dimension of 0", source, policy.zero_length, span)
+        if policy.length is not None and any(length > policy.length for length in tensor.ne):
+            yield Reason(f"{shown(tensor)} has a dimension above {policy.length:,}", source, "no", span)
+        if policy.overflow != "yes" and (prod(tensor.ne) >= INT64_END or max(tensor.ne, default=0) >= INT64_END):
+            yield Reason(
+                f"{shown(tensor)} has more elements than a signed 64-bit number", source, policy.overflow, span
+            )

@@ -1,0 +1,245 @@
+"""This module says whether an engine's loader takes the model in a sound container: architecture, keys, tensors, tokenizer.
+
+What is needed is declared in `schema.architecture`; what differs between engines in `schema.runtimes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.linter.runtimes.reason import Reason
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES, Architecture
+from i2s_spec.schema.architectures.hyperparameters import KEY_MISSING, KEY_TYPE, hyperparameters
+from i2s_spec.schema.architectures.keys import REQUIRED, TOKENIZERS
+from i2s_spec.schema.architectures.sizes import Hyperparameters
+from i2s_spec.schema.programs.runtimes import FAMILY_LOADER, HALF_NORMS_SOURCE, VOCABULARIES_SOURCE, Runtime
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.reader import Tensor
+    from i2s_spec.linter.analysis.subject import Subject
+
+#: More tensors than this are not compared with a declaration one by one: no model has as many.
+MOST_TENSORS: Final = 65_536
+
+
+def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+    """Why the loader refuses the model, or dies of it; nothing where it takes it. Stops where the loader would."""
+    makes = dict(runtime.loader)
+    for reason in _reasons(subject, runtime):
+        if not reason.check:
+            yield reason
+        elif reason.check in makes:
+            yield reason._replace(source=makes[reason.check])
+        else:
+            text = f"not tried: loaders of llama.cpp's family refuse the file ({reason.text})"
+            yield Reason(text, FAMILY_LOADER, "unknown", reason.span)
+
+
+def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+    source = runtime.source
+    kind = _text(subject, "general.type")
+    if kind is not None and kind not in ("model", "vocab"):
+        text = f"the file is no model: its general.type is {quote(kind, 64)}, which is used beside one"
+        yield Reason(text, source, "unknown", _key_span(subject, "general.type"))
+        return
+    parts = _value(subject, "split.count")
+    if isinstance(parts, int) and parts > 1:
+        text = f"the file is one of the {parts:,} parts of a model; what the others hold was not seen"
+        yield Reason(text, source, "unknown", _key_span(subject, "split.count"))
+        return
+    name = _text(subject, "general.architecture")
+    if name is None:
+        yield Reason(
+            "general.architecture is missing or no text: unknown model architecture ''", "", "no", check="keys"
+        )
+        return
+    span = _key_span(subject, "general.architecture")
+    if is_vocabulary(subject):
+        yield _vocabulary(subject, runtime, name)
+        return
+    if name not in runtime.architectures:
+        known = name in ARCHITECTURES or name.startswith("bitnet")
+        text = f"it does not know the architecture {quote(name, 64)}"
+        if name in runtime.unsure or not known:
+            text = f"not tried: the architecture {quote(name, 64)}"
+            known = False
+        yield Reason(text, _architecture_source(runtime, name), "no" if known else "unknown", span)
+        return
+    architecture = ARCHITECTURES[name]
+    problem = _hyperparameters(subject, architecture)
+    if isinstance(problem, FormatError):
+        where = problem.span if problem.span.stop else None
+        yield Reason(f"the loader stops at the metadata: {problem.message}", "", "no", where, "keys")
+        return
+    for reason in _tokenizer(subject, architecture):
+        yield reason
+        if reason.effect == "no":
+            return
+    if subject.file.index.tensors <= MOST_TENSORS:
+        yield from _tensors(subject, runtime, architecture, problem)
+
+
+def is_vocabulary(subject: Subject) -> bool:
+    """Whether a file has tokens and no tensor: nobody runs it, and tokenizers are tested with it."""
+    return subject.file.index.tensor_count == 0 and "tokenizer.ggml.tokens" in subject.file.metadata
+
+
+def _vocabulary(subject: Subject, runtime: Runtime, name: str) -> Reason:
+    """What an engine makes of a vocabulary without tensors."""
+    span = _key_span(subject, "general.architecture")
+    if not runtime.vocabularies:
+        return Reason("the file has a vocabulary and no tensors: there is no model in it", runtime.source, "no")
+    if name not in runtime.vocabularies and name not in runtime.architectures:
+        text = f"not tried: a vocabulary of architecture {quote(name, 64)}, without tensors"
+        return Reason(text, runtime.source, "unknown", span)
+    if name in ARCHITECTURES:
+        problem = _hyperparameters(subject, ARCHITECTURES[name])
+        if isinstance(problem, FormatError) and problem.code == KEY_TYPE.code:
+            where = problem.span if problem.span.stop else None
+            return Reason(f"the loader stops at the metadata: {problem.message}", "", "no", where, "keys")
+        stopped = next((reason for reason in _tokenizer(subject, ARCHITECTURES[name]) if reason.effect == "no"), None)
+        if stopped is not None:
+            return stopped
+    text = "a vocabulary without tensors: it loads where only that is asked for (vocab_only), and is refused as a model"
+    return Reason(text, VOCABULARIES_SOURCE, "vocabulary")
+
+
+def _architecture_source(runtime: Runtime, name: str) -> str:
+    if name in ("bitnet-b1.58", "bitnet-25"):
+        return runtime.bitnet_names
+    return runtime.source
+
+
+def _text(subject: Subject, key: str) -> str | None:
+    value = _value(subject, key)
+    return value if isinstance(value, str) else None
+
+
+def _value(subject: Subject, key: str) -> Any:
+    """A value that is no array."""
+    metadata = subject.file.metadata
+    if key not in metadata:
+        return None
+    entry = metadata.entry(key)
+    return None if entry.label.startswith("arr") or entry.count > 1 << 16 else metadata.decode(entry)
+
+
+def _key_span(subject: Subject, key: str) -> Span | None:
+    metadata = subject.file.metadata
+    return metadata.entry(key).value_span if key in metadata else None
+
+
+def _hyperparameters(subject: Subject, architecture: Architecture) -> Hyperparameters | FormatError:
+    """The sizes of the model, or the error that stops the loader: keys that it requires, types that it insists on."""
+    metadata = subject.file.metadata
+    for key in architecture.keys.values():
+        if key.name.startswith("tokenizer."):
+            continue
+        if key.name not in metadata:
+            if key.need == REQUIRED and not key.when:
+                return FormatError(KEY_MISSING, Span(0, 0, key.name), key=TrustedText(key.name))
+            continue
+        entry = metadata.entry(key.name)
+        typed = "loader" in key.readers or "graph" in key.readers or key.name == "general.file_type"
+        if typed and entry.label not in key.types:
+            want = TrustedText(" or ".join(key.types))
+            return FormatError(KEY_TYPE, entry.span, got=TrustedText(entry.label), want=want, key=TrustedText(key.name))
+    tokens = None
+    if "tokenizer.ggml.tokens" in metadata:
+        tokens = metadata.entry("tokenizer.ggml.tokens").count
+    try:
+        return hyperparameters(metadata, tokens if tokens is not None else 0)
+    except FormatError as error:
+        return error
+
+
+def _tokenizer(subject: Subject, architecture: Architecture) -> Iterator[Reason]:
+    metadata = subject.file.metadata
+    model = _text(subject, "tokenizer.ggml.model")
+    if model is None:
+        yield Reason("tokenizer.ggml.model is missing or no text", "", "no", check="vocabulary")
+        return
+    if model not in TOKENIZERS:
+        text = f"unknown tokenizer: {quote(model, 40)}"
+        yield Reason(text, "", "no", _key_span(subject, "tokenizer.ggml.model"), "vocabulary")
+        return
+    for key in architecture.keys.values():
+        if not key.name.startswith("tokenizer.") or key.need != REQUIRED:
+            continue
+        if key.when and key.when != model:
+            continue
+        if model == "no_vocab" and key.name != "tokenizer.ggml.model":
+            continue
+        if key.name not in metadata:
+            yield Reason(f"the loader stops at the vocabulary: {key.name} is missing", "", "no", check="vocabulary")
+        elif metadata.entry(key.name).label not in key.types:
+            text = f"the loader stops at the vocabulary: {key.name} is {metadata.entry(key.name).label}"
+            yield Reason(text, "", "no", metadata.entry(key.name).span, "vocabulary")
+    vocab = f"{architecture.name}.vocab_size"
+    if vocab in metadata and "tokenizer.ggml.tokens" in metadata:
+        size, tokens = _value(subject, vocab), metadata.entry("tokenizer.ggml.tokens").count
+        if isinstance(size, int) and size != tokens:
+            text = f"vocab size mismatch: {vocab} is {size:,}, and there are {tokens:,} tokens"
+            yield Reason(text, "", "no", _key_span(subject, vocab), "count")
+
+
+def _tensors(subject: Subject, runtime: Runtime, architecture: Architecture, h: Hyperparameters) -> Iterator[Reason]:
+    """Tensors that are missing, of another shape, or unknown: loaders count."""
+    if h.layers * 20 > MOST_TENSORS:
+        return
+    there: dict[bytes, Tensor] = {tensor.raw_name: tensor for tensor in subject.file.tensors.rows}
+    expected: set[bytes] = set()
+    for placed in architecture.tensors(h):
+        raw = placed.name.encode()
+        expected.add(raw)
+        if raw not in there:
+            if placed.spec.need == REQUIRED:
+                yield Reason(f"tensor {quote(raw, 64)} is not found", "", "no", check="missing")
+                return
+            continue
+        tensor = there[raw]
+        if _trimmed(tensor.ne) != _trimmed(placed.ne):
+            got, want = ", ".join(map(str, tensor.ne)), ", ".join(map(str, placed.ne))
+            text = f"tensor {quote(raw, 64)} has wrong shape; expected {want}, got {got}"
+            yield Reason(text, "", "no", tensor.info_span, "shape")
+            return
+        if placed.spec.role == "norm" and tensor.number == 1 and runtime.half_norms == "crash":
+            text = f"norms are F16 ({quote(raw, 64)}): it loads, and aborts at the first evaluation"
+            yield Reason(text, HALF_NORMS_SOURCE, "crash", tensor.info_span)
+            return
+    extra = [tensor for raw, tensor in there.items() if raw not in expected]
+    if extra:
+        text = f"wrong number of tensors: it does not know {quote(extra[0].raw_name, 64)}"
+        yield Reason(text, "", "no", extra[0].info_span, "count")
+        return
+    fact = runtime.fact("norm-in")
+    if fact is not None and runtime.norm_in != "yes":
+        for raw, tensor in there.items():
+            if raw.endswith(b"_norm_in.weight"):
+                yield Reason(fact.text, fact.source, runtime.norm_in, tensor.info_span)
+                return
+    yield from _roles(subject, runtime, there)
+
+
+def _roles(subject: Subject, runtime: Runtime, there: dict[bytes, Tensor]) -> Iterator[Reason]:
+    """I2_S where a loader or a graph wants something else."""
+    for raw, tensor in there.items():
+        if tensor.number != 36:
+            continue
+        if prod(tensor.ne) == max(tensor.ne, default=0):
+            text = f"{quote(raw, 64)} is I2_S, and has one dimension: vectors are used as floats"
+            yield Reason(text, runtime.source, "crash", tensor.info_span)
+            return
+        if raw == b"token_embd.weight" and runtime.i2s == "computes" and not runtime.embeddings:
+            text = "token_embd.weight is I2_S, and it cannot look up rows of that type"
+            yield Reason(text, "microsoft/BitNet@16da220:src/README.md", "crash", tensor.info_span)
+            return
+
+
+def _trimmed(ne: tuple[int, ...]) -> tuple[int, ...]:
+    while len(ne) > 1 and ne[-1] == 1:
+        ne = ne[:-1]
+    return ne

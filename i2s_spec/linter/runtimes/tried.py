@@ -1,0 +1,101 @@
+"""This module says what runs showed of programs that nobody has read: which types and architectures they take.
+
+A program that refused a file refused something in it. What that was follows from other runs: a type, where the program
+loads a model of the same architecture in floats; an architecture, where it loads another one in the same types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from i2s_spec.errors import quote
+from i2s_spec.linter.runtimes.reason import Reason
+from i2s_spec.linter.runtimes.run_records import RunRecord, records
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.analysis.subject import Subject
+    from i2s_spec.schema.programs.runtimes import Runtime
+
+_FLOATS: Final = frozenset({"F32", "F16", "BF16", "F64"})
+
+
+def runs_of(runtime: Runtime) -> list[RunRecord]:
+    """The runs of the packages that are a runtime, or carry it."""
+    return [run for run in records().values() if run.program in runtime.programs]
+
+
+def packed_types(subject: Subject) -> frozenset[str]:
+    """The names of the types of a file's tensors, without types of floats; an unknown number stands for itself."""
+    return _types(subject) - _FLOATS
+
+
+def _types(subject: Subject) -> frozenset[str]:
+    tensors, index = subject.file.tensors, subject.file.index
+    numbers = {index.tensor(i).type for i in range(index.tensors)}
+    kinds = {number: tensors.common_type(number) for number in numbers}
+    return frozenset(str(number) if kind is None else kind.name for number, kind in kinds.items())
+
+
+def refused_type(runtime: Runtime, name: str) -> RunRecord | None:
+    """A run that shows that a runtime refuses a type of tensors: it loads the same architecture in floats."""
+    runs = runs_of(runtime)
+    loaded = {run.file.architecture for run in runs if run.loads and not run.file.types - _FLOATS}
+    for run in runs:
+        if not run.loads and run.file.types - _FLOATS == {name} and run.file.architecture in loaded:
+            return run
+    return None
+
+
+def _refused_architecture(runtime: Runtime, name: str) -> RunRecord | None:
+    """A run that shows that a runtime refuses an architecture: it loads another one in the same types of floats."""
+    runs = runs_of(runtime)
+    if any(run.loads and run.file.architecture == name for run in runs):
+        return None
+    loaded = {run.file.types for run in runs if run.loads and not run.file.types - _FLOATS}
+    for run in runs:
+        if not run.loads and run.file.architecture == name and run.file.types in loaded:
+            return run
+    return None
+
+
+def reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
+    """What runs say of a file; only that it was not tried, where they say nothing."""
+    fault = subject.file.fault
+    if fault is not None:
+        yield Reason(f"not tried: a header with a fault ({fault.code})", "", "unknown", fault.span)
+        return
+    types, engine = _types(subject), runtime.kind == "engine"
+    for name in sorted(types - _FLOATS):
+        run = refused_type(runtime, name)
+        if run is not None:
+            yield Reason(f"it refuses {name}: {_printed(run)}", run.citation, "no")
+            return
+    architecture = subject.architecture if engine else ""
+    run = _refused_architecture(runtime, architecture) if engine else None
+    if run is not None:
+        yield Reason(f"it refuses the architecture: {_printed(run)}", run.citation, "no")
+        return
+    alike = [run for run in runs_of(runtime) if types and types <= run.file.types
+             and architecture in ("", run.file.architecture)]  # fmt: skip
+    refused = next((run for run in alike if not run.loads and run.file.types == types), None)
+    whole = next((run for run in alike if run.loads), None)
+    if whole is not None and refused is not None:
+        text = f"not tried: it loaded one file with these types, and refused another ({_printed(refused)})"
+        yield Reason(text, refused.citation, "unknown")
+        return
+    if whole is None:
+        words = ", ".join(sorted(types))
+        more = f" in a model of architecture {quote(architecture, 64)}" if engine else ""
+        yield Reason(f"not tried: {words or 'a file without tensors'}{more}", "", "unknown")
+        return
+    shown = f": {whole.shown}" if whole.shown else ""
+    yield Reason(f"it loaded such a file{shown}", whole.citation, "note")
+    if engine:
+        yield Reason("not tried: what it computes", "", "doubt")
+
+
+def _printed(run: RunRecord) -> str:
+    """What a user of the program sees first."""
+    lines = run.printed or (run.end,)
+    return "; ".join(dict.fromkeys((lines[0], lines[-1])))[:240]

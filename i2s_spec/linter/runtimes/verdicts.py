@@ -1,0 +1,177 @@
+"""This module defines `verdicts`: for each runtime whether it loads this very file, whether it computes it rightly, and why.
+
+    loads     yes; no; with option (another command comes first); vocabulary only (the file has nothing else); crash (it
+              dies, or never returns); not tried
+    computes  correctly; wrongly; depends on the machine; not tried; nothing where it does not load, or only reads headers
+
+Every reason cites who says so (`citation`): a record of a run, a thread, a line of source, recorded behaviour. Where there
+is nobody, the verdict is `not tried`, and nothing is claimed. Verdicts are about the
+file as it is; the dialect, which no file states, is canonical unless the caller knows better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from i2s_spec.linter.analysis.subject import Subject, analysis
+from i2s_spec.linter.runtimes import compute_checks, header_checks, loader_checks, tried
+from i2s_spec.linter.runtimes.citation import citation
+from i2s_spec.linter.runtimes.header_checks import Headers
+from i2s_spec.linter.runtimes.reason import Reason
+from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
+from i2s_spec.schema.programs.runtimes import RUNTIME, RUNTIMES, Runtime
+
+YES: Final = "yes"
+NO: Final = "no"
+WITH_OPTION: Final = "with option"
+VOCABULARY: Final = "vocabulary only"
+CRASH: Final = "crash"
+NOT_TRIED: Final = "not tried"
+
+CORRECTLY: Final = "correctly"
+WRONGLY: Final = "wrongly"
+DEPENDS: Final = "depends on the machine"
+NOTHING: Final = "-"
+
+#: What each effect of a reason makes of loading, the worst last.
+_LOADS: Final = {"vocabulary": VOCABULARY, "option": WITH_OPTION, "unknown": NOT_TRIED, "no": NO, "crash": CRASH}
+_COMPUTES: Final = {"doubt": NOT_TRIED, "cpu": DEPENDS, "wrong": WRONGLY}
+
+#: Effects, the heaviest first.
+_WEIGHTS: Final = ("crash", "no", "unknown", "option", "vocabulary", "wrong", "cpu", "doubt", "note")
+
+#: The titles of the table's columns.
+COLUMNS: Final = ("runtime", "loads", "computes", "why")
+
+
+class Verdict(NamedTuple):
+    """What one runtime makes of a file; the reasons that decided come first."""
+
+    runtime: str
+    title: str
+    loads: str
+    computes: str
+    reasons: tuple[Reason, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The verdict as plain data; text from the file is escaped."""
+        return {
+            "runtime": self.runtime,
+            "title": self.title,
+            "loads": self.loads,
+            "computes": self.computes,
+            "reasons": [
+                {
+                    "text": reason.text,
+                    "source": reason.source,
+                    "citation": citation(reason.source),
+                    "effect": reason.effect,
+                    "span": None if reason.span is None else reason.span._asdict(),
+                }
+                for reason in self.reasons
+            ],
+        }
+
+
+def verdicts(subject: Subject, dialect: str | Dialect = "canonical") -> tuple[Verdict, ...]:
+    """What every declared runtime makes of a file.
+
+    :param dialect: how its I2_S tensors are packed, if somebody knows
+    :raises FormatError: where the file goes away while it is read
+    :raises ValueError: for a dialect that does not exist
+    """
+    packed = parse(dialect)
+    return canonical_verdicts(subject) if packed == CANONICAL else _verdicts(subject, packed)
+
+
+@analysis
+def canonical_verdicts(subject: Subject) -> tuple[Verdict, ...]:
+    """What every declared runtime makes of a file whose I2_S tensors are canonical."""
+    return _verdicts(subject, CANONICAL)
+
+
+def _verdicts(subject: Subject, packed: Dialect) -> tuple[Verdict, ...]:
+    headers = Headers(subject)
+    made: dict[str, Verdict] = {}
+    for runtime in RUNTIMES:
+        made[runtime.name] = (
+            _front(runtime, made[runtime.of])
+            if runtime.kind == "front"
+            else _verdict(subject, runtime, headers, packed)
+        )
+    return tuple(made.values())
+
+
+def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dialect) -> Verdict:
+    if runtime.recorded:
+        return _worst(runtime, list(tried.reasons(subject, runtime)))
+    found = list(header_checks.reasons(subject, runtime, headers))
+    stopped = any(reason.effect in _LOADS for reason in found)
+    if runtime.kind == "reader":
+        shown = runtime.fact("lists")
+        if not stopped and shown is not None and subject.has_i2s:
+            found.append(Reason(shown.text, shown.source, "note"))
+        elif not found and subject.file.fault is None:
+            found = [reason for reason in tried.reasons(subject, runtime) if reason.effect == "note"]
+        return _worst(runtime, found)
+    if not stopped and subject.file.fault is None:
+        found += loader_checks.reasons(subject, runtime)
+        stopped = any(reason.effect in _LOADS for reason in found)
+        architecture = compute_checks.architecture_of(subject)
+        if not stopped and architecture is not None:
+            found += compute_checks.reasons(subject, runtime, architecture, dialect)
+    elif not stopped:
+        text = "not tried: the header has a fault that this reader passes over"
+        found.append(Reason(text, runtime.source, "unknown"))
+    return _worst(runtime, found)
+
+
+def _worst(runtime: Runtime, found: list[Reason]) -> Verdict:
+    """Loading and computing by the worst of the reasons."""
+    if not found:
+        found = [Reason("nothing in its source speaks against the file", runtime.source, "note")]
+    effects = {reason.effect for reason in found}
+    loads = next((word for effect, word in reversed(_LOADS.items()) if effect in effects), YES)
+    computes = next((word for effect, word in reversed(_COMPUTES.items()) if effect in effects), CORRECTLY)
+    if runtime.kind == "reader" or loads in (NO, CRASH, VOCABULARY):
+        computes = NOTHING
+    elif loads == NOT_TRIED:
+        computes = NOT_TRIED
+    ordered = tuple(sorted(found, key=lambda reason: _WEIGHTS.index(reason.effect)))
+    return Verdict(runtime.name, runtime.title, loads, computes, ordered)
+
+
+def _front(runtime: Runtime, engine: Verdict) -> Verdict:
+    """A front end says what its engine says, in words of its own."""
+    reasons = engine.reasons
+    if engine.loads == VOCABULARY:  # a front end asks for a model
+        text = "the file has a vocabulary and no tensors: there is no model in it"
+        return Verdict(runtime.name, runtime.title, NO, NOTHING, (Reason(text, engine.reasons[0].source, "no"),))
+    refusal = RUNTIME[runtime.of].refusal
+    if engine.loads not in (NO, CRASH):
+        text = f"it is made with {runtime.of}; nothing was run in it, and what is said here is said of {runtime.of}"
+        reasons = (Reason(text, runtime.source, "note"), *reasons)
+    elif refusal is not None and runtime.refusal is not None and reasons and reasons[0].source == refusal.source:
+        first = engine.reasons[0]
+        text = f"{first.text}; {runtime.refusal.text}"
+        reasons = (first._replace(text=text, source=runtime.refusal.source), *engine.reasons[1:])
+    return Verdict(runtime.name, runtime.title, engine.loads, engine.computes, reasons)
+
+
+def table(verdicts: Iterable[Verdict | Mapping[str, Any]]) -> list[list[str]]:
+    """The verdicts as rows of plain text, the first with the names of the columns; no rows for no verdicts.
+
+    :param verdicts: verdicts, or what `as_dict` made of them
+    """
+    rows = []
+    for verdict in verdicts:
+        about = verdict.as_dict() if isinstance(verdict, Verdict) else verdict
+        why = [f"{each['text']} ({each['source']})" if each["source"] else each["text"] for each in about["reasons"]]
+        first = why[0] if why else ""
+        more = f"; and {len(why) - 1} more" if len(why) > 1 else ""
+        rows.append([about["title"], about["loads"], about["computes"], first + more])
+    return [list(COLUMNS), *rows] if rows else []
+
+
+__all__ = ["RUNTIME", "Reason", "Verdict", "table", "verdicts"]

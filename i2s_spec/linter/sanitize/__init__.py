@@ -1,0 +1,1 @@
+"""A copy of a file that holds what was understood, and nothing else."""

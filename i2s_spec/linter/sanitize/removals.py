@@ -1,0 +1,185 @@
+"""This module tells what of a file is not understood, or not needed, and what takes its place when it is sanitised.
+
+Tokens are left as they are: what they look like is part of the model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from i2s_spec.convert.container.rewrite import Replacement, Value
+from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.gguf import _scanner
+from i2s_spec.gguf.reader import File, KeyValue, Tensor
+from i2s_spec.gguf.source import chunks
+from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.rule import Finding
+from i2s_spec.linter.rules.architecture.model_keys import key_type
+from i2s_spec.linter.rules.container.key_values import odd_bool
+from i2s_spec.schema.architectures.keys import REQUIRED
+from i2s_spec.schema.types import I2_S, TAIL_BYTES, ValueType
+
+#: Keys about how a model is split into files.
+_SPLIT: Final = {"split.no": "u16", "split.count": "u16", "split.tensors.count": "i32"}
+_TEMPLATE: Final = "tokenizer.chat_template"
+_ALIGNMENT: Final = "general.alignment"
+
+#: What acts on a terminal or turns text round: C0 but for tabs and line ends, DEL, C1, bidirectional marks.
+_CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+#: Texts longer than this are not looked at for control characters, but left out.
+_LONGEST_TEXT: Final = 16 << 20
+
+#: An array of more booleans with an invalid one among them is refused.
+_MOST_BOOLEANS: Final = 1 << 20
+
+
+class Removed(NamedTuple):
+    """Something that is not in the sanitised file: where it was, what it was, and how many bytes it had."""
+
+    span: Span
+    what: str
+    size: int
+
+
+def refused(finding: Finding) -> FormatError:
+    """A finding as the error that a file is refused with."""
+    return FormatError(finding.rule.fault, finding.span, finding.got, finding.want, **finding.details)
+
+
+class Keys(NamedTuple):
+    """What happens to keys: which are dropped, and which are written with another value."""
+
+    dropped: list[str]
+    changed: dict[str, Value]
+
+
+def keys_of(subject: Subject, keep_unknown: bool, drop_template: bool, left_out: list[Removed]) -> Keys:
+    """What happens to each key; what is lost is added to `left_out`.
+
+    :raises ValueError: for an architecture whose keys are not known, without `keep_unknown`
+    :raises FormatError: M003 where a key that is needed has another type than loaders ask for
+    """
+    known = architecture_view(subject)
+    if known.architecture is None and not keep_unknown and known.name:
+        raise ValueError(f"the keys of architecture {quote(known.name)} are not known; --keep-unknown keeps them")
+    keys = Keys([], {})
+    for entry in subject.file.metadata.rows:
+        why = _unwanted(known, entry, keep_unknown, drop_template)
+        if why is not None:
+            keys.dropped.append(entry.key)
+            left_out.append(Removed(entry.span, why, entry.span.stop - entry.span.start))
+            continue
+        value = _cleaned(subject.file, entry, left_out)
+        if value is not None:
+            keys.changed[entry.key] = value
+    return keys
+
+
+def _unwanted(known: ArchitectureView, entry: KeyValue, keep_unknown: bool, drop_template: bool) -> str | None:
+    """Why a key is left out, or None."""
+    name = quote(entry.name)
+    if not entry.name or not entry.name.isascii() or not entry.key.isprintable():
+        return f"key {name}, whose name is empty or not printable"
+    if entry.key == _ALIGNMENT:
+        return "key general.alignment: tensors are aligned to 32 bytes now"
+    if drop_template and (entry.key == _TEMPLATE or entry.key.startswith(f"{_TEMPLATE}.")):
+        return f"key {name}, as asked"
+    key = known.keys.declared.get(entry.key)
+    types = key.types if key is not None else (_SPLIT[entry.key],) if entry.key in _SPLIT else None
+    if types is None:
+        return None if keep_unknown else f"key {name}, which the specification does not know"
+    if entry.label not in types:
+        if key is not None and key.need == REQUIRED:
+            start = entry.span.start + 8 + len(entry.name)
+            span, got = Span(start, start + 4, f"{entry.span.path}.type"), TrustedText(f"a value of type {entry.label}")
+            raise refused(key_type.at(span, got=got, want=TrustedText(" or ".join(types)), key=entry.name))
+        return f"key {name}, of type {entry.label} instead of {' or '.join(types)}"
+    size = entry.value_span.stop - entry.value_span.start
+    if _is_text(entry) and size > _LONGEST_TEXT:
+        return f"key {name}, a text of {size:,} bytes"
+    return None
+
+
+def _is_text(entry: KeyValue) -> bool:
+    """Whether a value is text for people or programs; what tokens look like is part of the model."""
+    if entry.type == ValueType.ARRAY and entry.element == ValueType.STRING:
+        return not entry.key.startswith("tokenizer.")
+    return entry.type == ValueType.STRING
+
+
+def _cleaned(file: File, entry: KeyValue, left_out: list[Removed]) -> Value | None:
+    """The value that a key gets instead of its own: text without control characters, plain booleans."""
+    if _is_text(entry):
+        found = file.metadata.decode(entry)
+        texts = [found] if isinstance(found, str) else found
+        clean = [_plain(text) for text in texts]
+        if clean == texts:
+            return None
+        lost = sum(len(text.encode("utf-8", "surrogateescape")) for text in texts) - sum(
+            map(len, map(str.encode, clean))
+        )
+        left_out.append(Removed(entry.value_span, "control characters, or bytes that are no text", lost))
+        if isinstance(found, str):
+            return Value(ValueType.STRING, clean[0])
+        return Value(ValueType.ARRAY, clean, ValueType.STRING)
+    if ValueType.BOOL in (entry.type, entry.element):
+        at = _scanner.first_odd_bool(file.source, entry.value_span.start, entry.count)
+        if at >= 0 and entry.count > _MOST_BOOLEANS:
+            raise refused(odd_bool.at(Span(at, at + 1, entry.value_span.path), key=entry.name, got=255, want=1))
+        if at >= 0:
+            left_out.append(Removed(entry.value_span, "booleans other than 0 and 1, which are 1 now", 0))
+            value = file.metadata.decode(entry)
+            return Value(ValueType(entry.type), value, ValueType.BOOL if entry.type == ValueType.ARRAY else None)
+    return None
+
+
+def _plain(text: str) -> str:
+    return _CONTROLS.sub("", text).encode("utf-8", "surrogateescape").decode("utf-8", "ignore")
+
+
+def names(file: File, left_out: list[Removed]) -> dict[str, str]:
+    """Printable names for tensors whose own are not."""
+    names: dict[str, str] = {}
+    for tensor in file.tensors.rows:
+        if not tensor.name.isprintable():
+            names[tensor.name] = "".join(char for char in tensor.name if char.isprintable())
+            span = tensor.info_span
+            span = Span(span.start + 8, span.start + 8 + len(tensor.raw_name), f"{span.path}.name")
+            lost = len(tensor.raw_name) - len(names[tensor.name].encode())
+            left_out.append(Removed(span, "characters of a name that do not print", lost))
+    return names
+
+
+def tails(file: File, left_out: list[Removed]) -> dict[str, Replacement]:
+    """I2_S tensors whose tail holds more than the scale, and what makes their bytes without it."""
+    tails: dict[str, Replacement] = {}
+    for tensor in file.tensors.rows:
+        if tensor.type is I2_S and any(tensor.tail[4:]):
+            tail = tensor.tail_span
+            tails[tensor.name] = Replacement("I2_S", _without_rest(file, tensor))
+            span = Span(tail.start + 4, tail.stop, f"{tail.path}.unused")
+            left_out.append(Removed(span, "bytes after the scale, which mean nothing", TAIL_BYTES - 4))
+    return tails
+
+
+def _without_rest(file: File, tensor: Tensor) -> Callable[[], Iterator[bytes]]:
+    def make() -> Iterator[bytes]:
+        yield from chunks(file.source, tensor.span.start, tensor.tail_span.start + 4)
+        yield bytes(TAIL_BYTES - 4)
+
+    return make
+
+
+def unowned(file: File) -> Iterator[Removed]:
+    """Stretches after the tensor infos that are in no tensor, and not all zeros."""
+    assert file.infos_end is not None
+    end = file.infos_end
+    for start, stop, _ in (*sorted(tensor.span for tensor in file.tensors.rows), Span(file.size, file.size)):
+        if end < start and _scanner.first_nonzero(file.source, end, start) >= 0:
+            path = "trailing" if start == file.size else "padding"
+            yield Removed(Span(end, start, path), "bytes that no tensor owns", start - end)
+        end = stop  # none share bytes in a file that is understood

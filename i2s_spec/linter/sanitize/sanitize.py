@@ -1,0 +1,158 @@
+"""This module defines `sanitize`: a file written anew from what was understood of it; everything else is left out.
+
+What is kept is what the specification declares: keys that it knows, with types that it knows, and tensors. Left out are
+unknown keys, bytes that no tensor owns (padding, gaps, what follows the last tensor), bytes 4 to 31 of I2_S tails, control
+characters in texts, and on request the chat template. The result is laid out as our writer lays out every file, so the
+same file gives the same bytes everywhere. The weights are the same, which is proved by their identity.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+
+from i2s_spec.convert.container.rewrite import rewrite
+from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import Origin, source_of
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.rules import all_rules
+from i2s_spec.linter.rules.architecture.model_keys import foreign_prefix
+from i2s_spec.linter.sanitize.removals import Removed, keys_of, names, refused, tails, unowned
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.writer import Progress
+
+
+class Sanitized(NamedTuple):
+    """What became of a file: what was left out, how many keys and tensors are kept, and the identity of the weights.
+
+    `renamed` tensors are those whose names had to change, which is the only thing that changes the identity.
+    """
+
+    path: str
+    left_out: tuple[Removed, ...]
+    keys: int
+    tensors: int
+    renamed: int
+    weights: str
+    size_before: int
+    size: int
+    written: bool
+
+
+def sanitize(
+    origin: Origin,
+    target: Target | None = None,
+    *,
+    keep_unknown: bool = False,
+    drop_template: bool = False,
+    force: bool = False,
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> Sanitized:
+    """Write a file anew from what is understood of it.
+
+    :param origin: a path, a buffer, a seekable stream or a `Source`
+    :param target: a path, or a binary stream; without it nothing is written
+    :param keep_unknown: keep keys that the specification does not know, as far as they have printable names
+    :param drop_template: leave the chat template out, which is a program
+    :param force: replace an existing file, but never the one that is read
+    :param threads: how many threads decode tensors for the proof
+    :param progress: called now and then with (bytes done, bytes to do), for each of several stages
+    :returns: what was left out, and the proof
+    :raises FormatError: where the file cannot be read or understood: the linter's finding
+    :raises ValueError: for an architecture whose keys are not known, without `keep_unknown`; and a target that is the origin
+    :raises FileExistsError, OSError: as `OutputFile` does; then the target is as it was
+    """
+    source = source_of(origin)
+    path = os.fspath(origin) if isinstance(origin, str | os.PathLike) else None
+    try:
+        if target is not None:
+            try:
+                refuse_source(target, source)
+            except FileExistsError:
+                raise ValueError("a sanitized file gets a name of its own; this is the file that is read") from None
+            if isinstance(target, str | os.PathLike):
+                refuse_taken(target, force)
+        file = File(source)
+        subject = Subject(file, path)
+        _require_understood(subject, keep_unknown)
+        return _rewritten(subject, target, keep_unknown, drop_template, force, threads, progress)
+    finally:
+        if path is not None:
+            source.close()
+
+
+def _require_understood(subject: Subject, keep_unknown: bool) -> None:
+    """Refuse a file of which a part is not understood.
+
+    Keys of a model under another architecture's name would be left out as unknown, which nobody could repair.
+    """
+    if subject.file.fault is not None:
+        raise subject.file.fault
+    needed = [rule for rule in all_rules() if rule.ambiguous]
+    for rule in needed if keep_unknown else (*needed, foreign_prefix):
+        for finding in rule.check(subject) if rule.check is not None else ():
+            raise refused(finding)
+
+
+def _rewritten(
+    subject: Subject,
+    target: Target | None,
+    keep_unknown: bool,
+    drop_template: bool,
+    force: bool,
+    threads: int,
+    progress: Progress | None,
+) -> Sanitized:
+    from i2s_spec.inspect.compare.identity import identity
+
+    file = subject.file
+    left_out: list[Removed] = []
+    keys = keys_of(subject, keep_unknown, drop_template, left_out)
+    new_names = names(file, left_out)
+    new_tails = tails(file, left_out)
+    left_out += unowned(file)
+    weights = identity(file, threads=threads, progress=progress)
+    size = rewrite(
+        file, _Nowhere.made() if target is None else target, set=keys.changed, drop_keys=keys.dropped, alignment=32,
+        rename_tensors=new_names, replace=new_tails, force=force, progress=progress,
+    )  # fmt: skip
+    if isinstance(target, str | os.PathLike):
+        _prove(target, weights.weights if not new_names else None, threads, progress)
+    left_out.sort(key=lambda each: each.span)
+    return Sanitized(
+        path=subject.path if subject.path is not None else file.name,
+        left_out=tuple(left_out),
+        keys=len(file.metadata) - len(keys.dropped),
+        tensors=file.index.tensors,
+        renamed=len(new_names),
+        weights=weights.weights,
+        size_before=file.size,
+        size=size,
+        written=target is not None,
+    )
+
+
+def _prove(target: str | os.PathLike[str], wanted: str | None, threads: int, progress: Progress | None) -> None:
+    """Make sure that what was written has the same weights and is whole."""
+    from i2s_spec.gguf.reader import open as open_file
+    from i2s_spec.inspect.compare.identity import identity
+
+    with open_file(target) as file:
+        found = identity(file, threads=threads, progress=progress).weights
+    if wanted is not None and found != wanted:
+        os.unlink(target)
+        raise RuntimeError("the sanitized file has other weights; it was removed")
+
+
+class _Nowhere:
+    """A stream that takes everything and keeps nothing."""
+
+    @staticmethod
+    def made() -> BinaryIO:
+        return cast(BinaryIO, _Nowhere())
+
+    def write(self, data: Any) -> int:
+        return len(data)

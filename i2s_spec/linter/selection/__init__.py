@@ -1,0 +1,1 @@
+"""Which rules run, and which findings count: profiles, configuration, baselines, suppressions."""

@@ -1,0 +1,181 @@
+"""This module defines profiles: which rules apply to a file, and how bad a finding of each is.
+
+A profile is data. `selected` joins one with what a caller selects, ignores and re-levels, and gives the rules in force with
+their severities. A prefix is the beginning of a code (`P`, `P2`, `I104`) or a whole slug; where several fit a rule, the
+longest counts.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, get_args
+
+from i2s_spec.errors import quote
+from i2s_spec.inspect.survey.result import Mode
+from i2s_spec.linter.rule import Needs, Rule, Severity
+from i2s_spec.linter.rules import REGISTRY
+from i2s_spec.schema import faults
+
+ERROR, WARNING = Severity.ERROR, Severity.WARNING
+
+
+class Profile(NamedTuple):
+    """A choice of rules for one purpose.
+
+    `select` and `ignore` are prefixes of codes; `weaknesses` adds every rule that names a CWE. `promote` gives, by prefix or
+    slug, warnings the severity of errors; rules below `least` do not apply. Without `payload` the weights are not read
+    unless the caller says so. `by_document` is for what the GGUF document allows and no loader of I2_S takes (clause 3.1).
+    """
+
+    name: str
+    purpose: str
+    select: tuple[str, ...] = ("",)
+    ignore: tuple[str, ...] = ()
+    weaknesses: bool = False
+    promote: tuple[str, ...] = ()
+    least: Severity = Severity.NOTE
+    payload: bool = True
+    by_document: bool = False
+
+
+#: Every profile by its name.
+PROFILES: dict[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        Profile("default", "what the strictest loader that knows type 36 refuses, and what else is worth knowing"),
+        Profile("spec", "only what the specification demands, whoever reads the file", ("G", "I", "M", "T"), least=ERROR,
+                by_document=True),
+        Profile("bitnet.cpp", "a file for bitnet.cpp: what only other runtimes refuse does not count", ignore=("P1",)),
+        Profile("llama.cpp", "a file for upstream llama.cpp: what it refuses is an error", promote=("P",)),
+        Profile("security", "untrusted files, from the header: bounds, hidden bytes, text that acts, known weaknesses",
+                ("G", "S"), weaknesses=True, promote=("text-not-read",), payload=False),
+        Profile("strict", "a file to publish: every warning is an error", promote=("",)),
+    )
+}  # fmt: skip
+
+#: How much of the payloads may be read.
+READINGS: tuple[Mode, ...] = get_args(Mode)
+
+#: Rules that say that there was nothing to check; they are never left out.
+INDISPENSABLE = faults.NO_INPUT | {faults.CHANGED.code}
+
+
+def profile_named(name: str) -> Profile:
+    """The profile of that name.
+
+    :raises ValueError: where there is none
+    """
+    try:
+        return PROFILES[name]
+    except KeyError:
+        raise ValueError(f"unknown profile {quote(name)}; there are: {', '.join(PROFILES)}") from None
+
+
+def reading_of(profile: str) -> Mode:
+    """How much of the payloads a profile has read where the caller does not say."""
+    return "full" if profile_named(profile).payload else "none"
+
+
+def selected(
+    profile: str = "default",
+    select: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+    severity: Mapping[str, Severity | str] | None = None,
+    *,
+    payload: bool = True,
+    runtimes: bool = False,
+    reference: bool = False,
+) -> dict[str, Severity]:
+    """The rules in force by code, with their severities.
+
+    :param select: prefixes of codes, or slugs, that apply instead of those of the profile. What stops the reader is
+        reported all the same: a file that was not read cannot be sound
+    :param ignore: prefixes or slugs that do not apply; against `select` the longer prefix wins
+    :param severity: severities by prefix or slug
+    :param payload: whether payloads are read; without, rules that look at them do not apply
+    :param runtimes: whether runtimes are reported on; without, rules on them do not apply
+    :param reference: whether there is a reference; without, rules that need one do not apply
+    :raises ValueError: for an unknown profile, a prefix that fits no rule, or an unknown severity
+    """
+    base, wanted, unwanted = profile_named(profile), _prefixes(select), _prefixes(ignore)
+    levels = {_prefix(name): _severity(level) for name, level in (severity or {}).items()}
+    evidence = {Needs.NOTHING: True, Needs.RUNTIMES: runtimes, Needs.REFERENCE: reference, Needs.OTHER_FORMAT: False}
+    in_force: dict[str, Severity] = {}
+    for code, rule in REGISTRY.items():
+        level = _level(rule, base, levels)
+        if code not in INDISPENSABLE:
+            if not evidence[rule.needs] or (rule.payload and not payload):
+                continue
+            if wanted:
+                applies = _fit(code, wanted) > _fit(code, unwanted) or (rule.check is None and _fit(code, unwanted) < 0)
+            else:
+                applies = _fit(code, unwanted) < 0 and (rule.check is None or _belongs(rule, level, base))
+            if not applies:
+                continue
+        in_force[code] = level
+    return in_force
+
+
+def _belongs(rule: Rule, level: Severity, profile: Profile) -> bool:
+    """Whether a rule is one of a profile's."""
+    if level.rank < profile.least.rank or rule.code.startswith(profile.ignore or "\0"):
+        return False
+    return rule.code.startswith(profile.select) or (profile.weaknesses and rule.cwe is not None)
+
+
+def suppressed_codes(reasons: Mapping[str, str]) -> dict[str, str]:
+    """The codes that prefixes or slugs stand for, each with the reason of its longest prefix.
+
+    What says that there was nothing to check cannot be suppressed.
+
+    :raises ValueError: where no rule fits
+    """
+    if not reasons:  # spares most runs a walk over all rules
+        return {}
+    by_prefix = {_prefix(name): reason for name, reason in reasons.items()}
+    found: dict[str, str] = {}
+    for code in REGISTRY:
+        length = _fit(code, by_prefix)
+        if length >= 0 and code not in INDISPENSABLE:
+            found[code] = by_prefix[code[:length]]
+    return found
+
+
+def _level(rule: Rule, base: Profile, levels: Mapping[str, Severity]) -> Severity:
+    """The severity of a rule: what the caller says, else the profile, else the rule itself."""
+    fitting = [prefix for prefix in levels if rule.code.startswith(prefix)]
+    if fitting:
+        return levels[max(fitting, key=len)]
+    promoted = bool(base.promote) and (rule.code.startswith(base.promote) or rule.slug in base.promote)
+    if rule.severity is WARNING and promoted:
+        return ERROR
+    return rule.severity
+
+
+def _fit(code: str, prefixes: Iterable[str]) -> int:
+    """Length of the longest prefix that a code begins with, -1 where there is none."""
+    return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=-1)
+
+
+def _prefixes(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_prefix(name) for name in names)
+
+
+def _prefix(name: str) -> str:
+    """A prefix of codes for what a caller wrote: a prefix in any case, or the slug of a rule.
+
+    :raises ValueError: where no rule fits
+    """
+    upper = name.strip().upper()
+    if upper and any(code.startswith(upper) for code in REGISTRY):
+        return upper
+    for rule in REGISTRY.values():
+        if rule.slug == name.strip().lower():
+            return rule.code
+    raise ValueError(f"no rule has a code that begins with {quote(name)}, or that slug; `i2s rules` lists them all")
+
+
+def _severity(level: Severity | str) -> Severity:
+    try:
+        return Severity(level)
+    except ValueError:
+        known = ", ".join(Severity)
+        raise ValueError(f"unknown severity {quote(str(level))}; there are: {known}") from None

@@ -1,0 +1,68 @@
+"""This module defines suppressions: findings that somebody decided to accept, in files of certain names, for a reason.
+
+A suppression needs its reason; what it covers is counted in every report, and one that covered nothing in a run is
+mentioned, so that it does not outlive its cause.
+
+    >>> Suppression("models/**/old-*.gguf", ("P1",), "made before the gap was closed").covers("models/a/b/old-1.gguf")
+    True
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from i2s_spec.linter.report_data import FileReport
+
+
+class Suppression(NamedTuple):
+    """Codes (prefixes or slugs) that are suppressed in the files that a pattern fits, and why.
+
+    A pattern is relative to `base`, the folder of the file that holds the suppression. `*` and `?` stand for parts of one
+    name and `**` for any number of folders; a pattern without `/` fits names in every folder.
+    """
+
+    files: str
+    codes: tuple[str, ...]
+    reason: str
+    base: str = ""
+
+    def covers(self, path: str) -> bool:
+        """Whether the pattern fits a path, which is relative to the current folder."""
+        return _pattern(self.files).fullmatch(_relative(path, self.base)) is not None
+
+
+def suppressed_in(path: str, suppressions: Iterable[Suppression]) -> dict[str, str]:
+    """What is suppressed in one file: prefixes or slugs, each with its reason; of two the later one counts."""
+    return {
+        code: suppression.reason
+        for suppression in suppressions
+        if suppression.covers(path)
+        for code in suppression.codes
+    }
+
+
+def used(suppressions: Iterable[Suppression], path: str, report: FileReport) -> set[Suppression]:
+    """Those of some suppressions that covered a finding of a report."""
+    reasons = {suppressed["reason"] for suppressed in report["excused"]}
+    return {suppression for suppression in suppressions if suppression.reason in reasons and suppression.covers(path)}
+
+
+def _relative(path: str, base: str) -> str:
+    """A path as seen from a folder, with `/` between its parts."""
+    shown = os.path.relpath(path, base or os.curdir)
+    return shown.replace(os.sep, "/")
+
+
+@lru_cache(maxsize=256)
+def _pattern(glob: str) -> re.Pattern[str]:
+    """A glob as a regular expression for a whole relative path."""
+    if "/" not in glob:
+        glob = "**/" + glob
+    expression = ""
+    for piece in re.findall(r"\*\*/|/\*\*$|\*\*|\*|\?|[^*?]+", glob.removeprefix("/")):
+        expression += {"**/": "(?:[^/]+/)*", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(
+            piece, re.escape(piece)
+        )
+    return re.compile(expression, re.DOTALL)

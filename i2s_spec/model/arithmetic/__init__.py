@@ -1,0 +1,1 @@
+"""Sums, elementary functions and transforms whose rounding is defined."""

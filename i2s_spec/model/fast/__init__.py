@@ -1,0 +1,1 @@
+"""The fast forward pass: a compiled program over compiled kernels."""

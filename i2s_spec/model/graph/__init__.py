@@ -1,0 +1,1 @@
+"""The computation graphs of the architectures, as data."""

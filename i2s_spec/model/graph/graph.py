@@ -1,0 +1,234 @@
+"""This module defines what a graph is: named operations with named inputs, in the order in which they are computed.
+
+A graph is data. It can be executed whole, from a given layer input on, or one operation at a time; it can be changed
+(`replaced`, `without`) to see the effect of a mistake. Nothing is computed here: the executor walks a graph, and the
+operations of a numeric profile compute.
+
+Names are llama.cpp's: the word of its callback, `-` and the layer; the second value of a name gets `#1`.
+
+    >>> g = Builder()
+    >>> x = g.add("embed", "inp_embd", g.given("inp_tokens"), weights=("token_embd.weight",))
+    >>> with g.in_layer(0):
+    ...     y = g.rms("attn_norm", x, eps=1e-5)
+    >>> [(node.name, node.op, node.inputs) for node in g.graph().nodes]
+    [('inp_embd', 'embed', ('inp_tokens',)), ('norm-0', 'norm', ('inp_embd',)), ('attn_norm-0', 'norm_weight', ('norm-0',))]
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from i2s_spec.errors import SettingError, quote
+
+if TYPE_CHECKING:
+    from i2s_spec.schema.architectures.rotation import Rotation
+
+#: What goes into every graph: the token ids, int64 [T].
+TOKENS = "inp_tokens"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation: what it is called, which operation it is, what goes in, which tensors it uses, how it is set.
+
+    :param name: of the value that it gives, unique in a graph
+    :param op: the method of `operations.Operations` that computes it
+    :param inputs: names of the values that go in
+    :param weights: names of tensors of the file
+    :param layer: the layer that it belongs to, None for what is before and after all layers
+    :param settings: everything else that the operation depends on
+    """
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    weights: tuple[str, ...] = ()
+    layer: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def weight(self) -> str:
+        """The only tensor that it uses."""
+        (name,) = self.weights
+        return name
+
+    def replace(self, **changes: Any) -> Node:
+        """The same node with other fields; what is no field is a setting."""
+        own = {name: changes.pop(name) for name in ("op", "inputs", "weights") if name in changes}
+        return replace(self, settings={**self.settings, **changes}, **own)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in the order of computation; every input is given or the name of an earlier node.
+
+    :param given: names of the values that come from outside
+    :param results: names of the values that the graph is there for
+    """
+
+    nodes: tuple[Node, ...]
+    given: tuple[str, ...] = (TOKENS,)
+    results: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        known = set(self.given)
+        for node in self.nodes:
+            for name in node.inputs:
+                if name not in known:
+                    raise ValueError(f"{node.name} needs {name}, which is neither given nor computed before it")
+            if node.name in known:
+                raise ValueError(f"two values are called {node.name}")
+            known.add(node.name)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Node]:
+        return {node.name: node for node in self.nodes}
+
+    def __getitem__(self, name: str) -> Node:
+        try:
+            return self.by_name[name]
+        except KeyError:
+            raise SettingError(f"the graph has no value called {quote(name)}") from None
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    @cached_property
+    def last_use(self) -> Mapping[str, int]:
+        """Where in `nodes` each value is needed last; after that it can be forgotten."""
+        return {name: at for at, node in enumerate(self.nodes) for name in (node.name, *node.inputs)}
+
+    @property
+    def layers(self) -> int:
+        """How many layers there are."""
+        return len({node.layer for node in self.nodes if node.layer is not None})
+
+    def layer(self, number: int) -> Graph:
+        """One layer as a graph of its own: the value that enters it is given, the one that leaves it is the result."""
+        return self.part(node for node in self.nodes if node.layer == number)
+
+    def until(self, node: Node) -> Graph:
+        """The graph up to a node, whose value is the result."""
+        return replace(self, nodes=self.nodes[: self.nodes.index(node) + 1], results=(node.name,))
+
+    def before_layers(self) -> Graph:
+        """What comes before the first layer, as a graph of its own."""
+        first = next(at for at, node in enumerate(self.nodes) if node.layer is not None)
+        return self.part(self.nodes[:first])
+
+    def after_layers(self) -> Graph:
+        """What comes after the last layer, as a graph of its own: from its value to the logits or the embedding."""
+        inside = [at for at, node in enumerate(self.nodes) if node.layer is not None]
+        return self.part(self.nodes[inside[-1] + 1 :])
+
+    def part(self, nodes: Iterable[Node]) -> Graph:
+        """Some of the nodes as a graph: what they take from the others is given, what nobody in it takes is a result."""
+        nodes = tuple(nodes)
+        own = {node.name for node in nodes}
+        taken = [name for node in nodes for name in node.inputs]
+        given = tuple(dict.fromkeys(name for name in taken if name not in own))
+        return Graph(nodes, given, tuple(node.name for node in nodes if node.name not in taken))
+
+    def replaced(self, name: str, **changes: Any) -> Graph:
+        """The graph with one node changed, as `Node.replace` says: a deviation to replay."""
+        node = self[name].replace(**changes)
+        return replace(self, nodes=tuple(node if each.name == name else each for each in self.nodes))
+
+    def without(self, *names: str) -> Graph:
+        """The graph with operations of one input left out: whoever took their value takes that input instead."""
+        skipped: dict[str, str] = {}
+        nodes = []
+        for node in self.nodes:
+            inputs = tuple(skipped.get(name, name) for name in node.inputs)
+            if node.name not in names:
+                nodes.append(replace(node, inputs=inputs))
+            elif len(inputs) == 1:
+                skipped[node.name] = inputs[0]
+            else:
+                raise ValueError(f"{node.name} has {len(inputs)} inputs; only operations of one can be left out")
+        if unknown := set(names) - skipped.keys():
+            raise ValueError(f"the graph has no value called {', '.join(sorted(map(quote, unknown)))}")
+        return replace(self, nodes=tuple(nodes))
+
+
+class Builder:
+    """Makes a graph, one named value after the other; every method gives the name of the new value.
+
+    :param present: names of the tensors that the file has, for what is optional
+    :param rotation: what is folded into the weights (clause 3.8)
+    """
+
+    def __init__(self, present: Iterable[str] = (), rotation: Rotation | None = None) -> None:
+        self.present = frozenset(present)
+        self.rotation = rotation
+        self._rotated: dict[str, str] = {}
+        self._nodes: list[Node] = []
+        self._given: list[str] = []
+        self._times: Counter[str] = Counter()
+        self._layer: int | None = None
+
+    @contextmanager
+    def in_layer(self, number: int) -> Iterator[None]:
+        """What is added inside belongs to a layer."""
+        self._layer = number
+        try:
+            yield
+        finally:
+            self._layer = None
+
+    def given(self, name: str) -> str:
+        """A value that comes from outside."""
+        self._given.append(name)
+        return name
+
+    def add(self, op: str, name: str, *inputs: str, weights: tuple[str, ...] = (), **settings: Any) -> str:
+        """An operation; the layer, and `#1` for a second value of a name, are added to its name."""
+        full = name if self._layer is None else f"{name}-{self._layer}"
+        times = self._times[full]
+        self._times[full] += 1
+        full = f"{full}#{times}" if times else full
+        self._nodes.append(Node(full, op, inputs, weights, self._layer, settings))
+        return full
+
+    def tensor(self, name: str) -> str:
+        """The full name of a tensor of the current layer, or of the whole model."""
+        return name if self._layer is None else f"blk.{self._layer}.{name}"
+
+    def rms(self, name: str, x: str, tensor: str | None = None, *, eps: float) -> str:
+        """`g * (x / sqrt(mean(x^2) + eps))`: the norm, then the gains of a tensor named like the value."""
+        normed = self.add("norm", "norm", x, eps=eps, of=tensor or name)
+        return self.add("norm_weight", name, normed, weights=(self.tensor(f"{tensor or name}.weight"),))
+
+    def linear(self, name: str, x: str, tensor: str) -> str:
+        """A projection, then the scale and the bias that a file may have beside it."""
+        weight = self.tensor(f"{tensor}.weight")
+        y = self.add("linear", name, self.entering(weight, x), weights=(weight,))
+        for op, kind in (("scale", "scale"), ("bias", "bias")):
+            if (optional := self.tensor(f"{tensor}.{kind}")) in self.present:
+                y = self.add(op, name, y, weights=(optional,))
+        return y
+
+    def entering(self, weight: str, x: str) -> str:
+        """What is multiplied with a weight: x, or x rotated, once for all weights that it enters."""
+        if self.rotation is None or not self.rotation.rotates(weight):
+            return x
+        if x not in self._rotated:
+            word = x.partition("#")[0].removesuffix(f"-{self._layer}")
+            self._rotated[x] = self.add("rotate", f"{word}_rotated", x, rotation=self.rotation)
+        return self._rotated[x]
+
+    def looked_up(self, name: str, tokens: str, table: str) -> str:
+        """The rows of a table that tokens name, made what they were where the table is rotated."""
+        x = self.add("embed", name, tokens, weights=(table,))
+        if self.rotation is not None and table in self.rotation.tables:
+            return self.add("restore", name, x, rotation=self.rotation)
+        return x
+
+    def graph(self, *results: str) -> Graph:
+        """What has been added."""
+        return Graph(tuple(self._nodes), tuple(self._given), results)

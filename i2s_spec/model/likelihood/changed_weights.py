@@ -1,0 +1,142 @@
+"""This module reads some weights of a model in another way and shares the rest with it, so that a change costs little.
+
+A change of matrices is a function of a tensor's name and the weights as they are. The functions here make such changes:
+other trits for codes, transposed matrices, tensors exchanged, heads in another order, other scales.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from i2s_spec.codec.payload_native import pack_codes, unpack_codes
+from i2s_spec.model.weights import ModelWeights, Ternary
+from i2s_spec.schema.dialect import CANONICAL
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.model.grouped import Grouped
+
+#: A matrix, by the name of its tensor, from the weights as they are.
+ChangeMatrix = Callable[[str, ModelWeights], "Ternary | Grouped | NDArray[Any]"]
+#: A vector of gains, likewise.
+ChangeVector = Callable[[str, ModelWeights], "NDArray[np.float32]"]
+
+
+class ChangedWeights(ModelWeights):
+    """The weights `base`, some of them changed.
+
+    :param matrix: what becomes of each matrix; one that it gives as it is takes no room
+    :param vector: what becomes of each vector
+    """
+
+    def __init__(
+        self, base: ModelWeights, matrix: ChangeMatrix | None = None, vector: ChangeVector | None = None
+    ) -> None:
+        super().__init__(base.file, base.dialect)
+        self.preloaded = base.preloaded
+        self._base = base
+        self._change_matrix, self._change_vector = matrix, vector
+
+    def matrix(self, name: str) -> Ternary | Grouped | NDArray[Any]:
+        """A projection, changed."""
+        change = self._change_matrix
+        if change is None:
+            return self._base.matrix(name)
+        return self._once(name, lambda _: change(name, self._base))
+
+    def vector(self, name: str) -> NDArray[np.float32]:
+        """Gains, changed."""
+        change = self._change_vector
+        if change is None:
+            return self._base.vector(name)
+        return self._once(name, lambda _: change(name, self._base))
+
+    def blocks(self, name: str) -> NDArray[np.uint8]:
+        """The bytes of a quantized table, as they are."""
+        return self._base.blocks(name)
+
+
+def role(name: str) -> str:
+    """What a tensor of a layer is for: `attn_q` of `blk.3.attn_q.weight`; else its whole name."""
+    parts = name.split(".")
+    return parts[2] if len(parts) == 4 and parts[0] == "blk" and parts[3] == "weight" else name
+
+
+def recoded(trits: Sequence[int], roles: Collection[str] | None = None) -> ChangeMatrix:
+    """Other trits for -1, 0 and +1.
+
+    :param trits: what these are read as
+    :param roles: of the tensors that it is done to; None for all
+    """
+    codes = [trits[code] + 1 if code < 3 else 3 for code in range(4)]
+    table = np.array(
+        [sum(codes[byte >> shift & 3] << shift for shift in (0, 2, 4, 6)) for byte in range(256)], dtype=np.uint8
+    )
+
+    def change(name: str, base: ModelWeights) -> Any:
+        matrix = base.matrix(name)
+        if not isinstance(matrix, Ternary) or (roles is not None and role(name) not in roles):
+            return matrix
+        return matrix._replace(payload=table[matrix.payload])
+
+    return change
+
+
+def rearranged(arrange: Mapping[str, Callable[[NDArray[np.uint8]], NDArray[np.uint8]]]) -> ChangeMatrix:
+    """The codes of some matrices in another order.
+
+    :param arrange: by role, what takes and gives codes, uint8 [rows, columns]
+    """
+
+    def change(name: str, base: ModelWeights) -> Any:
+        matrix, how = base.matrix(name), arrange.get(role(name))
+        if how is None or not isinstance(matrix, Ternary):
+            return matrix
+        codes = how(unpack_codes(matrix.payload, (matrix.rows, matrix.columns), CANONICAL.layout))
+        packed = pack_codes(np.ascontiguousarray(codes), CANONICAL.layout)
+        return matrix._replace(payload=np.frombuffer(packed, dtype=np.uint8))
+
+    return change
+
+
+def transposed(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A matrix whose elements lie column by column in the file."""
+    return codes.reshape(codes.shape[::-1]).T
+
+
+def exchanged(names: Mapping[str, str]) -> ChangeMatrix:
+    """Tensors that stand under each other's names; a scale goes with its payload."""
+
+    def change(name: str, base: ModelWeights) -> Any:
+        return base.matrix(names.get(name, name))
+
+    return change
+
+
+def exchanged_vectors(names: Mapping[str, str]) -> ChangeVector:
+    """Gains that stand under each other's names."""
+
+    def change(name: str, base: ModelWeights) -> NDArray[np.float32]:
+        return base.vector(names.get(name, name))
+
+    return change
+
+
+def plus_one(name: str, base: ModelWeights) -> NDArray[np.float32]:
+    """Gains of norms with the 1 that was taken off them."""
+    gains = base.vector(name)
+    return gains + np.float32(1) if "norm" in name else gains
+
+
+def rescaled(scale: Callable[[np.float32], Any]) -> ChangeMatrix:
+    """Another scale for every ternary matrix."""
+
+    def change(name: str, base: ModelWeights) -> Any:
+        matrix = base.matrix(name)
+        return matrix._replace(scale=np.float32(scale(matrix.scale))) if isinstance(matrix, Ternary) else matrix
+
+    return change

@@ -1,0 +1,175 @@
+"""This module runs hypotheses on more and more of a text, and drops those that have lost.
+
+All hypotheses read the same tokens. They are run in rounds, each on twice as many tokens as before; what a hypothesis has
+read stays in its cache, so that no token is computed twice. The one with the least loss leads. A hypothesis is dropped when
+
+    it is behind the leader by `NATS` in sum, and by `SIGMAS` standard errors of the mean difference token by token.
+
+The first is the bound of Ville: were the text drawn from the hypothesis, its likelihood would fall behind that of another
+one by a factor of e^20.7 with a probability of at most 10^-9, however often one looks; so it holds at any time of stopping.
+The second is for texts that are drawn from no model at all: the lead must not come from a few tokens. Logits that are not
+finite, or a token that is given no chance at all, lose at once.
+
+What every model must beat is `chance`: each token by how often it has occurred so far in the text. It knows nothing of
+language, and a model that is not trained does not beat it. A hypothesis that chance beats is dropped as well, and where the
+leader is no better than chance after `FUTILE` tokens, the race ends undecided.
+
+    >>> import numpy as np
+    >>> beats(np.full(40, 2.0), np.linspace(2.5, 3.5, 40)), beats(np.full(40, 2.0), np.linspace(1.0, 3.5, 40))
+    (True, False)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from math import inf, log, sqrt
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from i2s_spec.errors import FormatError
+from i2s_spec.model.outputs import logits_of
+from i2s_spec.model.text.perplexity import log_likelihoods
+from i2s_spec.schema.faults import LOGITS_NOT_FINITE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.model.cache import Cache
+    from i2s_spec.model.forward import Model
+    from i2s_spec.model.likelihood.possible_mistakes import Hypothesis
+
+#: By how much a hypothesis that is dropped is behind: in nats (a chance of 10^-9), and in standard errors.
+NATS: Final = 20.723266
+SIGMAS: Final = 6.0
+#: Tokens that are scored in the first round, and in all.
+FIRST: Final = 32
+MOST: Final = 1024
+#: Tokens after which a race that nobody leads is given up.
+FUTILE: Final = 256
+
+#: Why a hypothesis is dropped that has no losses.
+NOT_FINITE: Final = "its logits are not finite"
+
+Progress = Callable[[int, int], object]
+
+
+class Runner:
+    """One hypothesis on its way through the text: `losses` of the tokens that it has read, in nats, float64.
+
+    `lost` says why it was dropped, and is empty while it is not.
+    """
+
+    def __init__(self, hypothesis: Hypothesis) -> None:
+        self.hypothesis = hypothesis
+        self.losses: NDArray[np.float64] = np.empty(0)
+        self.lost = ""
+        self._caches: dict[int, Cache] = {}
+
+    @property
+    def mean(self) -> float:
+        """Its mean loss."""
+        return float(self.losses.mean()) if self.losses.size and self.lost != NOT_FINITE else inf
+
+    def read(self, model: Model, pieces: Sequence[Sequence[int]], count: int) -> None:
+        """Go on until so many tokens are scored.
+
+        :param model: as it is
+        :param pieces: the text, in sequences that the model has room for
+        """
+        model = self.hypothesis.change(model)
+        try:
+            with np.errstate(all="ignore"):
+                found = list(self._scored(model, pieces, count))
+        except FormatError as error:
+            if error.fault is not LOGITS_NOT_FINITE:
+                raise
+            self.drop(NOT_FINITE)
+            return
+        self.losses = np.concatenate([self.losses, *found])
+        if not np.isfinite(self.losses).all():
+            self.drop("it gives a token no chance at all")
+
+    def drop(self, why: str) -> None:
+        """It has lost, and needs its caches no more."""
+        self.lost = why
+        self._caches.clear()
+
+    def _scored(self, model: Model, pieces: Sequence[Sequence[int]], count: int) -> Iterator[NDArray[np.float64]]:
+        start = 0
+        for number, piece in enumerate(pieces):
+            stop = start + len(piece) - 1  # the first token of a piece is scored on nothing
+            done, until = max(self.losses.size, start), min(stop, count)
+            if done < until:
+                ids = [(token + self.hypothesis.shift) % model.vocab_size for token in piece]
+                cache = self._caches.setdefault(number, model.new_cache(len(piece)))
+                logits = logits_of(model.forward(ids[done - start : until - start], cache=cache))
+                yield -log_likelihoods(logits, ids[done - start + 1 : until - start + 1])
+            if until == stop:
+                self._caches.pop(number, None)
+            start = stop
+
+
+def beats(leader: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+    """Whether losses are less than others for certain, token by token; those of more tokens are cut."""
+    return behind(leader, other)[0] >= NATS and behind(leader, other)[1] >= SIGMAS
+
+
+def behind(leader: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[float, float]:
+    """By how many nats losses are behind others, and by how many standard errors of their mean difference."""
+    n = min(leader.size, other.size)
+    differences = other[:n] - leader[:n]
+    if n < 2:
+        return 0.0, 0.0
+    total, error = float(differences.sum()), float(differences.std(ddof=1)) * sqrt(n)
+    return total, total / error if error > 0 else (inf if total > 0 else 0.0)
+
+
+def chance(pieces: Sequence[Sequence[int]], vocab: int, count: int) -> NDArray[np.float64]:
+    """The losses of tokens by how often each has occurred before, after one half of an occurrence of every token."""
+    seen: Counter[int] = Counter()
+    losses: list[float] = []
+    for piece in pieces:
+        for token in piece[1:]:
+            losses.append(log(len(losses) + vocab / 2) - log(seen[token] + 0.5))
+            seen[token] += 1
+    return np.array(losses[:count])
+
+
+def race(
+    runners: Sequence[Runner], model: Model, pieces: Sequence[Sequence[int]], progress: Progress | None = None
+) -> None:
+    """Run all hypotheses, until one is left or the text ends; what they are dropped for stands in them.
+
+    :param pieces: the text, in sequences that the model has room for
+    :param progress: called with (tokens computed, tokens in all if nothing more is dropped)
+    """
+    total = min(MOST, sum(len(piece) - 1 for piece in pieces))
+    luck = chance(pieces, model.vocab_size, total)
+    count, done = min(FIRST, total), 0
+    while True:
+        running = [each for each in runners if not each.lost]
+        for at, each in enumerate(running):
+            before = each.losses.size
+            each.read(model, pieces, count)
+            done += count - before
+            if progress is not None:
+                progress(done, done + (len(running) - at - 1) * (count - before))
+        leader = _drop([each for each in running if not each.lost], luck)
+        if count >= total or leader is None or sum(not each.lost for each in runners) < 2:
+            return
+        if count >= FUTILE and leader.losses.sum() >= luck[:count].sum():
+            return
+        count = min(2 * count, total)
+
+
+def _drop(running: Sequence[Runner], luck: NDArray[np.float64]) -> Runner | None:
+    """Drop what the leader or chance beats; the leader, if there is one left."""
+    leader = min(running, key=lambda each: each.mean, default=None)
+    for each in running:
+        if leader is not None and each is not leader and beats(leader.losses, each.losses):
+            each.drop("behind")
+        elif beats(luck, each.losses):
+            each.drop("behind chance")
+    return leader if leader is not None and not leader.lost else None

@@ -1,0 +1,47 @@
+"""This module defines what a forward pass gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from i2s_spec.errors import SettingError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.model.cache import Cache
+
+
+@dataclass(frozen=True)
+class Result:
+    """The results of a forward pass.
+
+    :param logits: float32 [T, vocab], or [1, vocab] where only the last row was asked for; None of embedding models
+    :param embedding: float32 [D], of length 1; of embedding models only
+    :param taps: the values that were asked for, by name
+    :param cache: keys and values of all tokens so far
+    """
+
+    logits: NDArray[np.float32] | None
+    embedding: NDArray[np.float32] | None
+    taps: Mapping[str, Any]
+    cache: Cache
+
+
+def logits_of(result: Result) -> NDArray[np.float32]:
+    """The logits of a language model.
+
+    :raises SettingError: for an embedding model, which has none
+    """
+    if result.logits is None:
+        raise SettingError("an embedding model has no logits")
+    return result.logits
+
+
+def joined(parts: list[Any]) -> Any:
+    """The rows of values that were computed in parts."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

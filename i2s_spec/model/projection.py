@@ -1,0 +1,223 @@
+"""This module is one projection outside of a model: activations to integers, integers to a product, a product to floats.
+
+What a model does with each of its ternary matrices (clause 9.8), for who has a matrix and activations of their own:
+
+    quantize_activations    codes, scale and sum of each token, by any numeric profile
+    integer_product         sums of trits times codes, exact, or as a released kernel that is wrong computes them
+    bitlinear               all of it
+
+Weights are trits, or the bytes of an I2_S tensor in any dialect. Everything here runs through the definitions that models
+run through, on the compiled kernels of `matmul`.
+
+>>> x = np.array([[0.5, -1.0, 0.25, 0.0]], dtype=np.float32)
+>>> bitlinear(x, np.array([[1, 1, 0, -1]], dtype=np.int8), 2.0)
+array([[-0.992126]], dtype=float32)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from i2s_spec.codec import kernels, native
+from i2s_spec.codec.payload import UnusedCode
+from i2s_spec.codec.shape import matrix, octets
+from i2s_spec.errors import quote
+from i2s_spec.model.numeric_profile import NumericProfile, numeric_profile
+from i2s_spec.model.reference import activation_quant, grouped_linear, matmul
+from i2s_spec.model.reference import bitlinear as definition
+from i2s_spec.model.reference.activation_quant import Quantized
+from i2s_spec.model.reference.kernel_bugs import KERNEL_BUGS
+from i2s_spec.model.reference.linear import Projections
+from i2s_spec.model.weights import Ternary
+from i2s_spec.schema.checks import ByteOrder
+from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect
+from i2s_spec.schema.types import TAIL_BYTES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: The type of weights whose quantizer of activations a profile is asked for.
+_TYPE: Final = "I2_S"
+
+
+def quantize_activations(x: NDArray[np.float32], *, numerics: str | NumericProfile = "bitnet-golden-1") -> Quantized:
+    """Tokens as int8 codes, the scales that they were multiplied with, and the sums of their codes (clauses 9.8 and 9.9).
+
+    :param x: float32 [T, K]
+    :param numerics: a numeric profile or its name; `bitnet-golden-1` is the definition
+    :returns: `codes` int8 [T, K]; `scale` float32 [T], or [T, groups] where a profile has several scales for a token;
+        `sums` int32 [T]; `steps` as `scale`, what a code of 1 stands for, where the runtime keeps that, else None
+    :raises TypeError: for another type of element
+    :raises ValueError: for another number of dimensions, a profile that does not exist or that leaves activations floats,
+        and a width that is no multiple of the profile's groups
+    """
+    definition.check_tokens(x)
+    profile = numeric_profile(numerics)
+    rule = profile.quantizer_of(_TYPE)
+    if rule.groups == "none":
+        raise ValueError(f"numerics {quote(profile.name)} leave activations floats: there are no codes")
+    return activation_quant.quantize(x, rule)
+
+
+def integer_product(
+    weights: Any,
+    codes: NDArray[np.int8],
+    shape: Sequence[int] | None = None,
+    *,
+    kernel: str = "exact",
+    offset: Literal["subtracted", "kept"] = "subtracted",
+    dialect: str | Dialect = "canonical",
+    unused_code: UnusedCode = "reject",
+    threads: int = 1,
+) -> NDArray[np.int32]:
+    """The sums of trits times activation codes (clause 9.8), exact or as a kernel that is wrong computes them.
+
+    :param weights: int8 trits [N, K]; or, with `shape`, a payload in `dialect`, with its tail or without
+    :param codes: int8 [T, K]
+    :param shape: (N, K) of weights that are bytes
+    :param kernel: `exact`, or a mistake: `int16-wrap/avx2` and `int16-wrap/neon`, lanes of 16 bits that wrap around
+        (x86 without VNNI, ARM without dot products); `rows-of-four`, rows-1x4 read as blocks of 128 (x86 without
+        ACT_PARALLEL); `truncated-rows` and `truncated-columns`, widths that are no multiple of 128
+    :param offset: `subtracted`: the sum of w q; `kept`: that of the weights' codes, c q, which kernels compute first
+    :param unused_code: what code 3 counts as: `reject` it, `zero`, as the dequantizer, or `plus-two`, as all kernels do
+    :param threads: how many threads may work; the sums do not depend on it
+    :returns: int32 [T, N]
+    :raises TypeError: for codes or trits of another type
+    :raises ValueError: for sizes that do not fit, a kernel or an offset that does not exist, values that are no trits, and
+        code 3 where it is not allowed
+    """
+    if kernel != "exact" and kernel not in KERNEL_BUGS:
+        raise ValueError(f"no kernel is called {quote(kernel)}; there are exact, {', '.join(KERNEL_BUGS)}")
+    if offset not in ("subtracted", "kept"):
+        raise ValueError(f"the offset is 'subtracted' or 'kept', not {quote(str(offset))}")
+    found = _weights(weights, None, shape, dialect, unused_code, "little", threads, scaled=False)
+    _check_codes(codes, found.codes.shape[1])
+    if kernel == "exact":
+        ternary, wide = found.whole(), _padded(codes)
+        sums = matmul.dot(ternary.payload, ternary.rows, ternary.columns, wide, threads=threads)
+    else:
+        sums = KERNEL_BUGS[kernel](found.codes, codes)
+    if offset == "subtracted":
+        sums -= codes.sum(axis=1, dtype=np.int32)[:, None]
+    return sums
+
+
+def bitlinear(
+    x: NDArray[np.float32],
+    weights: Any,
+    scale: float | None = None,
+    shape: Sequence[int] | None = None,
+    *,
+    numerics: str | NumericProfile = "bitnet-golden-1",
+    dialect: str | Dialect = "canonical",
+    byte_order: ByteOrder = "little",
+    unused_code: UnusedCode = "reject",
+    threads: int = 1,
+) -> NDArray[np.float32]:
+    """BitLinear: the product of tokens with a ternary matrix, as a runtime computes it (clauses 9.8 and 9.9).
+
+    :param x: float32 [T, K]
+    :param weights: int8 trits [N, K]; or, with `shape`, the bytes of an I2_S tensor in `dialect`: payload and tail, or the
+        payload alone
+    :param scale: what +1 stands for; needed where no tail says it, and taken instead of the tail's where there is one
+    :param shape: (N, K) of weights that are bytes
+    :param numerics: a numeric profile or its name: `bitnet-golden-1` is the definition, the others are runtimes as they are
+    :param byte_order: of the file that a tail is from
+    :param unused_code: as for `integer_product`
+    :param threads: how many threads may work; the result does not depend on it
+    :returns: float32 [T, N]
+    :raises TypeError: for activations or trits of another type
+    :raises ValueError: for sizes that do not fit, a missing scale, and as `integer_product` does
+    """
+    definition.check_tokens(x)
+    found = _weights(weights, scale, shape, dialect, unused_code, byte_order, threads, scaled=True)
+    if x.shape[1] != found.codes.shape[1]:
+        raise ValueError(f"activations have the shape [tokens, {found.codes.shape[1]:,}], not {list(x.shape)}")
+    profile = numeric_profile(numerics)
+    rule = profile.quantizer_of(_TYPE)
+    if rule.groups == "none":
+        floats = (found.codes.astype(np.int8) - np.int8(1)).astype(np.float32) * found.scale
+        return Projections(profile, threads).products(x, floats)
+    quantized = activation_quant.quantize(x, rule)
+    wide = quantized._replace(codes=_padded(quantized.codes))
+    y, _ = grouped_linear.quantized_linear(wide, rule, found.whole(), threads)
+    return y
+
+
+class _Weights(NamedTuple):
+    """A ternary matrix as codes, uint8 [N, K]: what trits or bytes of any dialect became."""
+
+    codes: NDArray[np.uint8]
+    scale: np.float32
+
+    def whole(self) -> Ternary:
+        """The matrix in canonical blocks, rows filled up with zeros: what they meet are codes 0."""
+        rows, columns = self.codes.shape
+        wide, codes = _whole(columns), self.codes
+        if wide != columns:
+            codes = np.ones((rows, wide), dtype=np.uint8)
+            codes[:, :columns] = self.codes
+        packed = np.empty(rows * wide // CODES_PER_BYTE, dtype=np.uint8)
+        kernels.pack(codes.reshape(-1), kernels.scheme(CANONICAL.layout, rows, wide), None, packed, 1)
+        return Ternary(packed, rows, wide, self.scale)
+
+
+def _weights(
+    weights: Any,
+    scale: float | None,
+    shape: Sequence[int] | None,
+    dialect: str | Dialect,
+    unused_code: UnusedCode,
+    byte_order: ByteOrder,
+    threads: int,
+    *,
+    scaled: bool,
+) -> _Weights:
+    """A matrix from whatever a caller has."""
+    if shape is None:
+        trits = np.asarray(weights)
+        if trits.dtype != np.int8:
+            raise TypeError(f"trits are int8, not {trits.dtype}; bytes of a tensor need a shape")
+        rows, columns = matrix(trits.shape)
+        if ((trits < -1) | (trits > 1)).any():
+            raise ValueError("trits are -1, 0 and +1")
+        if scaled and scale is None:
+            raise ValueError("trits need a scale")
+        codes = (trits.reshape(rows, columns) + np.int8(1)).astype(np.uint8)
+        return _Weights(codes, np.float32(0 if scale is None else scale))
+    rows, columns = matrix(shape)
+    raw = octets(weights)
+    if raw.size == rows * columns // CODES_PER_BYTE:
+        if scaled and scale is None:
+            raise ValueError("a payload without its tail needs a scale")
+        raw = np.concatenate([raw, np.zeros(TAIL_BYTES, dtype=np.uint8)])
+    trits, found = native.unpack(
+        raw, (rows, columns), dialect, byte_order=byte_order, unused_code=unused_code, threads=threads
+    )
+    codes = (trits + np.int8(1)).astype(np.uint8)
+    return _Weights(codes, found if scale is None else np.float32(scale))
+
+
+def _whole(columns: int) -> int:
+    block = CANONICAL.layout.block
+    return -(-columns // block) * block
+
+
+def _padded(codes: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Activation codes, filled up with zeros to whole blocks."""
+    wide = _whole(codes.shape[1])
+    if wide == codes.shape[1]:
+        return codes
+    padded = np.zeros((len(codes), wide), dtype=np.int8)
+    padded[:, : codes.shape[1]] = codes
+    return padded
+
+
+def _check_codes(codes: NDArray[np.int8], columns: int) -> None:
+    if codes.dtype != np.int8:
+        raise TypeError(f"activation codes are int8, not {codes.dtype}")
+    if codes.ndim != 2 or codes.shape[1] != columns:
+        raise ValueError(f"activation codes have the shape [tokens, {columns:,}], not {list(codes.shape)}")

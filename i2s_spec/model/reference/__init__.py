@@ -1,0 +1,1 @@
+"""The reference forward pass: every operation as its definition."""

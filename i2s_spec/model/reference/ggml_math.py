@@ -1,0 +1,159 @@
+"""This module emulates single-precision arithmetic of ggml's AVX2 kernels, where its last bit decides about codes.
+
+`fma` is a fused multiply-add of float32: the product and the sum are exact, and rounded once. `silu` is x / (1 + e^-x)
+with the polynomial that ggml uses for e^x, `sums` is a dot product over four vectors of eight lanes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from i2s_spec.model.reference.embedding_table import EmbeddingTable
+
+    Floats = NDArray[np.float32]
+
+LANES: Final = 8
+VECTORS: Final = 4
+STEP: Final = LANES * VECTORS
+
+
+def fma(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Floats:
+    """f32(a b + c) with one rounding.
+
+    The product is exact in float64; the sum is rounded to odd there (its last bit says whether anything was lost), so that
+    the rounding to float32 that follows is the only one.
+    """
+    product = np.asarray(a, dtype=np.float64) * np.asarray(b, dtype=np.float64)
+    addend = np.asarray(c, dtype=np.float64)
+    total = np.asarray(product + addend)
+    back = total - product
+    lost = (product - (total - back)) + (addend - back)
+    bits = total.view(np.int64)
+    inexact = (lost != 0) & np.isfinite(total) & ((bits & 1) == 0)
+    odd = np.where(inexact, bits + np.where((lost > 0) == (total > 0), 1, -1), bits)
+    result: Floats = odd.view(np.float64).astype(np.float32)
+    return result
+
+
+#: Coefficients of ggml's e^x: 1 + b (c1 + ...), b = x - n ln 2, with ln 2 in two parts.
+_SHIFT: Final = np.float32(float.fromhex("0x1.8p23"))
+_PER_LN2: Final = np.float32(float.fromhex("0x1.715476p0"))
+_LN2_HIGH: Final = np.float32(float.fromhex("0x1.62e4p-1"))
+_LN2_LOW: Final = np.float32(float.fromhex("0x1.7f7d1cp-20"))
+_C: Final = [
+    np.float32(float.fromhex(text))
+    for text in ("0x1.ffffecp-1", "0x1.fffdb6p-2", "0x1.555e66p-3", "0x1.573e2ep-5", "0x1.0e402p-7")
+]
+
+
+def exp(x: Floats) -> Floats:
+    """e^x as ggml's vector code has it, for finite x; what overflows becomes infinity, what underflows 0."""
+    with np.errstate(all="ignore"):
+        x = np.clip(x, np.float32(-200), np.float32(200))
+        n = fma(x, _PER_LN2, _SHIFT) - _SHIFT
+        b = fma(-n, _LN2_LOW, fma(-n, _LN2_HIGH, x))
+        u = b * b
+        j = fma(fma(fma(_C[4], b, _C[3]), u, fma(_C[2], b, _C[1])), u, _C[0] * b)
+        # 2^n (1 + j) with one rounding: the sum in float32 scaled exactly, as a fused k + j k is where k = 2^n is normal
+        result: Floats = np.ldexp(np.float32(1) + j, n.astype(np.int32)).astype(np.float32)
+        return result
+
+
+def silu(x: Floats) -> Floats:
+    """x / (1 + e^-x) in float32."""
+    with np.errstate(all="ignore"):
+        result: Floats = x / (np.float32(1) + exp(np.negative(x)))
+        return result
+
+
+def gelu(x: Floats) -> Floats:
+    """GELU from ggml's table: x rounded to F16, and so is the result."""
+    from i2s_spec.model.arithmetic import transcendental
+
+    with np.errstate(all="ignore"):
+        half = x.astype(np.float16).astype(np.float32)
+        looked_up = transcendental.gelu(half).astype(np.float16).astype(np.float32)
+        result: Floats = np.where(x <= -10, np.float32(0), np.where(x >= 10, x, looked_up))
+        return result
+
+
+def sums(x: Floats, w: Floats) -> Floats:
+    """The dot products of rows of x, float32 [T, K], with rows of w, float32 [N, K]: float32 [T, N].
+
+    Element k goes to lane k % 32 by a fused multiply-add; the lanes are added pairwise, vectors 0+2 and 1+3, then halves of
+    the vector, then neighbours twice. What is after the last 32 is multiplied in float32 and added in float64.
+    """
+    whole = x.shape[1] // STEP * STEP
+    lanes = np.zeros((len(x), len(w), STEP), dtype=np.float32)
+    for k in range(0, whole, STEP):
+        lanes = fma(x[:, None, k : k + STEP], w[None, :, k : k + STEP], lanes)
+    v = lanes.reshape(len(x), len(w), VECTORS, LANES)
+    vector = (v[:, :, 0] + v[:, :, 2]) + (v[:, :, 1] + v[:, :, 3])
+    four = vector[..., :4] + vector[..., 4:]
+    total: Floats = (four[..., 0] + four[..., 1]) + (four[..., 2] + four[..., 3])
+    if whole == x.shape[1]:
+        return total
+    wide = total.astype(np.float64)
+    for k in range(whole, x.shape[1]):
+        wide += (x[:, None, k] * w[None, :, k]).astype(np.float64)
+    narrow: Floats = wide.astype(np.float32)
+    return narrow
+
+
+def sums_of_vectors(x: Floats) -> NDArray[np.float64]:
+    """The sum over the last axis: of each eight in float32, as a vector is added up, then of those in float64 by index."""
+    rest = -x.shape[-1] % LANES
+    wide = np.concatenate([x, np.zeros((*x.shape[:-1], rest), dtype=np.float32)], axis=-1) if rest else x
+    eight = wide.reshape(*x.shape[:-1], -1, LANES)
+    four = eight[..., :4] + eight[..., 4:]
+    each = (four[..., 0] + four[..., 2]) + (four[..., 1] + four[..., 3])
+    total: NDArray[np.float64] = np.cumsum(each.astype(np.float64), axis=-1)[..., -1]
+    return total
+
+
+def bfloat16(x: Floats) -> Floats:
+    """Rounded to BF16, ties to even."""
+    bits = x.view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) & np.uint32(0xFFFF0000)
+    result: Floats = np.where(np.isnan(x), x, rounded.view(np.float32))
+    return result
+
+
+#: Elements of a block of activations, by the type of the matrix: Q8_K for Q6_K, Q8_0 for Q8_0.
+_BLOCKS: Final = {"Q6_K": 256, "Q8_0": 32}
+
+
+def quantized_head(table: EmbeddingTable, x: Floats) -> Floats:
+    """The products of activations with a Q6_K or Q8_0 table as ggml has them: activations become int8 by blocks.
+
+    Sums of integers are exact; blocks are added in float64, where ggml adds float32 lanes (8e-8 away).
+    """
+    size = _BLOCKS[table.type]
+    blocks = x.reshape(len(x), -1, size)
+    with np.errstate(all="ignore"):
+        if table.type == "Q6_K":
+            largest = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=-1)[..., None], axis=-1)
+            inverse = np.where(largest == 0, np.float32(0), np.float32(-127) / largest)
+            q = np.minimum(np.rint(blocks * inverse), 127)
+            d = np.where(inverse == 0, np.float32(0), np.float32(1) / inverse)[..., 0]
+        else:
+            amax = np.abs(blocks).max(axis=-1, keepdims=True)
+            d = amax / np.float32(127)
+            inverse = np.where(d == 0, np.float32(0), np.float32(1) / d)
+            scaled = blocks * inverse
+            q = np.rint(scaled)
+            d = d[..., 0].astype(np.float16).astype(np.float32)
+    out = np.empty((len(x), table.rows), dtype=np.float32)
+    step = max(1, (1 << 20) // table.columns)
+    wide = np.nan_to_num(q).astype(np.float64) * d[..., None].astype(np.float64)
+    for start in range(0, table.rows, step):
+        rows = table.take(np.arange(start, min(start + step, table.rows)))
+        for t in range(len(x)):
+            terms = wide[t].reshape(-1) * rows.astype(np.float64)
+            out[t, start : start + len(rows)] = np.cumsum(terms, axis=-1)[:, -1]
+    return out

@@ -1,0 +1,109 @@
+"""This module computes what released kernels compute where they are wrong: named mistakes, in plain NumPy.
+
+All are deterministic and reproduce the recorded outputs of those kernels bit for bit, so that a report can say which of
+them explains a sum. Each takes the weights as codes 0 to 3, uint8 [N, K], and activation codes, int8 [T, K], and gives what
+the kernel gives for `dot`, int32 [T, N]: codes times activation codes, before the offset is taken off.
+
+Two more mistakes are known by name only, since what comes out of them depends on what was in memory: `nrc-4`, where an ARM
+build with dot products hands four tokens to a kernel for one, and `row-split`, where two threads share rows that are no
+multiple of four and write to each other's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+from i2s_spec.codec.payload import pack_codes
+from i2s_spec.codec.quantization.remainder import held
+from i2s_spec.schema.dialect import CODES_PER_BYTE, LAYOUTS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Emulation = Callable[[NDArray[np.uint8], NDArray[np.int8]], NDArray[np.int32]]
+
+#: Columns of a block, lanes of 16 bits, and neighbouring columns that go to one lane, by kernel.
+_KERNELS: Final = {"avx2": (128, 16, 2), "neon": (64, 8, 1)}
+#: Blocks that are added before the lanes are widened.
+_GROUP: Final = 32
+
+Kernel = Literal["avx2", "neon"]
+
+
+def int16_wrap(weights: NDArray[np.uint8], codes: NDArray[np.int8], kernel: Kernel = "avx2") -> NDArray[np.int32]:
+    """Sums of 32 blocks in lanes of 16 bits, which wrap around: builds without VNNI or dot products.
+
+    A lane takes 256 products of up to 254 there, or of -256. Sums that fit are right; one that does not is off by 65,536.
+
+    :param kernel: `avx2`: lanes take neighbouring pairs, 4,096 columns at a time; `neon`, ARM since November 2025: every
+        eighth column, 2,048 at a time
+    """
+    block, lanes, neighbours = _KERNELS[kernel]
+    sums = np.zeros((len(codes), len(weights)), dtype=np.int32)
+    step = block * _GROUP
+    for start in range(0, weights.shape[1], step):
+        part = weights[:, start : start + step].astype(np.int32).reshape(len(weights), -1, lanes, neighbours)
+        for token, row in enumerate(codes[:, start : start + step].astype(np.int32)):
+            lane = (part * row.reshape(-1, lanes, neighbours)).sum(axis=(1, 3), dtype=np.int32)
+            sums[token] += lane.astype(np.int16).sum(axis=1, dtype=np.int32)
+    return sums
+
+
+def least_columns(kernel: Kernel) -> int:
+    """The shortest row of whole blocks of which a lane can leave 16 bits: codes 2 and activations of 127 throughout."""
+    block, lanes, _ = _KERNELS[kernel]
+    largest = block // lanes * 2 * 127
+    return block * (np.iinfo(np.int16).max // largest + 1)
+
+
+def rows_of_four(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
+    """A payload in `rows-1x4` read as blocks of 128 columns: an x86 build without ACT_PARALLEL on its own files."""
+    return _as_blocks(_packed(weights, "rows-1x4"), weights.shape[0], weights.shape[1], codes)
+
+
+def truncated_rows(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
+    """Rows read from byte row * K // 4 in whole blocks, where K is no multiple of 128.
+
+    Such rows begin inside a block, and their last K % 128 columns are left out. Where K is a multiple, nothing is wrong.
+    """
+    return _as_blocks(_packed(weights, "interleave-128"), weights.shape[0], weights.shape[1], codes)
+
+
+def truncated_columns(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
+    """The last K % 128 columns left out, and nothing else wrong: a kernel that does read `rows-1x4`."""
+    whole = weights.shape[1] // LAYOUTS["interleave-128"].block * LAYOUTS["interleave-128"].block
+    return int16_wrap(weights[:, :whole], codes[:, :whole])
+
+
+#: Every mistake that can be computed, by its name.
+KERNEL_BUGS: Final[Mapping[str, Emulation]] = MappingProxyType(
+    {
+        "int16-wrap/avx2": int16_wrap,
+        "int16-wrap/neon": lambda weights, codes: int16_wrap(weights, codes, "neon"),
+        "rows-of-four": rows_of_four,
+        "truncated-rows": truncated_rows,
+        "truncated-columns": truncated_columns,
+    }
+)
+
+
+def _packed(weights: NDArray[np.uint8], layout: str) -> NDArray[np.uint8]:
+    """The payload as released quantizers write it: bytes of what is in no whole block are 0."""
+    rows, columns = held(LAYOUTS[layout], *weights.shape)
+    payload = np.zeros(weights.size // CODES_PER_BYTE, dtype=np.uint8)
+    whole = pack_codes(weights.reshape(-1)[: rows * columns].reshape(rows, columns), LAYOUTS[layout])
+    payload[: len(whole)] = np.frombuffer(whole, dtype=np.uint8)
+    return payload
+
+
+def _as_blocks(payload: NDArray[np.uint8], rows: int, columns: int, codes: NDArray[Any]) -> NDArray[np.int32]:
+    """The sums of a kernel that takes whole blocks from byte row * columns // 4 on, whatever the bytes are."""
+    layout = LAYOUTS["interleave-128"]
+    k = np.arange(columns // layout.block * layout.block)
+    byte, shift = layout.byte_of(k, 1, columns), layout.shift_of(k, 1, columns).astype(np.uint8)
+    starts = np.arange(rows)[:, None] * (columns // CODES_PER_BYTE)
+    return int16_wrap(payload[starts + byte] >> shift & 3, codes[:, : k.size])

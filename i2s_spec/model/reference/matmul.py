@@ -1,0 +1,175 @@
+"""This module is the fast path of BitLinear: the definition of `bitlinear`, with compiled kernels on the packed bytes.
+
+Same names, same answers and same errors; two more parameters, `threads` and `out`. Nothing is unpacked in memory: kernels
+read the payload once for every four tokens, or once in all for one. Rows that begin inside a block have no bytes of their
+own; they are repacked first, each time, unless `whole_rows` did that once. Laws hold the two equal, bit for bit.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from os import environ
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from i2s_spec.codec import kernels
+from i2s_spec.codec.isa import VARIABLE, KernelSet, chosen, table
+from i2s_spec.codec.shape import octets
+from i2s_spec.model import _matmul
+from i2s_spec.model.reference.bitlinear import Activations, check_product, check_tokens
+from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_BLOCK: Final = CANONICAL.layout.block
+
+
+@cache
+def kernel_sets() -> tuple[KernelSet, ...]:
+    """Every set that was compiled, the slowest first; `portable` is always there and can always run."""
+    return table(_matmul.kernel_sets())
+
+
+def _row() -> int:
+    """The row of the set in use: a decoder asks hundreds of times for each token."""
+    return _row_named(environ.get(VARIABLE))
+
+
+@cache
+def _row_named(name: str | None) -> int:  # what the variable says is part of the question, not of the answer
+    return chosen(kernel_sets()).row
+
+
+def quantize_activations(x: NDArray[np.float32], *, threads: int = 1) -> Activations:
+    """Tokens as int8 codes with one scale each; as `bitlinear.quantize_activations`.
+
+    :param threads: how many threads may work on it
+    """
+    check_tokens(x)
+    tokens, columns = x.shape
+    made = Activations(
+        np.empty((tokens, columns), dtype=np.int8), np.empty(tokens, dtype=np.float32), np.empty(tokens, dtype=np.int32)
+    )
+    if columns:
+        _matmul.quantize(_row(), np.ascontiguousarray(x), *made, _count(threads))
+    else:
+        made.scale[:], made.sums[:] = np.float32(127 / 1e-5), 0
+    return made
+
+
+def dot(
+    payload: Any,
+    rows: int,
+    columns: int,
+    codes: NDArray[np.int8],
+    *,
+    threads: int = 1,
+    out: NDArray[np.int32] | None = None,
+) -> NDArray[np.int32]:
+    """The sums of weight codes times activation codes; as `bitlinear.dot`.
+
+    :param threads: how many threads may work on it; the result does not depend on it
+    :param out: a contiguous int32 array [T, rows], which is filled and returned
+    :raises ValueError: also for an `out` of another shape or kind
+    """
+    packed, activations = _whole(payload, rows, columns, codes)
+    sums = _array((len(codes), rows), np.int32, out)
+    _matmul.product(_row(), packed, rows, activations, sums, _count(threads))
+    return sums
+
+
+def accumulate(
+    payload: Any,
+    rows: int,
+    columns: int,
+    codes: NDArray[np.int8],
+    *,
+    threads: int = 1,
+    out: NDArray[np.int32] | None = None,
+) -> NDArray[np.int32]:
+    """The sums of trits times activation codes; as `bitlinear.accumulate`. Parameters and errors are those of `dot`."""
+    sums = dot(payload, rows, columns, codes, threads=threads, out=out)
+    sums -= codes.sum(axis=1, dtype=np.int32)[:, None]
+    return sums
+
+
+def linear(
+    payload: Any,
+    weight_scale: float | np.float32,
+    rows: int,
+    columns: int,
+    x: NDArray[np.float32] | Activations,
+    *,
+    threads: int = 1,
+    out: NDArray[np.float32] | None = None,
+) -> NDArray[np.float32]:
+    """BitLinear: float32 [T, columns] to float32 [T, rows]; as `bitlinear.linear`.
+
+    :param x: tokens, or the activations that `quantize_activations` made of them, which several matrices may share
+    :param out: a contiguous float32 array [T, rows], which is filled and returned
+    """
+    made = x if isinstance(x, Activations) else quantize_activations(x, threads=threads)
+    packed, codes = _whole(payload, rows, columns, made.codes)
+    floats = _array((len(codes), rows), np.float32, out)
+    sums, scale = np.ascontiguousarray(made.sums), np.ascontiguousarray(made.scale)
+    _matmul.product(
+        _row(), packed, rows, codes, floats.view(np.int32), _count(threads), scale, sums, float(weight_scale)
+    )
+    return floats
+
+
+def whole_rows(payload: Any, rows: int, columns: int) -> tuple[NDArray[np.uint8], int]:
+    """The payload of a matrix whose rows are whole blocks, and its columns: as many as there were, and zeros.
+
+    A code 0 is no weight 0, but what it is multiplied with is 0 then.
+    """
+    raw = octets(payload)
+    wide = -(-columns // _BLOCK) * _BLOCK
+    if wide == columns:
+        return raw, columns
+    scheme = kernels.scheme(CANONICAL.layout, rows, columns)
+    codes = np.empty(rows * columns, dtype=np.uint8)
+    kernels.unpack(raw, scheme, None, codes, 1)
+    padded = np.zeros((rows, wide), dtype=np.uint8)
+    padded[:, :columns] = codes.reshape(rows, columns)
+    packed = np.empty(rows * wide // CODES_PER_BYTE, dtype=np.uint8)
+    kernels.pack(padded.reshape(-1), scheme, None, packed, 1)
+    return packed, wide
+
+
+def _whole(
+    payload: Any, rows: int, columns: int, codes: NDArray[np.int8]
+) -> tuple[NDArray[np.uint8], NDArray[np.int8]]:
+    """Payload and activation codes as the kernels take them: checked, contiguous, whole blocks in a row."""
+    check_product(codes, rows, columns)
+    flat = (
+        type(payload) is np.ndarray and payload.dtype == np.uint8 and payload.ndim == 1 and payload.flags.c_contiguous
+    )
+    raw = payload if flat else octets(payload)
+    if raw.size != (want := rows * columns // CODES_PER_BYTE):
+        raise ValueError(f"{rows:,} x {columns:,} codes take {want:,} bytes; there are {raw.size:,} bytes")
+    if columns % _BLOCK == 0:
+        return raw, codes if codes.flags.c_contiguous else np.ascontiguousarray(codes)
+    packed, wide = whole_rows(raw, rows, columns)
+    padded = np.zeros((len(codes), wide), dtype=np.int8)
+    padded[:, :columns] = codes
+    return packed, padded
+
+
+def _array(shape: tuple[int, int], dtype: type[Any], out: NDArray[Any] | None) -> NDArray[Any]:
+    """An array to fill: `out` if it fits exactly, or a new one."""
+    if out is None:
+        return np.empty(shape, dtype=dtype)
+    if out.shape != shape or out.dtype != dtype:
+        raise ValueError(f"the result is {np.dtype(dtype)} of shape {shape}; out is {out.dtype} of shape {out.shape}")
+    if not out.flags.c_contiguous or not out.flags.writeable:
+        raise ValueError("out is not a contiguous array that can be written to")
+    return out
+
+
+def _count(threads: int) -> int:
+    if threads < 1:
+        raise ValueError(f"{threads} threads do nothing; at least 1 is needed")
+    return threads

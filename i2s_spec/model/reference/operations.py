@@ -1,0 +1,240 @@
+"""This module computes the operations that graphs are made of, as a numeric profile has them.
+
+Every operation is a method that takes the run, its node and its inputs, and gives its value. Nothing but the profile and the
+node's settings decides how it is computed. What a profile computes by other means (compiled kernels, another device) is a
+class with the same methods, which the profile names.
+
+Values are float32 [T, ...], T being the tokens of all sequences of a run, one after the other. Keys, values, scores and
+soft-max rows differ in shape between sequences and are lists with one array for each.
+
+Every float operation that is not a sum is one operation of NumPy on float32 at a time: one IEEE rounding, nothing fused.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from i2s_spec.codec.quantization import hadamard
+from i2s_spec.model.arithmetic import reductions, transcendental
+from i2s_spec.model.reference import attention, ggml_math, rope
+from i2s_spec.model.reference.linear import Projections, halved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from i2s_spec.model.graph.graph import Graph, Node
+    from i2s_spec.model.numeric_profile import NumericProfile
+    from i2s_spec.model.reference.run import Run
+    from i2s_spec.model.weights import ModelWeights
+    from i2s_spec.schema.architectures.rotation import Rotation
+
+    Floats = NDArray[np.float32]
+    Doubles = NDArray[np.float64]
+
+
+class Operations:
+    """The operations of the profiles that are declared by their choices alone.
+
+    :param profile: the choices
+    :param threads: how many threads may work; results do not depend on it
+    :param projections: what multiplies with matrices; that of the profile unless it is given
+    """
+
+    def __init__(self, profile: NumericProfile, threads: int = 1, projections: Projections | None = None) -> None:
+        self.profile = profile
+        self.threads = threads
+        self.projections = Projections(profile, threads) if projections is None else projections
+
+    def prepare(
+        self, graph: Graph, weights: ModelWeights, progress: Callable[[int, int], object] | None = None
+    ) -> None:
+        """Do once, when a model is loaded, what need not be done in every pass.
+
+        :param progress: called with (bytes that were read, bytes in all)
+        """
+
+    def whole(self, graph: Graph, given: Mapping[str, Any], run: Run) -> dict[str, Any] | None:
+        """The results of a graph of which no other value is wanted, by a faster way; None if this class has no such way."""
+        return None
+
+    # Rows and elements
+
+    def embed(self, run: Run, node: Node, tokens: NDArray[np.int64]) -> Floats:
+        """The rows of the embedding table, exactly what its type stands for."""
+        return run.table(node.weight).take(tokens)
+
+    def select_rows(self, run: Run, node: Node, x: Floats) -> Floats:
+        """The rows that logits are wanted of."""
+        return x if run.rows is None else x[run.rows]
+
+    def norm_weight(self, run: Run, node: Node, x: Floats) -> Floats:
+        """Each element times the gain of its column."""
+        return x * run.weights.vector(node.weight)
+
+    def bias(self, run: Run, node: Node, x: Floats) -> Floats:
+        """Each element plus the bias of its column."""
+        return x + run.weights.vector(node.weight)
+
+    def scale(self, run: Run, node: Node, x: Floats) -> Floats:
+        """All elements times one number of the file."""
+        factor: np.float32 = run.weights.vector(node.weight)[0]
+        return x * factor
+
+    def multiply_by(self, run: Run, node: Node, x: Floats) -> Floats:
+        """All elements times a number, rounded to float32."""
+        return x * np.float32(node.settings["factor"])
+
+    def add(self, run: Run, node: Node, a: Floats, b: Floats) -> Floats:
+        """a + b."""
+        return a + b
+
+    def multiply(self, run: Run, node: Node, a: Floats, b: Floats) -> Floats:
+        """a * b."""
+        return a * b
+
+    def rotate(self, run: Run, node: Node, x: Floats) -> Floats:
+        """x' = H (s * x), block by block, before a product with a folded weight (clause 3.8)."""
+        rotation: Rotation = node.settings["rotation"]
+        return hadamard.rotate(x, rotation.block, rotation.signs_of(x.shape[-1]))
+
+    def restore(self, run: Run, node: Node, x: Floats) -> Floats:
+        """h = s * (H z): the rows of a rotated table as they were (clause 3.8)."""
+        rotation: Rotation = node.settings["rotation"]
+        return hadamard.restore(x, rotation.block, rotation.signs_of(x.shape[-1]))
+
+    def heads(self, run: Run, node: Node, x: Floats) -> Floats:
+        """The columns of each head on their own: [T, heads, d]."""
+        return x.reshape(len(x), node.settings["heads"], -1)
+
+    # Projections
+
+    def linear(self, run: Run, node: Node, x: Floats) -> Floats:
+        """A projection: BitLinear where the matrix is ternary (clause 9.8), else products of floats."""
+        return self.projections.linear(run, node, x)
+
+    def head(self, run: Run, node: Node, x: Floats) -> Floats:
+        """The logits: products with every row of the table; of an I2_S table, if the profile says so, by BitLinear."""
+        return self.projections.head(run, node, x)
+
+    # Norms
+
+    def norm(self, run: Run, node: Node, x: Floats) -> Floats:
+        """x / sqrt(mean(x^2) + eps) over the last axis, as a product with a reciprocal of float32.
+
+        `f64`: the squares are exact and added by index in float64; mean, + eps and 1/sqrt stay in float64 and are rounded
+        once. `f32`: squares rounded to float32, added in float64; their mean, + eps and 1/sqrt are rounded one by one.
+        """
+        eps, count = node.settings["eps"], x.shape[-1]
+        if self.profile.norm == "f64":
+            mean = reductions.squares(x) / count
+            factor: Floats = (1.0 / np.sqrt(mean + float(np.float32(eps)))).astype(np.float32)
+        else:
+            narrow = (reductions.squares(x, rounded=True) / count).astype(np.float32)
+            factor = np.float32(1) / np.sqrt(narrow + np.float32(eps))
+        return x * factor[..., None]
+
+    # Attention
+
+    def rope(self, run: Run, node: Node, x: Floats) -> Floats:
+        """Heads rotated by the positions of their tokens: [T, heads, d]."""
+        settings = node.settings
+        factors = run.weights.vector(node.weight) if node.weights else None
+        how = (self.profile.angles, float(settings["base"]), settings["dims"], float(settings["scale"]))
+        key = (*how, node.weights)
+        if key not in run.angles:
+            angles, base, dims, scale = how
+            run.angles[key] = rope.cos_sin(angles, run.positions, base, dims, scale, factors)
+        cos, sin = run.angles[key]
+        return rope.rotate(x.reshape(len(x), settings["heads"], -1), cos, sin, settings["pairs"], self.profile.fused)
+
+    def store_kv(self, run: Run, node: Node, x: Floats) -> list[NDArray[Any]]:
+        """Keys or values, with those of earlier tokens before them: [S, heads, d] of each sequence, of the cache's type."""
+        rows = x.reshape(len(x), node.settings["heads"], -1)
+        part, layer = node.settings["part"], node.layer or 0
+        return [each.cache.write(part, layer, rows[each.start : each.stop]) for each in run.sequences]
+
+    def scores(self, run: Run, node: Node, q: Floats, keys: list[NDArray[Any]]) -> list[Floats]:
+        """q k^T, neither scaled nor masked: [H, T, S] of each sequence; query head h meets key head h // (H / G)."""
+        heads = self._attended(q).reshape(len(q), node.settings["heads"], -1)
+        parts = zip(run.sequences, keys, strict=True)
+        return [attention.scores(heads[each.start : each.stop], k, self.projections.products) for each, k in parts]
+
+    def soft_max(self, run: Run, node: Node, scores: list[Floats]) -> list[Floats]:
+        """Of each row e^(z - max z) / sum, z being the scores times f32(scale): [H, T, S], 0 where a token comes later."""
+        scale, causal = np.float32(node.settings["scale"]), node.settings["causal"]
+        parts = zip(run.sequences, scores, strict=True)
+        how = self.profile.soft_max
+        return [attention.soft_max(each, scale, sequence.past if causal else None, how) for sequence, each in parts]
+
+    def weighted_values(self, run: Run, node: Node, p: list[Floats], values: list[NDArray[Any]]) -> Floats:
+        """The values, each by its share, heads side by side: [T, H * d]."""
+        unit = ggml_math.STEP if self.profile.sums == "lanes" else 1  # that runtime's cache is padded with zeros
+        parts = [self._weighted(each, v, unit) for each, v in zip(p, values, strict=True)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _weighted(self, p: Floats, values: NDArray[Any], unit: int) -> Floats:
+        if self.profile.llamafile and p.shape[1] > 1:
+            return attention.weighted_values(p, values, self.projections.dense, unit)
+        return attention.weighted_values(self._attended(p), values, self.projections.products, unit)
+
+    def _attended(self, x: Floats) -> Floats:
+        """What enters a product of attention, rounded as the profile has it."""
+        return halved(x) if self.profile.attention == "f16" else x
+
+    # Activations
+
+    def relu(self, run: Run, node: Node, x: Floats) -> Floats:
+        """x where it is above 0, else 0; NaN stays."""
+        out = x.copy()
+        out[x <= 0] = 0  # np.maximum leaves open which zero it gives
+        return out
+
+    def square(self, run: Run, node: Node, x: Floats) -> Floats:
+        """x * x."""
+        return x * x
+
+    def silu(self, run: Run, node: Node, x: Floats) -> Floats:
+        """x / (1 + e^-x)."""
+        if self.profile.activation == "f64":
+            return transcendental.silu(x)
+        if self.profile.activation == "ggml":
+            return ggml_math.silu(x)
+        with np.errstate(all="ignore"):
+            power: Floats = np.exp(np.negative(x))
+            power += 1
+            return x / power
+
+    def gelu(self, run: Run, node: Node, x: Floats) -> Floats:
+        """The tanh form of GELU."""
+        return ggml_math.gelu(x) if self.profile.activation == "ggml" else transcendental.gelu(x)
+
+    # Embedding models
+
+    def pool(self, run: Run, node: Node, x: Floats) -> list[Floats]:
+        """One vector of length 1 for each sequence: its last or first token's, or the mean of all, float32 [D]."""
+        return [self._pooled(x[each.start : each.stop], node.settings["kind"]) for each in run.sequences]
+
+    def _pooled(self, x: Floats, kind: str) -> Floats:
+        row: Floats = x[-1] if kind == "last" else x[0]
+        if kind == "mean":
+            row = (reductions.sums(x.T) / len(x)).astype(np.float32)
+        with np.errstate(all="ignore"):
+            if self.profile.norm == "f64":
+                length = np.sqrt(reductions.squares(row))
+                wide: Doubles = row.astype(np.float64) / np.where(length == 0, 1.0, length)
+                return wide.astype(np.float32)
+            length = np.sqrt(reductions.squares(row, rounded=True))
+            inverse: Floats = np.where(length == 0, 0.0, 1.0 / length).astype(np.float32)
+            return row * inverse
+
+
+def operations_of(profile: NumericProfile, threads: int) -> Operations:
+    """The operations that a profile names."""
+    module, _, name = profile.operations.partition(":")
+    found: Operations = getattr(import_module(module), name)(profile, threads)
+    return found

@@ -1,0 +1,93 @@
+"""This module defines what operations need besides their inputs: the weights, the sequences with their caches, the tap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from i2s_spec.model.reference.embedding_table import EmbeddingTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from i2s_spec.model.cache import Cache
+    from i2s_spec.model.weights import ModelWeights
+
+#: Called with the name of every value, and with a function that makes the value if it is wanted.
+Tap = Callable[[str, Callable[[], Any]], None]
+
+
+@dataclass(frozen=True)
+class SequenceRows:
+    """The rows of a run that belong to one sequence, and the tokens before them.
+
+    :param past: tokens in the cache, which is the position of the first row
+    """
+
+    start: int
+    stop: int
+    past: int
+    cache: Cache
+
+
+@dataclass
+class Run:
+    """One pass through a graph, or a part of one.
+
+    :param rows: which rows logits are wanted of; None for all
+    :param tap: is called with every value
+    """
+
+    weights: ModelWeights
+    sequences: list[SequenceRows]
+    tap: Tap
+    rows: NDArray[np.int64] | None = None
+    #: Codes of the value that was quantized last, and angles by how they are made.
+    quantized: dict[Any, Any] = field(default_factory=dict)
+    angles: dict[Any, Any] = field(default_factory=dict)
+    tables: dict[str, EmbeddingTable] = field(default_factory=dict)
+
+    @property
+    def positions(self) -> NDArray[np.int64]:
+        """The position of every row."""
+        parts = [np.arange(each.past, each.past + each.stop - each.start) for each in self.sequences]
+        return np.concatenate(parts)
+
+    def table(self, name: str) -> EmbeddingTable:
+        """An embedding table or head."""
+        if name not in self.tables:
+            self.tables[name] = EmbeddingTable(self.weights, name)
+        return self.tables[name]
+
+
+def sequences_of(counts: Iterable[int], caches: Iterable[Cache], past: int | None = None) -> list[SequenceRows]:
+    """The sequences of a run, one after the other.
+
+    :param counts: tokens of each sequence
+    :param past: position of the first token of each; as many as its cache holds unless it is given
+    """
+    counts = list(counts)
+    return [
+        SequenceRows(stop - count, stop, cache.used if past is None else past, cache)
+        for count, stop, cache in zip(counts, accumulate(counts), caches, strict=True)
+    ]
+
+
+def recording_tap(found: dict[str, Any], names: frozenset[str] | None) -> Tap:
+    """A tap that copies values into a dictionary.
+
+    :param names: of the values that are copied; None for all
+    """
+
+    def tap(name: str, make: Callable[[], Any]) -> None:
+        if names is None or name in names:
+            value = make()
+            found[name] = [each.copy() for each in value] if isinstance(value, list) else value.copy()
+
+    return tap

@@ -1,0 +1,1 @@
+"""Text in and out of a model: chat templates, generation, sampling, perplexity."""

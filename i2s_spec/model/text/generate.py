@@ -1,0 +1,147 @@
+"""This module generates tokens: a prompt goes through the model, then one token after another.
+
+`Generation` is an iterator of token ids that says, once it has ended, why, and how long each part took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal
+
+from i2s_spec.errors import SettingError
+from i2s_spec.model.outputs import logits_of
+from i2s_spec.model.text.sampling import Sampler, Sampling
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from i2s_spec.model.cache import Cache
+    from i2s_spec.model.forward import Model
+
+#: Called with (tokens done, tokens to do).
+Progress = Callable[[int, int], object]
+
+#: Why generation ended: a token that ends a text, as many tokens as were asked for, or no room for more.
+Reason = Literal["end", "limit", "context"]
+
+
+def check_tokens(tokens: Sequence[int], vocab: int, what: str = "prompt") -> None:
+    """Make sure that there are tokens, and that a model has each of them.
+
+    :param what: what they are, for the message
+    :raises SettingError: where that is not so
+    """
+    if not tokens:
+        raise SettingError(f"the {what} is empty: a model needs one token at least")
+    for i, token in enumerate(tokens):
+        if not 0 <= token < vocab:
+            raise SettingError(f"token {i:,} of the {what} is {token:,}; this model has tokens 0 to {vocab - 1:,}")
+
+
+class Generation:
+    """Tokens that follow a prompt, computed as they are asked for.
+
+    :param prompt: token ids; what a cache holds already is not repeated
+    :param limit: the most tokens to generate; None for as many as have room
+    :param ends: tokens after which to stop; the one that was met is the last
+    :param cache: a cache of an earlier text, of which the part that both texts begin with is not computed again; a fresh
+        one if None
+    :param room: the most tokens, prompt and answer together; the model's context if None
+    :param progress: called with (tokens done, tokens of the prompt) while the prompt is read
+    :raises SettingError: for a prompt that is empty, has tokens that do not exist, or is longer than the room
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        prompt: Sequence[int],
+        sampling: Sampling | Sampler | None = None,
+        *,
+        limit: int | None = None,
+        ends: Collection[int] = (),
+        cache: Cache | None = None,
+        room: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.room = model.context_length if room is None else room
+        if self.room > model.context_length:
+            raise SettingError(f"{room:,} tokens are asked for in all; the model's context is {model.context_length:,}")
+        self.prompt = list(prompt)
+        check_tokens(self.prompt, model.vocab_size)
+        if limit is not None and limit < 0:
+            raise SettingError(f"{limit} tokens are to be generated; it must be 0 or more")
+        if len(self.prompt) > self.room:
+            more = f" (the model's context is {model.context_length:,})" if self.room < model.context_length else ""
+            raise SettingError(f"the prompt has {len(self.prompt):,} tokens; there is room for {self.room:,}{more}")
+        self.model = model
+        self.sampler = sampling if isinstance(sampling, Sampler) else Sampler(sampling or Sampling())
+        self.ends = frozenset(ends)
+        self.limit = limit
+        self.cache = cache
+        #: Tokens of the prompt that the cache held already.
+        self.reused = 0
+        self.progress = progress
+        #: The tokens so far.
+        self.tokens: list[int] = []
+        #: Why it ended; None while it has not.
+        self.reason: Reason | None = None
+        #: Seconds that the prompt took, and that the tokens after the first one took.
+        self.prefill_seconds = 0.0
+        self.decode_seconds = 0.0
+
+    def __iter__(self) -> Iterator[int]:
+        """Token after token, as they come."""
+        if self.limit == 0:
+            self.reason = "limit"
+            return
+        logits = self._read(self.prompt)
+        while True:
+            token = self.sampler(logits)
+            self.tokens.append(token)
+            self.reason = self._ended(token)
+            yield token
+            if self.reason is not None:
+                return
+            start = perf_counter()
+            logits = self._forward([token])
+            self.decode_seconds += perf_counter() - start
+
+    def _ended(self, token: int) -> Reason | None:
+        if token in self.ends:
+            return "end"
+        if self.limit is not None and len(self.tokens) >= self.limit:
+            return "limit"
+        return "context" if len(self.prompt) + len(self.tokens) >= self.room else None
+
+    def _read(self, prompt: list[int]) -> NDArray[Any]:
+        """The logits after the prompt."""
+        if self.cache is None:
+            most = self.room if self.limit is None else min(self.room, len(prompt) + self.limit)
+            self.cache = self.model.new_cache(most)
+        elif self.cache.used:
+            self.reused = _shared(self.cache.tokens, prompt[:-1])
+            self.cache.cut(self.reused)
+        start = perf_counter()
+        logits = self._forward(prompt[self.reused :], self.progress)
+        self.prefill_seconds = perf_counter() - start
+        return logits
+
+    def _forward(self, tokens: list[int], progress: Progress | None = None) -> NDArray[Any]:
+        """The logits after the last of these tokens, which are in the cache then."""
+        result = self.model.forward(tokens, cache=self.cache, logits="last", progress=progress)
+        last: NDArray[Any] = logits_of(result)[-1]
+        return last
+
+
+def _shared(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many tokens two texts begin with alike."""
+    for i, (x, y) in enumerate(zip(a, b, strict=False)):
+        if x != y:
+            return i
+    return min(len(a), len(b))
+
+
+def rate(tokens: int, seconds: float) -> float:
+    """Tokens per second; 0 where nothing was measured."""
+    return tokens / seconds if seconds > 0 else 0.0

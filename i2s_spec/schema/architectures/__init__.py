@@ -1,0 +1,1 @@
+"""What a model of each architecture holds: keys, tensors, sizes, rotations."""

@@ -1,0 +1,247 @@
+"""This module declares the architectures that ternary weights occur in: their keys, their tensors, what their graph does.
+
+`ARCHITECTURES` maps the values of `general.architecture` to what a file of that architecture must and may hold. A new
+architecture is added by one entry.
+
+    >>> bitnet = ARCHITECTURES["bitnet"]
+    >>> bitnet.key("rope.freq_base").default
+    10000.0
+    >>> from i2s_spec.schema.architectures.sizes import Hyperparameters
+    >>> h = Hyperparameters(layers=1, embd=256, ff=512, heads=4, heads_kv=2, head_dim=64, value_dim=64, vocab=320)
+    >>> [(name, ne) for name, ne, spec in bitnet.tensors(h)][1:3]
+    [('blk.0.attn_norm.weight', (256,)), ('blk.0.ffn_down.weight', (512, 256))]
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from i2s_spec.schema.architectures import inventory, keys
+from i2s_spec.schema.architectures.inventory import TensorSpec
+from i2s_spec.schema.architectures.keys import Key
+from i2s_spec.schema.architectures.sizes import Hyperparameters
+
+
+class Placed(NamedTuple):
+    """A tensor that a file with given hyperparameters has or may have: name, shape in ggml's order, declaration."""
+
+    name: str
+    ne: tuple[int, ...]
+    spec: TensorSpec
+
+
+class Architecture:
+    """What a file of one architecture holds, and what its graph does with it.
+
+    :param name: the value of `general.architecture`, which is also the prefix of its keys
+    :param inventory: its tensors, in the order of real files
+    :param activation: of the feed-forward's gate: `relu2`, `silu` or `gelu`
+    :param rope: how rotated pairs lie in a head: `neox` (halves) or `norm` (neighbours, rows permuted at conversion)
+    :param head: `tied` (always the embedding), `untied` (output.weight, else the embedding) or `none`
+    :param whole_head_rope: whether loaders refuse rope.dimension_count unless it is the width of a head
+    :param rope_base: of the published models, where it is another than what loaders take for a missing rope.freq_base
+    :param eps: of the published models, by what their sources say
+    :param tokenizer: what `tokenizer.ggml.model` is in the files of the published models
+    :param pre_tokenizer: that the published models were trained with, where the vocabulary is byte-level
+    :param chat_format: of the published models, where the vocabulary has its special tokens (`model/text/chat_template.py`)
+    :param small_vocab: tokens of a small vocabulary: all bytes, the special tokens and some words
+    :param embedding_model: whether its result is a vector, not logits
+    """
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        tensors: tuple[TensorSpec, ...],
+        *,
+        activation: str,
+        rope: str,
+        head: str,
+        whole_head_rope: bool,
+        rope_base: float | None = None,
+        eps: tuple[float, ...] = (1e-5,),
+        tokenizer: str = "gpt2",
+        pre_tokenizer: str | None = None,
+        chat_format: str | None = None,
+        small_vocab: int = 272,
+        embedding_model: bool = False,
+    ) -> None:
+        self.name = name
+        self.title = title
+        self.inventory = tensors
+        self.activation = activation
+        self.rope = rope
+        self.head = head
+        self.whole_head_rope = whole_head_rope
+        self.rope_base = rope_base
+        self.eps = eps
+        self.tokenizer = tokenizer
+        self.pre_tokenizer = pre_tokenizer
+        self.chat_format = chat_format
+        self.small_vocab = small_vocab
+        self.embedding_model = embedding_model
+        self._keys: dict[str, Key] | None = None
+        self._specs: dict[str, TensorSpec] | None = None
+
+    @property
+    def keys(self) -> Mapping[str, Key]:
+        """Every declared key by its name in a file of this architecture."""
+        if self._keys is None:
+            own = (keys.GENERAL, keys.MODEL, keys.EMBEDDING_MODEL if self.embedding_model else (), keys.TOKENIZER)
+            self._keys = {key.name: key for group in own for key in (key.of(self.name) for key in group)}
+        return self._keys
+
+    def key(self, name: str) -> Key:
+        """The key of a name without the prefix, such as `rope.freq_base`."""
+        return self.keys[f"{self.name}.{name}"]
+
+    def tensors(self, h: Hyperparameters) -> Iterator[Placed]:
+        """Every tensor that a file with these hyperparameters must or may have, in the order of real files.
+
+        Layers come in the order of their numbers as text (0, 1, 10, 11, 2), as converters write them.
+        """
+        sizes, of_layer = h, None
+        for spec, layer in self.specs(h):
+            if layer != of_layer:
+                sizes, of_layer = h if layer is None else h.at(layer), layer
+            yield placed(spec, sizes, layer)
+
+    def specs(self, h: Hyperparameters) -> Iterator[tuple[TensorSpec, int | None]]:
+        """The declarations of these tensors in the same order, with the layers that they are for."""
+        absent = "experts" if h.experts == 0 else "dense"
+        specs = [spec for spec in self.inventory if spec.when != absent]
+        in_layers = [spec for spec in specs if spec.per_layer]
+        first = specs.index(in_layers[0])
+        for spec in specs[:first]:
+            yield spec, None
+        for layer in sorted(range(h.layers), key=str):
+            for spec in in_layers:
+                yield spec, layer
+        for spec in specs[first:]:
+            if not spec.per_layer:
+                yield spec, None
+
+    def match(self, name: str) -> tuple[TensorSpec, int | None] | None:
+        """The declaration that a tensor's name fits, and its layer; None for a name that the architecture does not know."""
+        if self._specs is None:
+            self._specs = {spec.name: spec for spec in self.inventory}
+        if name in self._specs and "{" not in name:
+            return self._specs[name], None
+        found = _LAYER.match(name)
+        spec = self._specs.get("blk.{i}." + found[2]) if found else None
+        return (spec, int(found[1])) if found and spec else None
+
+    def __repr__(self) -> str:
+        return f"<Architecture {self.name!r}>"
+
+
+#: A layer's number has no leading zero and is no longer than MAX_LAYERS makes sense.
+_LAYER: Final = re.compile(r"blk\.(0|[1-9][0-9]{0,8})\.(.+)", re.ASCII | re.DOTALL)
+
+
+def placed(spec: TensorSpec, h: Hyperparameters, layer: int | None = None) -> Placed:
+    """One tensor with its name and shape filled in; `h` are the sizes of its layer."""
+    name = spec.name if layer is None else spec.name.replace("{i}", str(layer))
+    return Placed(name, tuple(getattr(h, size) for size in spec.ne), spec)
+
+
+def _bitnet_2b(name: str, title: str) -> Architecture:
+    """BitNet b1.58 2B-4T by one of the two names that converters have given it."""
+    return Architecture(
+        name,
+        title,
+        inventory.BITNET_B158,
+        activation="relu2",
+        rope="neox",
+        head="tied",
+        whole_head_rope=True,
+        rope_base=500000.0,
+        pre_tokenizer="llama-bpe",
+        chat_format="bitnet",
+    )
+
+
+_ALL: Final = (
+    _bitnet_2b("bitnet-b1.58", "BitNet b1.58 2B-4T"),
+    _bitnet_2b("bitnet-25", "BitNet b1.58 2B-4T, files made before 22 April 2025"),
+    Architecture(
+        "bitnet",
+        "bitnet_b1_58-large and -3B",
+        inventory.BITNET,
+        activation="silu",
+        rope="neox",
+        head="tied",
+        whole_head_rope=False,
+        eps=(1e-6, 1e-5),
+        tokenizer="llama",
+        pre_tokenizer="llama-bpe",
+    ),
+    Architecture(
+        "llama",
+        "Llama3-8B-1.58, Falcon3-1.58bit, Falcon-E",
+        inventory.LLAMA,
+        activation="silu",
+        rope="norm",
+        head="untied",
+        whole_head_rope=True,
+        rope_base=500000.0,
+        eps=(1e-5, 1e-6),
+        pre_tokenizer="llama-bpe",
+    ),
+    Architecture(
+        "qwen3",
+        "bitnet-embedding-0.6b",
+        inventory.QWEN3,
+        activation="silu",
+        rope="neox",
+        head="none",
+        whole_head_rope=False,
+        rope_base=1e6,
+        eps=(1e-6,),
+        embedding_model=True,
+        pre_tokenizer="qwen2",
+    ),
+    Architecture(
+        "gemma3",
+        "bitnet-embedding-270m",
+        inventory.GEMMA3,
+        activation="gelu",
+        rope="neox",
+        head="none",
+        whole_head_rope=False,
+        eps=(1e-6,),
+        tokenizer="llama",
+        embedding_model=True,
+        small_vocab=320,
+    ),
+)
+
+#: Every architecture that is declared, by the value of `general.architecture`; the commonest first.
+ARCHITECTURES: Final[Mapping[str, Architecture]] = {architecture.name: architecture for architecture in _ALL}
+
+#: Architectures that loaders of llama.cpp's family know besides; nothing is declared of them here.
+ELSEWHERE: Final = frozenset((
+    "afmoe", "apertus", "arcee", "arctic", "arwkv7", "baichuan", "bailingmoe", "bailingmoe2", "bert", "bloom",
+    "chameleon", "chatglm", "clip", "codeshell", "cogvlm", "cohere2", "command-r", "controlvector", "dbrx", "deci",
+    "deepseek", "deepseek2", "deepseek2-ocr", "dots1", "dream", "ernie4_5", "ernie4_5-moe", "eurobert", "exaone",
+    "exaone-moe", "exaone4", "falcon", "falcon-h1", "gemma", "gemma-embedding", "gemma2", "gemma3n", "gemma4",
+    "glm-dsa", "glm4", "glm4moe", "gpt-oss", "gpt2", "gptj", "gptneox", "granite", "granitehybrid", "granitemoe",
+    "grok", "grovemoe", "hunyuan-dense", "hunyuan-moe", "hunyuan_vl", "internlm2", "jais", "jais2", "jamba",
+    "jina-bert-v2", "jina-bert-v3", "kimi-linear", "lfm2", "lfm2moe", "llada", "llada-moe", "llama-embed", "llama4",
+    "maincoder", "mamba", "mamba2", "mimo2", "minicpm", "minicpm3", "minimax-m2", "mistral3", "mistral4",
+    "modern-bert", "mpt", "nemotron", "nemotron_h", "nemotron_h_moe", "neo-bert", "nomic-bert", "nomic-bert-moe",
+    "olmo", "olmo2", "olmoe", "openelm", "orion", "paddleocr", "pangu-embedded", "phi2", "phi3", "phimoe", "plamo",
+    "plamo2", "plamo3", "plm", "qwen", "qwen2", "qwen2moe", "qwen2vl", "qwen35", "qwen35moe", "qwen3moe",
+    "qwen3next", "qwen3vl", "qwen3vlmoe", "refact", "rnd1", "rwkv6", "rwkv6qwen2", "rwkv7", "seed_oss",
+    "smallthinker", "smollm3", "stablelm", "starcoder", "starcoder2", "step35", "t5", "t5encoder",
+    "wavtokenizer-dec", "whisper", "xverse",
+))  # fmt: skip
+
+
+def resembles(name: str) -> str | None:
+    """The declared architecture that a name seems to be meant for: one that differs in case and signs, or a bitnet."""
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    for declared in ARCHITECTURES:
+        if plain == re.sub(r"[^a-z0-9]", "", declared):
+            return declared
+    return "bitnet-b1.58" if plain.startswith("bitnet") else None

@@ -1,0 +1,294 @@
+"""This module declares the metadata keys of ternary models: type, need, default, readers, meaning, clause (chapter 3).
+
+Keys that all architectures share are declared once, with `{arch}` where the architecture's name stands. The linter's
+metadata rules, the tables of the specification, the mutators and `i2s new` read these declarations. Only the standard
+library is needed, so that a header can be judged without loading anything else.
+
+Evidence: the loaders of microsoft/BitNet's llama.cpp fork and of ik_llama.cpp with every key removed in turn.
+"""
+
+from typing import Any, Final, NamedTuple
+
+#: How much a key or a tensor is needed.
+REQUIRED: Final = "required"  # loaders refuse the file without it
+EXPECTED: Final = "expected"  # a specification demands it, or results are wrong without it, but loaders go on
+OPTIONAL: Final = "optional"
+
+#: Who reads a key.
+READERS: Final = {
+    "container": "whoever parses the container",
+    "loader": "loaders, which derive from it which tensors there are and how they are shaped",
+    "graph": "the forward pass: another value gives other numbers",
+    "tokenizer": "whoever turns text into tokens or tokens into text",
+    "chat": "front ends that hold a conversation",
+    "people": "nobody but people; it changes nothing",
+}
+
+
+class Key(NamedTuple):
+    """One metadata key.
+
+    `name` may hold `{arch}`. `types` are the value types it may have, the usual one first, as `u32` or `arr[str]`.
+    `when` restricts `need` to files of which it holds: `gpt2` and `llama` are tokenizer models, `quantized` a file with
+    a quantized tensor, `experts` one with expert_count above 0. `default` is what loaders take for a missing key;
+    `otherwise` says it in words where it is no constant. `values` lists what is known where a list is all there is;
+    `above`, `least` and `most` bound a number; what is beyond `unusual` is legal and suspicious. Of an array, these speak
+    of its elements. `document` is a type that the GGUF document gives the key and no loader of I2_S takes.
+    """
+
+    name: str
+    types: tuple[str, ...]
+    need: str
+    readers: tuple[str, ...]
+    meaning: str
+    clause: str
+    default: Any = None
+    otherwise: str = ""
+    when: str = ""
+    values: tuple[Any, ...] = ()
+    above: float | None = None
+    least: int | None = None
+    most: float | None = None
+    unusual: float | None = None
+    note: str = ""
+    document: str = ""
+
+    def of(self, architecture: str) -> "Key":
+        """The key as a file of that architecture spells it."""
+        return self._replace(name=self.name.replace("{arch}", architecture)) if "{arch}" in self.name else self
+
+
+#: `general.file_type`: what most tensors are; the BitNet lineage and upstream llama.cpp disagree from 38 on.
+FILE_TYPES: Final = {
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S",
+    12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 32: "BF16",
+    36: "TQ1_0", 37: "TQ2_0", 38: "TL1", 39: "TL2", 40: "I2_S", 41: "Q2_0", 136: "IQ1_BN",
+    137: "IQ2_BN", 141: "PQ2_0", 143: "PTQ1_0",
+}  # fmt: skip
+FILE_TYPE_I2_S: Final = 40
+
+#: Most layers that llama.cpp and its forks have room for (LLAMA_MAX_LAYERS).
+MAX_LAYERS: Final = 512
+
+_U32 = ("u32",)
+_U64: Final = "u64"
+_F32 = ("f32",)
+_STR = ("str",)
+_BOOL = ("bool",)
+#: Per-layer numbers: one for all layers, or an array with one for each.
+_PER_LAYER = ("u32", "arr[u32]", "arr[i32]")
+
+GENERAL: Final[tuple[Key, ...]] = (
+    Key("general.architecture", _STR, REQUIRED, ("loader", "graph"), "Which graph the tensors belong to.", "3.1"),
+    Key("general.name", _STR, OPTIONAL, ("people",), "The model's name.", "3.1"),
+    Key(
+        "general.file_type", _U32, OPTIONAL, ("people",), "What most of the tensors are; 40 is I2_S.", "3.1",
+        otherwise="guessed from the commonest tensor type", values=tuple(FILE_TYPES),
+        note="to upstream llama.cpp 38 to 40 mean MXFP4_MOE, NVFP4 and Q1_0; another value type kills the fork",
+    ),
+    Key(
+        "general.quantization_version", _U32, EXPECTED, ("people",), "The version of ggml's quantized layouts.", "3.1",
+        default=2, when="quantized", note="GGUF demands it; no loader does, and the Python converters leave it out",
+    ),
+    Key(
+        "general.alignment", _U32, OPTIONAL, ("container",), "What tensor data is aligned to, in bytes.", "2.7",
+        default=32, least=1, note="no official file has it; llama-quantize copies it and then pads to 32 regardless",
+    ),
+    Key("general.type", _STR, OPTIONAL, ("people",), "What the file holds: model, adapter, vocab.", "3.1"),
+    Key("general.basename", _STR, OPTIONAL, ("people",), "The model's name without size and version.", "3.1"),
+    Key("general.finetune", _STR, OPTIONAL, ("people",), "What the model was tuned for.", "3.1"),
+    Key("general.size_label", _STR, OPTIONAL, ("people",), "The size in words, such as 2B.", "3.1"),
+    Key("general.version", _STR, OPTIONAL, ("people",), "The model's version.", "3.1"),
+    Key("general.author", _STR, OPTIONAL, ("people",), "Who made the model.", "3.1"),
+    Key("general.organization", _STR, OPTIONAL, ("people",), "For whom the model was made.", "3.1"),
+    Key("general.description", _STR, OPTIONAL, ("people",), "What the model is, in prose.", "3.1"),
+    Key("general.quantized_by", _STR, OPTIONAL, ("people",), "Who made the file from the model.", "3.1"),
+    Key("general.license", _STR, OPTIONAL, ("people",), "The licence, as an SPDX expression.", "3.1"),
+    Key("general.url", _STR, OPTIONAL, ("people",), "Where the model is described.", "3.1"),
+    Key("general.repo_url", _STR, OPTIONAL, ("people",), "Where the model is kept.", "3.1"),
+    Key("general.source.url", _STR, OPTIONAL, ("people",), "What the model was made from.", "3.1"),
+    Key(
+        "general.source.huggingface.repository", _STR, OPTIONAL, ("people",), "Which repository it was made from.", "3.1"
+    ),
+    Key("general.license.name", _STR, OPTIONAL, ("people",), "The licence's name.", "3.1"),
+    Key("general.license.link", _STR, OPTIONAL, ("people",), "Where the licence is.", "3.1"),
+    Key("general.tags", ("arr[str]",), OPTIONAL, ("people",), "Words to find the model by.", "3.1"),
+    Key("general.languages", ("arr[str]",), OPTIONAL, ("people",), "Languages that the model knows.", "3.1"),
+)  # fmt: skip
+
+MODEL: Final[tuple[Key, ...]] = (
+    Key(
+        "{arch}.vocab_size", _U32, OPTIONAL, ("loader",), "Number of tokens.", "3.2", least=1,
+        otherwise="length of tokenizer.ggml.tokens", note="where both are present they must agree",
+    ),
+    Key(
+        "{arch}.context_length", _U32, REQUIRED, ("loader",), "Tokens that the model was trained on.", "3.2", least=1,
+        unusual=1 << 24, document=_U64,
+    ),
+    Key(
+        "{arch}.embedding_length", _U32, REQUIRED, ("loader", "graph"), "Width of the hidden state.", "3.2", least=1,
+        unusual=1 << 17, document=_U64,
+    ),
+    Key(
+        "{arch}.block_count", _U32, REQUIRED, ("loader", "graph"), "Number of layers.", "3.2", least=1, most=MAX_LAYERS,
+        document=_U64,
+    ),
+    Key(
+        "{arch}.feed_forward_length", _PER_LAYER, REQUIRED, ("loader", "graph"), "Width of the feed-forward.", "3.2",
+        least=1, unusual=1 << 20, note="an array has one number for each layer; ik_llama.cpp reads a missing key as 0",
+        document=_U64,
+    ),
+    Key(
+        "{arch}.attention.head_count", _PER_LAYER, REQUIRED, ("loader", "graph"), "Query heads.", "3.3", least=1,
+        unusual=1 << 10, note="ik_llama.cpp reads a missing key as 0", document=_U64,
+    ),
+    Key(
+        "{arch}.attention.head_count_kv", _PER_LAYER, OPTIONAL, ("loader", "graph"), "Key and value heads.", "3.3",
+        otherwise="attention.head_count", least=1, note="with grouped queries a missing key makes the shapes wrong",
+        document=_U64,
+    ),
+    Key(
+        "{arch}.attention.key_length", _U32, OPTIONAL, ("loader", "graph"), "Width of a query or key head.", "3.3",
+        otherwise="embedding_length / head_count", least=1, note="needed where the heads do not fill the hidden state",
+    ),
+    Key(
+        "{arch}.attention.value_length", _U32, OPTIONAL, ("loader", "graph"), "Width of a value head.", "3.3",
+        otherwise="embedding_length / head_count", least=1,
+    ),
+    Key(
+        "{arch}.attention.layer_norm_rms_epsilon", _F32, REQUIRED, ("graph",), "What RMS norms add to the mean square.",
+        "3.3", above=0.0, unusual=1e-4,
+    ),
+    Key(
+        "{arch}.rope.dimension_count", _U32, OPTIONAL, ("loader", "graph"), "Dimensions of a head that are rotated.",
+        "3.4", otherwise="the width of a key head", least=1, document=_U64,
+    ),
+    Key(
+        "{arch}.rope.freq_base", _F32, OPTIONAL, ("graph",), "Base of the rotation frequencies.", "3.4", default=10000.0,
+        above=0.0, unusual=1e10, note="2B-4T needs 500000: without the key it runs, with other numbers",
+    ),
+    Key(
+        "{arch}.rope.scaling.type", _STR, OPTIONAL, ("graph",), "How positions beyond the training are scaled.", "3.4",
+        default="linear", values=("none", "linear", "yarn", "longrope"),
+    ),
+    Key(
+        "{arch}.rope.scaling.factor", _F32, OPTIONAL, ("graph",), "How far positions are scaled.", "3.4", default=1.0,
+        above=0.0, unusual=1 << 12,
+    ),
+    Key(
+        "{arch}.rope.scale_linear", _F32, OPTIONAL, ("graph",), "Older name of rope.scaling.factor, which wins.", "3.4",
+        default=1.0, above=0.0,
+    ),
+    Key(
+        "{arch}.rope.scaling.original_context_length", _U32, OPTIONAL, ("graph",), "Context before scaling.", "3.4",
+        otherwise="context_length",
+    ),
+    Key(
+        "{arch}.expert_count", _U32, OPTIONAL, ("loader", "graph"), "Experts of each layer.", "3.2", default=0,
+        unusual=1 << 10,
+    ),
+    Key(
+        "{arch}.expert_used_count", _U32, OPTIONAL, ("loader", "graph"), "Experts that a token passes.", "3.2",
+        default=0, note="above 0 exactly where expert_count is",
+    ),
+    Key(
+        "{arch}.hidden_activation", _STR, OPTIONAL, ("graph",), "Activation of the feed-forward.", "3.2",
+        otherwise="the architecture's own", values=("relu2", "silu", "gelu"), note="read by upstream llama.cpp only",
+    ),
+)  # fmt: skip
+
+#: Keys that only files of embedding models have.
+EMBEDDING_MODEL: Final[tuple[Key, ...]] = (
+    Key(
+        "{arch}.pooling_type", _U32, EXPECTED, ("graph",), "How token vectors become one: 1 mean, 2 first, 3 last.",
+        "3.6", default=0, values=(0, 1, 2, 3, 4), note="the converter writes 1 where it finds no setting; the models need 3",
+    ),
+    Key("{arch}.attention.causal", _BOOL, OPTIONAL, ("graph",), "Whether a token sees only earlier ones.", "3.6", True),
+    Key("{arch}.attention.sliding_window", _U32, OPTIONAL, ("graph",), "Tokens that a local layer sees.", "3.6"),
+)  # fmt: skip
+
+#: What `tokenizer.ggml.model` may be.
+TOKENIZERS: Final = ("gpt2", "llama", "bert", "t5", "rwkv", "no_vocab")
+
+#: What `tokenizer.ggml.pre` may be to the BitNet fork of 2024 and 2025; the last two came with later snapshots of it.
+PRE_TOKENIZERS: Final = (
+    "default", "llama3", "llama-v3", "llama-bpe", "deepseek-llm", "deepseek-coder", "falcon", "mpt", "starcoder",
+    "gpt-2", "phi-2", "jina-es", "jina-de", "jina-v1-en", "jina-v2-es", "jina-v2-de", "jina-v2-code",
+    "refact", "command-r", "qwen2", "stablelm2", "olmo", "dbrx", "smaug-bpe", "poro-chat",
+    "chatglm-bpe", "viking", "jais", "tekken", "smollm", "codeshell", "bloom", "gpt3-finnish", "exaone", "chameleon",
+    "falcon3", "falcon_e",
+)  # fmt: skip
+
+#: What it may be beyond that to upstream llama.cpp, ik_llama.cpp and the BitNet fork of 2026, which lacks `falcon_e`.
+NEWER_PRE_TOKENIZERS: Final = (
+    "a.x-4.0", "afmoe", "bailingmoe", "bailingmoe2", "cohere2moe", "deepseek-r1-qwen", "deepseek-v3", "exaone-moe",
+    "exaone4", "f2llmv2", "falcon-h1", "gemma4", "gigachat", "glm4", "gpt-4o", "granite-docling",
+    "granite-embed-multi-311m", "granite-embed-multi-97m", "grok-2", "hunyuan", "hunyuan-dense", "jais-2",
+    "jina-v5-nano", "joyai-llm",
+    "kanana2", "kimi-k2", "kormo", "laguna", "lfm2", "llada-moe", "llama4", "megrez", "mellum", "mellum2", "midm-2.0",
+    "minerva-7b", "minicpm5", "minimax-m2", "modern-bert", "pixtral", "qwen35", "roberta-bpe", "sarvam-moe",
+    "seed-coder", "solar-open", "superbpe", "talkie", "tiny_aya", "trillion", "whitespace", "youtu",
+)  # fmt: skip
+
+
+def _token_id(name: str, meaning: str) -> Key:
+    note = "an id beyond the vocabulary is dropped with a warning"
+    return Key(f"tokenizer.ggml.{name}_token_id", _U32, OPTIONAL, ("tokenizer", "chat"), meaning, "3.5", note=note)
+
+
+TOKENIZER: Final[tuple[Key, ...]] = (
+    Key("tokenizer.ggml.model", _STR, REQUIRED, ("tokenizer",), "The kind of tokenizer.", "3.5", values=TOKENIZERS),
+    Key(
+        "tokenizer.ggml.pre", _STR, OPTIONAL, ("tokenizer",), "How text is split before merges apply.", "3.5",
+        default="default", note="the official 2B-4T file lacks it; ik_llama.cpp then takes llama3, others warn",
+    ),
+    Key(
+        "tokenizer.ggml.tokens", ("arr[str]",), REQUIRED, ("loader", "tokenizer"), "The tokens, by id.", "3.5",
+        note="two equal tokens crash loaders",
+    ),
+    Key(
+        "tokenizer.ggml.scores", ("arr[f32]",), EXPECTED, ("tokenizer",), "Which piece is taken first.", "3.5",
+        when="llama", note="read through a bare pointer: neither length nor type is checked",
+    ),
+    Key(
+        "tokenizer.ggml.token_type", ("arr[i32]",), OPTIONAL, ("tokenizer",), "What each token is.", "3.5",
+        values=(0, 1, 2, 3, 4, 5, 6), note="0 undefined, 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte",
+    ),
+    Key(
+        "tokenizer.ggml.merges", ("arr[str]",), REQUIRED, ("tokenizer",), "Pairs that are joined, first ones first.",
+        "3.5", when="gpt2",
+    ),
+    _token_id("bos", "Begins a text."),
+    _token_id("eos", "Ends a text."),
+    _token_id("eot", "Ends a turn."),
+    _token_id("eom", "Ends a message."),
+    _token_id("unknown", "Stands for what has no token."),
+    _token_id("seperator", "Separates two texts; the spelling is the format's."),
+    _token_id("padding", "Fills up a batch."),
+    _token_id("cls", "Begins a text that is classified."),
+    _token_id("mask", "Stands for a token to guess."),
+    _token_id("fim_pre", "Precedes the text before a gap."),
+    _token_id("fim_suf", "Precedes the text after a gap."),
+    _token_id("fim_mid", "Precedes what fills a gap."),
+    _token_id("fim_pad", "Fills up a text with a gap."),
+    _token_id("fim_rep", "Begins a repository."),
+    _token_id("fim_sep", "Separates files."),
+    Key("tokenizer.ggml.add_bos_token", _BOOL, OPTIONAL, ("tokenizer",), "Whether texts get a first token.", "3.5"),
+    Key("tokenizer.ggml.add_eos_token", _BOOL, OPTIONAL, ("tokenizer",), "Whether texts get a last token.", "3.5"),
+    Key("tokenizer.ggml.add_space_prefix", _BOOL, OPTIONAL, ("tokenizer",), "Whether texts get a first space.", "3.5"),
+    Key("tokenizer.ggml.add_sep_token", _BOOL, OPTIONAL, ("tokenizer",), "Whether pairs of texts are separated.", "3.5"),
+    Key(
+        "tokenizer.ggml.remove_extra_whitespaces", _BOOL, OPTIONAL, ("tokenizer",), "Whether runs of spaces are one.",
+        "3.5",
+    ),
+    Key("tokenizer.ggml.token_type_count", _U32, OPTIONAL, ("tokenizer",), "Kinds of segments (BERT).", "3.5"),
+    Key(
+        "tokenizer.ggml.precompiled_charsmap", ("arr[u8]", "arr[i8]"), OPTIONAL, ("tokenizer",),
+        "How characters are normalised (T5).", "3.5",
+    ),
+    Key("tokenizer.huggingface.json", _STR, OPTIONAL, ("tokenizer",), "A whole tokenizer.json.", "3.5"),
+    Key(
+        "tokenizer.chat_template", _STR, OPTIONAL, ("chat",), "How a conversation becomes text, in Jinja.", "3.5",
+        note="a program from an untrusted file: render it in a sandbox or not at all",
+    ),
+)  # fmt: skip

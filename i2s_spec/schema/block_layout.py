@@ -1,0 +1,179 @@
+"""This module declares how the ternary types with a scale for each group lie in bytes: codes, digits, scales.
+
+I2_S has one scale for a tensor, and `dialect` says where its codes are. The types here are packed in blocks of their
+own, and each block, or each row, has a scale. Where the code of element `k` of a block is, two formulas say: `byte_of`,
+counted from the first byte of the block, and `place_of`. For *bits* that is how far left the code is shifted in the
+byte. For *digits* it is n in
+
+    code = (byte * 3**n mod 256) * 3 >> 8        so that a byte is ceil(N * 256 / 243), N = sum of code * 3**(4 - n)
+
+and a digit that no element has is 0. Every code stands for the weight code - 1, times the scale. Sizes and numbers of
+the types are in `types`, and who gave the numbers in `registry`.
+
+    >>> layout = BLOCK_LAYOUTS["Q2_0"]
+    >>> [layout.find(k) for k in (0, 1, 5)]
+    [(2, 0), (2, 2), (3, 2)]
+    >>> BLOCK_LAYOUTS["PTQ1_0"].find(127)
+    (25, 3)
+
+Sources: ggml `ggml-common.h`, `ggml-quants.c` (`dequantize_row_q2_0`, `_tq1_0`, `_tq2_0`); ik_llama.cpp
+`iqk_quantize.cpp` (`dequantize_row_iq1_bn`, `_iq2_bn`); ggml-org/llama.cpp#29058 for PQ2_0 and PTQ1_0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from i2s_spec.schema.dialect import Formula
+from i2s_spec.schema.types import BY_NAME, TensorType
+
+#: A digit of base 3: five of them are a number below 243.
+DIGITS_PER_BYTE: Final = 5
+
+#: The code that a trit never is; and the weight that every known reader makes of it.
+FOURTH_CODE: Final = 3
+FOURTH_WEIGHT: Final = 2
+
+
+class Part(NamedTuple):
+    """Elements of a block up to `stop`, which two formulas over `k` place."""
+
+    stop: int
+    byte_of: Formula
+    place_of: Formula
+
+
+class GroupScale(NamedTuple):
+    """What the codes of a group are multiplied by: whose it is, its float type, and where it begins there."""
+
+    per: Literal["block", "row"]
+    type: Literal["F16", "F32"]
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        return BY_NAME[self.type].bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLayout:
+    """How a type packs the elements of a block.
+
+    :param name: of the type in `types`
+    :param coding: two bits for a code, or digits of base 3
+    :param parts: where the code of each element is
+    :param scale: the scale of a block, or of a row in front of its blocks
+    :param fourth: what code 3 is: a `weight` of its own that files hold; `reserved`, which no quantizer writes; empty
+        where digits leave no fourth code
+    """
+
+    name: str
+    coding: Literal["bits", "digits"]
+    parts: tuple[Part, ...]
+    scale: GroupScale
+    fourth: Literal["weight", "reserved", ""]
+
+    @property
+    def type(self) -> TensorType:
+        """The declaration of sizes and number."""
+        return BY_NAME[self.name]
+
+    @property
+    def block(self) -> int:
+        """Elements of a block."""
+        return self.type.block
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a block."""
+        return self.type.bytes
+
+    def find(self, k: int) -> tuple[int, int]:
+        """Byte and place of element `k` of a block."""
+        part = next(part for part in self.parts if k < part.stop)
+        return int(part.byte_of(k, 1, self.block)), int(part.place_of(k, 1, self.block))
+
+    def groups(self, rows: int, cols: int) -> int:
+        """How many scales a matrix has."""
+        return rows if self.scale.per == "row" else rows * cols // self.block
+
+    def group_elements(self, cols: int) -> int:
+        """How many elements share a scale in a matrix of so many columns."""
+        return cols if self.scale.per == "row" else self.block
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _part(stop: int, byte_of: str, place_of: str) -> Part:
+    return Part(stop, Formula(byte_of), Formula(place_of))
+
+
+_FRONT: Final = GroupScale("block", "F16", 0)
+
+#: Every such type by its name.
+BLOCK_LAYOUTS: Final = {
+    layout.name: layout
+    for layout in (
+        BlockLayout("Q2_0", "bits", (_part(64, "2 + k // 4", "k % 4 * 2"),), _FRONT, "weight"),
+        BlockLayout("Q2_0_G128", "bits", (_part(128, "2 + k // 4", "k % 4 * 2"),), _FRONT, "weight"),
+        BlockLayout("PQ2_0", "bits", (_part(128, "2 + k // 4", "k % 4 * 2"),), _FRONT, "weight"),
+        BlockLayout(
+            "PTQ1_0",
+            "digits",
+            (
+                _part(80, "k % 16", "k // 16"),
+                _part(120, "16 + k % 8", "(k - 80) // 8"),
+                _part(128, "24 + k % 2", "(k - 120) // 2"),
+            ),
+            GroupScale("block", "F16", 26),
+            "",
+        ),
+        BlockLayout(
+            "TQ1_0",
+            "digits",
+            (
+                _part(160, "k % 32", "k // 32"),
+                _part(240, "32 + k % 16", "(k - 160) // 16"),
+                _part(256, "48 + k % 4", "(k - 240) // 4"),
+            ),
+            GroupScale("block", "F16", 52),
+            "",
+        ),
+        BlockLayout(
+            "TQ2_0",
+            "bits",
+            (_part(256, "k // 128 * 32 + k % 32", "k % 128 // 32 * 2"),),
+            GroupScale("block", "F16", 64),
+            "reserved",
+        ),
+        # Of every 16 elements, 15 fill three bytes, and the last is one of four digits of the byte after them.
+        BlockLayout(
+            "IQ1_BN",
+            "digits",
+            (
+                _part(
+                    64,
+                    "k // 16 * 3 + k % 16 // 5 + k % 16 // 15 * (9 - k // 16 * 3)",
+                    "4 - k % 16 % 5 - k % 16 // 15 * (k // 16)",
+                ),
+            ),
+            GroupScale("row", "F16", 0),
+            "",
+        ),
+        BlockLayout(
+            "IQ2_BN", "bits", (_part(64, "k % 16", "k // 16 * 2"),), GroupScale("row", "F32", 0), "reserved"
+        ),
+    )
+}  # fmt: skip
+
+
+def block_layout(type: str) -> BlockLayout:
+    """The layout of a type.
+
+    :raises ValueError: for a type that has none
+    """
+    if type not in BLOCK_LAYOUTS:
+        raise ValueError(f"{type} does not pack weights in blocks with scales; {', '.join(BLOCK_LAYOUTS)} do")
+    return BLOCK_LAYOUTS[type]

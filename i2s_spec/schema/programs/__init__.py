@@ -1,0 +1,1 @@
+"""The programs that write and read such files: converters, quantizers, releases, runtimes."""

@@ -1,0 +1,335 @@
+"""This module declares the programs that read I2_S files: what each accepts, what it computes, and who says so.
+
+A *runtime* is a program in a state of its history. `container` says what its GGUF reader checks, `types` which tensor
+types it knows, `architectures` which models, `i2s` what becomes of an I2_S tensor, `layouts` how its kernels read one on
+each kind of machine. Facts that are not a matter of a table are `Fact`s with a source each. `linter.runtimes` checks
+files against these declarations; a new runtime is added by one entry.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+#: What a reader does with something that it does not take: refuse it, die of it, never return, go on.
+Outcome = Literal["no", "crash", "yes"]
+
+
+class Fact(NamedTuple):
+    """Something that is known of a runtime, in a sentence, and who says so: an issue, a file, a vector."""
+
+    text: str
+    source: str
+
+
+class Container(NamedTuple):
+    """What a GGUF reader checks; each field says what becomes of a file that has the thing.
+
+    `versions` are those that it takes (empty for all but 1), `version_1` whether it reads 32-bit counts. `end` is what it
+    does where the file ends too early: `no`, `zeros` where it goes on with zeros, `short` where it takes what is left of a
+    string or an array. Numbers are ceilings, None for none. `in_order` asks that offsets are the running sum of sizes,
+    `in_file` that tensors lie in the file, `mapped` that they do as arrays of their shape. `known` is False where nobody
+    has looked at what becomes of a damaged header.
+    """
+
+    versions: tuple[int, ...] = (2, 3)
+    version_1: bool = False
+    big_endian: Outcome = "no"
+    end: Literal["no", "zeros", "short"] = "no"
+    empty_key: Outcome = "yes"
+    duplicate_key: Outcome = "yes"
+    duplicate_name: Outcome = "no"
+    bad_utf8: Outcome = "yes"
+    value_type: Outcome = "no"
+    nested_array: Outcome = "no"
+    array_depth: int | None = None
+    string_bytes: int | None = None
+    array_items: int | None = None
+    keys: int | None = None
+    tensors: int | None = None
+    name_bytes: int | None = None
+    dimensions: int | None = 4
+    too_many_dimensions: Outcome = "no"
+    no_dimensions: Outcome = "yes"
+    zero_length: Outcome = "yes"
+    overflow: Outcome = "no"
+    length: int | None = None
+    alignment_type: Outcome = "no"
+    alignment_zero: Outcome = "no"
+    alignment_odd: Outcome = "no"
+    in_order: bool = False
+    in_file: bool = False
+    mapped: bool = False
+    known: bool = True
+    retired_type: Outcome = "no"
+    unknown_type: Outcome = "no"
+    split_block: Outcome = "no"
+
+
+class Runtime(NamedTuple):
+    """One program, or one period of a program.
+
+    :param kind: `engine` computes, `reader` parses headers only, `front` is a front end of the runtime `of`
+    :param i2s: `computes`; `rejects` (the type is unknown to it); `converts` (it must be converted to another type
+        first); `lists` (the number is shown, nothing is done)
+    :param architectures: those of `schema.architecture` that it knows; `unsure` those of which it is not known
+    :param layouts: kind of machine to the layout that its kernels read there, or empty where they compute rubbish
+    :param activations: architecture to the activation that its graph applies, where that is not the schema's
+    :param rope: `neox`, `norm` or, if it follows the architecture, empty
+    :param half_norms: what becomes of norms in F16
+    :param columns: rows of I2_S must be a multiple of this somewhere, and where
+    :param pre: what it does without `tokenizer.ggml.pre`
+    :param loader: who says that its loader makes these checks: `keys` that it requires and their types, `vocabulary`,
+        `missing` tensors, `shape`, `count` of tensors and tokens. What it makes of the others nobody has tried
+    :param vocabularies: architectures of which it loads a vocabulary alone, without tensors
+    :param bitnet_names: who says which of the names of BitNet architectures it knows
+    :param norm_in: what becomes of *_norm_in tensors
+    :param others: ternary types other than I2_S that it computes, and how that is known
+    :param narrower: kind of machine, and multiple that rows of I2_S must be of there, where that is more than `columns`
+    :param programs: packages that are it, or carry it, and whose runs are recorded (`linter.runtimes.run_records`)
+    :param recorded: whether all that is known of it is what these runs showed
+    :param block_bytes: types whose blocks have another size in its table: number, elements, bytes
+    """
+
+    name: str
+    title: str
+    kind: Literal["engine", "reader", "front"]
+    period: str
+    container: Container
+    types: frozenset[int]
+    source: str
+    i2s: Literal["computes", "rejects", "converts", "lists"] = "rejects"
+    architectures: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
+    layouts: tuple[tuple[str, str], ...] = ()
+    activations: tuple[tuple[str, str], ...] = ()
+    rope: str = ""
+    half_norms: Outcome = "yes"
+    columns: tuple[int, str] | None = None
+    code3: str = ""
+    embeddings: bool = False
+    pre: str = ""
+    of: str = ""
+    loader: tuple[tuple[str, str], ...] = ()
+    vocabularies: frozenset[str] = frozenset()
+    bitnet_names: str = "ikawrakow/ik_llama.cpp#365"
+    norm_in: Literal["yes", "no", "unknown"] = "yes"
+    others: tuple[tuple[str, Fact], ...] = ()
+    narrower: tuple[tuple[str, int, str], ...] = ()
+    block_bytes: tuple[tuple[int, int, int], ...] = ()
+    programs: tuple[str, ...] = ()
+    recorded: bool = False
+    refusal: Fact | None = None
+    facts: tuple[tuple[str, Fact], ...] = ()
+
+    def fact(self, name: str) -> Fact | None:
+        """One of its facts."""
+        return dict(self.facts).get(name)
+
+
+def _loader(source: str) -> tuple[tuple[str, str], ...]:
+    """A loader of llama.cpp's family: it makes all checks."""
+    return tuple((check, source) for check in ("keys", "vocabulary", "missing", "shape", "count"))
+
+
+#: The GGUF reader of the fork of llama.cpp, and what bitnet.cpp contains since May 2026.
+_FORK: Final = "XsquirrelC/llama.cpp@0f0e7dae:ggml/src/ggml.c:22901"
+_FORK_2026: Final = "microsoft/BitNet@16da220:3rdparty/llama.cpp"
+_SCALAR: Final = "isHuangXin/bitnet_llama.cpp@4e4cbcd2:ggml/src/ggml-cpu/quants.c"
+_IK: Final = "ikawrakow/ik_llama.cpp@8337e4c:ggml/src/ggml.c:31142"
+_OXBITNET: Final = "m96-chan/0xBitNet@f2ab5ec:packages/core/src/"
+#: What loaders printed when keys and tensors were taken away, one at a time.
+_MISSING: Final = "tests/oracle/errors/missing_keys_and_tensors.json"
+
+_COMMON: Final = frozenset({0, 1, 2, 3, *range(6, 31)})
+
+#: llama.cpp of autumn 2024, with the four types of BitNet.
+_FORK_TYPES: Final = _COMMON | {31, 32, 33, 34, 35, 36, 37, 38, 39}
+
+_FORK_CONTAINER: Final = Container(
+    versions=(), value_type="crash", nested_array="crash", too_many_dimensions="crash", no_dimensions="crash",
+    zero_length="crash", overflow="crash", alignment_type="crash", alignment_zero="crash", alignment_odd="yes",
+    in_file=True, unknown_type="crash", retired_type="no",
+)  # fmt: skip
+
+_UPSTREAM_CONTAINER: Final = Container(
+    empty_key="no", duplicate_key="no", string_bytes=1 << 30, array_items=1 << 30, name_bytes=63, in_order=True,
+)  # fmt: skip
+
+#: Nobody has read how it reads a header.
+_NOT_READ: Final = Container(known=False)
+
+#: Architectures of which every engine that descends from llama.cpp has a vocabulary among its tests, without tensors.
+_VOCABULARIES: Final = frozenset({"bert", "gpt2", "llama", "phi3"})
+#: A loader of llama.cpp's family, for what others may do alike; where it aborts for norms in F16.
+FAMILY_LOADER: Final = "ggml-org/llama.cpp@3074b50:src/llama-model-loader.cpp"
+HALF_NORMS_SOURCE: Final = "XsquirrelC/llama.cpp@0f0e7dae:ggml/src/ggml.c:10278"
+VOCABULARIES_SOURCE: Final = "ggml-org/llama.cpp@3074b50:models"
+
+_BITNET_NAMES: Final = "microsoft/BitNet#212"
+_METAL: Final = (("Metal", 256, "XsquirrelC/llama.cpp@0f0e7dae:ggml/src/ggml-metal.metal:3349"),)
+
+_GIBBERISH: Final = Fact(
+    "x86 without AVX2: the kernels are empty functions there, and what they should write stays as it was",
+    "microsoft/BitNet#547",
+)
+_NO_DEQUANT: Final = Fact("code 3 is 0 to its dequantizer and +2 to its kernels", "tests/oracle/code3")
+_ROW: Final = Fact(
+    "its kernels and get_rows begin at a row: where rows are no whole blocks, every other row is read wrong",
+    "ikawrakow/ik_llama.cpp discussion 95",
+)
+_INT16: Final = Fact(
+    "AVX2 kernels add 32 blocks in 16 bits: where activations are saturated, rows can go wrong from 2,176 columns on, and "
+    "of usual weights more than one in ten does from 3,712 on",
+    "tests/oracle/dot",
+)
+_INT16_NEON: Final = Fact(
+    "ARM without dot products, built since 19 November 2025: the same with blocks of 64, from 1,088 columns on, and 1,920",
+    "tests/oracle/dot",
+)
+
+RUNTIMES: Final[tuple[Runtime, ...]] = (
+    Runtime(
+        "bitnet.cpp-2024", "bitnet.cpp, October 2024 to March 2025", "engine", "6cfd883 to a8ac7072", _FORK_CONTAINER,
+        _FORK_TYPES, _FORK, "computes", ("bitnet", "llama"), (),
+        (("x86 with AVX2", "interleave-128"), ("ARM", "interleave-128"), ("x86 without AVX2", "")),
+        half_norms="crash", columns=(128, "all of its kernels"), code3="+2 in kernels", loader=_loader(_MISSING),
+        vocabularies=_VOCABULARIES, bitnet_names=_BITNET_NAMES, narrower=_METAL,
+        pre="takes the default and warns",
+        facts=(("no-avx2", _GIBBERISH), ("rows", _ROW), ("int16", _INT16)),
+    ),
+    Runtime(
+        "bitnet.cpp-2025", "bitnet.cpp, April 2025 to May 2026", "engine", "5eb47b72 to 69bf64d", _FORK_CONTAINER,
+        _FORK_TYPES, _FORK, "computes", ("bitnet", "bitnet-25", "bitnet-b1.58", "llama"), (),
+        (("x86 with AVX2", "interleave-128"), ("ARM, built before 19 November 2025", "interleave-128"),
+         ("ARM, built since 19 November 2025", "interleave-64"), ("x86 without AVX2", "")),
+        half_norms="crash", columns=(128, "all of its kernels"), code3="0 in the dequantizer, +2 in kernels",
+        embeddings=True, loader=_loader(_MISSING), vocabularies=_VOCABULARIES, bitnet_names=_BITNET_NAMES, narrower=_METAL,
+        pre="takes the default and warns",
+        facts=(
+            ("no-avx2", _GIBBERISH), ("rows", _ROW), ("int16", _INT16), ("int16-neon", _INT16_NEON),
+            ("code3", _NO_DEQUANT),
+            ("arm", Fact("its kernels for ARM read blocks of 64 from commit 112f853 on", "microsoft/BitNet#585")),
+        ),
+    ),
+    Runtime(
+        "bitnet.cpp-2026", "bitnet.cpp since May 2026", "engine", "69bf64d and later",
+        _UPSTREAM_CONTAINER._replace(in_file=True), _COMMON | {34, 35, 36, 37, 38, 39, 40, 41, 42},
+        _FORK_2026, "computes", ("bitnet", "bitnet-b1.58", "llama", "qwen3", "gemma3"), ("bitnet-25",),
+        (("x86 with AVX2", "interleave-128"), ("x86 without AVX2", ""), ("ARM", "")),
+        activations=(("bitnet-b1.58", "silu"),), columns=(128, "all of its kernels"),
+        code3="0 in the dequantizer, +2 in kernels", embeddings=True, loader=_loader(_FORK_2026), vocabularies=_VOCABULARIES,
+        bitnet_names=_BITNET_NAMES, narrower=_METAL, pre="takes the default and warns",
+        facts=(
+            ("activation", Fact("its graph applies SiLU to 2B-4T, which was trained with ReLU²: perplexity 99.8, not 17.1",
+                                "microsoft/BitNet#588")),
+            ("arm", Fact("without AVX2 a scalar loop reads codes one after another, and subtracts the activations twice",
+                         _SCALAR)),
+            ("no-avx2", Fact("without AVX2 a scalar loop reads codes one after another, and subtracts the activations twice",
+                             _SCALAR)),
+            ("rows", _ROW), ("code3", _NO_DEQUANT),
+        ),
+    ),
+    Runtime(
+        "llama.cpp", "llama.cpp (ggml-org), August to October 2026", "engine",
+        "ggml d99724f, and the releases that were run", _UPSTREAM_CONTAINER, _COMMON | {34, 35, 39, 40, 41, 42},
+        "ggml-org/ggml@d99724f:src/gguf.cpp:462", "rejects", ("bitnet", "llama", "qwen3", "gemma3"),
+        vocabularies=_VOCABULARIES, norm_in="no",
+        bitnet_names="run xllamacpp/bitnet-b1.58.f32",
+        programs=("xllamacpp", "node-llama-cpp", "@node-llama-cpp/linux-x64"), loader=_loader(FAMILY_LOADER),
+        refusal=Fact("type 36 is its retired IQ4_NL_4_4: \"not a multiple of block size (0)\"", "run xllamacpp/llama.i2_s"),
+        pre="takes the default and warns",
+        facts=(("norm-in", Fact("it does not know *_norm_in tensors: wrong number of tensors",
+                                "run xllamacpp/qwen3.f32")),
+               ("activation", Fact("it applies SiLU to architecture bitnet, whatever <arch>.hidden_activation says",
+                                   "run xllamacpp/bitnet.q2_0.relu2"))),
+    ),
+    Runtime(
+        "ik_llama.cpp", "ik_llama.cpp, August 2026", "engine", "8337e4c",
+        _FORK_CONTAINER._replace(unknown_type="crash", retired_type="crash"),
+        _COMMON | {34, 35, 36, 39, 41, 134, 135}, _IK, "converts",
+        ("bitnet", "bitnet-25", "bitnet-b1.58", "llama", "qwen3", "gemma3"), (),
+        (("every machine, once converted", "interleave-128"),), code3="+2", pre="takes llama3", loader=_loader(_MISSING),
+        vocabularies=_VOCABULARIES, norm_in="unknown",
+        refusal=Fact(
+            "it has no kernels for I2_S: llama-quantize --allow-requantize to IQ2_BN comes first; run as it is, every "
+            "I2_S product is 0, or a null pointer is called", "ikawrakow/ik_llama.cpp#365",
+        ),
+        others=(
+            ("IQ1_BN", Fact("it has kernels for the type", "ikawrakow/ik_llama.cpp@8337e4c:ggml/src/iqk/iqk_quantize.cpp")),
+            ("IQ2_BN", Fact("it has kernels for the type", "ikawrakow/ik_llama.cpp@8337e4c:ggml/src/iqk/iqk_quantize.cpp")),
+        ),
+        facts=(("norm-in", Fact("nothing says that it knows *_norm_in tensors", _IK)),
+               ("narrow", Fact("IQ2_BN needs at least 512 columns", "tests/oracle/README.md"))),
+    ),
+    Runtime(
+        "0xBitNet", "0xBitNet (WebGPU), f2ab5ec", "engine", "f2ab5ec",
+        Container(versions=(), known=False, alignment_zero="yes", alignment_odd="yes", alignment_type="yes",
+                  duplicate_name="yes", dimensions=None),
+        _COMMON | {36}, _OXBITNET + "model/gguf.ts:111", "computes",
+        ("bitnet", "bitnet-25", "bitnet-b1.58", "llama"), (),
+        (("WebGPU", "interleave-128"),), (("bitnet", "relu2"),), "norm", columns=(128, "its shaders"), code3="+2",
+        loader=(("missing", _OXBITNET + "nn/model.ts:100"),),
+        facts=(
+            ("rope", Fact("it rotates neighbours, and takes files whose rows lie for rotating halves as they are",
+                          _OXBITNET + "shaders/rope.wgsl:1")),
+            ("activation", Fact("it applies ReLU² to every architecture whose name begins with bitnet",
+                                _OXBITNET + "model/loader.ts:342")),
+            ("rows", Fact("its shaders read row by row", _OXBITNET + "shaders/ternary_gemv.wgsl:58")),
+        ),
+    ),
+    Runtime(
+        "gguf-py", "gguf for Python, 0.19.0", "reader", "0.19.0",
+        Container(big_endian="yes", end="short", duplicate_key="no", bad_utf8="no", nested_array="yes",
+                  array_depth=400, dimensions=None, mapped=True),
+        _COMMON | {34, 35, 39, 40, 41}, "gguf 0.19.0 gguf/gguf_reader.py:328", "rejects", block_bytes=((9, 32, 40),),
+        programs=("gguf",),
+        refusal=Fact(
+            "\"36 is not a valid GGMLQuantizationType\": not even the metadata can be shown", "run gguf/llama.i2_s"
+        ),
+    ),
+    Runtime(
+        "huggingface-gguf", "@huggingface/gguf for JavaScript, 0.4.6; the viewer of the Hub", "reader", "0.4.6",
+        Container(versions=(1, 2, 3), version_1=True, big_endian="yes", end="zeros", duplicate_name="yes",
+                  nested_array="yes", array_depth=4, string_bytes=10_000_000, array_items=1_000_000, keys=100_000,
+                  tensors=10_000_000, dimensions=8, overflow="yes", length=1 << 32, alignment_type="yes",
+                  alignment_odd="yes", retired_type="yes", unknown_type="yes", split_block="yes"),
+        frozenset(), "@huggingface/gguf 0.4.6 src/gguf.ts:378", "lists", programs=("@huggingface/gguf",),
+        facts=(("lists", Fact("it shows the number 36 without a name, and checks neither sizes nor offsets",
+                              "run @huggingface/gguf/llama.i2_s")),),
+    ),
+    Runtime(
+        "mistral.rs", "mistral.rs, mistralrs for Python, 0.9.5", "engine", "0.9.5", _NOT_READ, frozenset(),
+        "run mistralrs/llama.f32", programs=("mistralrs",), recorded=True,
+    ),
+    Runtime(
+        "openvino-genai", "OpenVINO GenAI for Python, 2026.4.1.0", "engine", "2026.4.1.0", _NOT_READ, frozenset(),
+        "run openvino-genai/llama.f16", programs=("openvino-genai",), recorded=True,
+    ),
+    Runtime(
+        "gguf-parser", "gguf-parser for Python, 0.1.1", "reader", "0.1.1", _NOT_READ, frozenset(),
+        "run gguf-parser/llama.f32", programs=("gguf-parser",), recorded=True,
+    ),
+    Runtime(
+        "hyllama", "hyllama for JavaScript, 0.2.2", "reader", "0.2.2", _NOT_READ, frozenset(),
+        "run hyllama/llama.f32", programs=("hyllama",), recorded=True,
+    ),
+    Runtime(
+        "modelaudit", "modelaudit for Python, 0.2.54, a scanner", "reader", "0.2.54", _NOT_READ, frozenset(),
+        "run modelaudit/llama.f32", programs=("modelaudit",), recorded=True,
+    ),
+    Runtime(
+        "ollama", "Ollama, through llama.cpp", "front", "", _UPSTREAM_CONTAINER, frozenset(),
+        "ollama/ollama@03af7fe:llama/README.md:3", of="llama.cpp",
+        refusal=Fact("it says \"invalid file magic\", which is not so", "ollama/ollama#10334"),
+    ),
+    Runtime(
+        "lm-studio", "LM Studio, through llama.cpp", "front", "", _UPSTREAM_CONTAINER, frozenset(),
+        "huggingface/hub-docs@8806f47:docs/hub/lmstudio.md:5", of="llama.cpp",
+        refusal=Fact("it says that the model cannot be loaded", "lmstudio-ai/lmstudio-bug-tracker#598"),
+    ),
+)  # fmt: skip
+
+RUNTIME: Final = {runtime.name: runtime for runtime in RUNTIMES}
+
+#: Types that a runtime's tables have no entry for any more, although their numbers are below its last.
+RETIRED_SLOTS: Final = frozenset({4, 5, 31, 32, 33, 36, 37, 38})

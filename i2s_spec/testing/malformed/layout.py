@@ -1,0 +1,88 @@
+"""This module packs weights in a wrong layout: weights with an order in them, which is what gives that away."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import TYPE_CHECKING, Final
+
+from i2s_spec.testing.malformed.case import add
+from i2s_spec.testing.malformed.payload import matrix, model, scaled
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Kinds of channels: those of one kind are written alike and read alike.
+_KINDS: Final = 16
+
+
+@cache
+def _layer() -> dict[str, NDArray[np.int8]]:
+    """The trits of one layer of 128 channels whose channels have kinds, by role; the same every time."""
+    import numpy as np
+
+    random = np.random.default_rng(1)
+
+    def trits(rows: NDArray[np.float64] | int, cols: NDArray[np.float64]) -> NDArray[np.int8]:
+        many = rows if isinstance(rows, int) else len(rows)
+        latent = random.standard_normal((many, len(cols))) * 4 + random.standard_normal((many, _KINDS)) @ cols.T
+        if not isinstance(rows, int):
+            latent += rows @ random.standard_normal((_KINDS, len(cols)))
+        found: NDArray[np.int8] = np.clip(np.round(latent / np.abs(latent).mean()), -1, 1).astype(np.int8)
+        return found
+
+    channels, hidden = random.standard_normal((128, _KINDS)), random.standard_normal((256, _KINDS))
+    return {
+        "attn_output": trits(channels, random.standard_normal((128, _KINDS))),
+        "attn_q": trits(128, channels),
+        "ffn_down": trits(channels, hidden),
+        "ffn_gate": trits(hidden, channels),
+        "ffn_up": trits(hidden, channels),
+    }
+
+
+def _packed(layout: str, roles: tuple[str, ...]) -> bytes:
+    """The layer with the matrices of some roles in another layout, and the others canonical."""
+    from i2s_spec.codec.native import pack
+
+    return model(
+        *(
+            matrix(
+                pack(trits, 0.5, dialect=layout if role in roles else "canonical")[:-32],
+                f"blk.0.{role}.weight".encode(),
+                trits.shape[1],
+                scaled(0.5 + 0.125 * number),
+            )
+            for number, (role, trits) in enumerate(_layer().items())
+        )
+    )
+
+
+_ALL: Final = ("attn_output", "attn_q", "ffn_down", "ffn_gate", "ffn_up")
+
+add("layer-as-interleave-64", "I213", "data[1]", partial(_packed, "interleave-64", _ALL), ("M001",))
+add("layer-as-sequential-msb", "I213", "data[1]", partial(_packed, "sequential-msb", _ALL), ("M001",))
+add("one-matrix-as-interleave-64", "I214", "data[1]", partial(_packed, "interleave-64", ("attn_q",)), ("M001",))
+
+
+def _rows_for_neighbors() -> bytes:
+    """A model of an architecture that rotates halves, whose neighboring rows of queries and keys are dense alike."""
+    import numpy as np
+
+    from i2s_spec.codec.native import pack
+    from i2s_spec.testing.sample import Model
+
+    random = np.random.default_rng(2)
+    model = Model("bitnet-b1.58", layers=2)
+    for tensor in model.tensors:
+        if tensor.name.endswith((b"attn_q.weight", b"attn_k.weight")):
+            cols, rows = tensor.ne
+            shares = np.repeat(random.uniform(0.3, 0.8, rows // 2), 2)[:, None]
+            trits = random.choice(np.array([-1, 1], np.int8), size=(rows, cols)) * (
+                random.random((rows, cols)) < shares
+            )
+            tensor.data = pack(trits.astype(np.int8), 0.75)[:-32] + tensor.data[-32:]
+    return model.built()
+
+
+add("rows-for-neighbors", "I215", "data[8]", _rows_for_neighbors)

@@ -1,0 +1,74 @@
+/* How often each bit of each byte is set, down the columns of a matrix of bytes and along its segments.
+ *
+ * Bits are counted in slices: plane k of a vector holds bit k of as many counters as the vector has bits, and a carry-save
+ * adder puts eight vectors into the planes at once. Planes of eight hold 255; then they are added to the counters.
+ */
+#ifndef I2S_BIT_SUMS_H
+#define I2S_BIT_SUMS_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "cpu.h"
+
+enum { I2S_PLANES = 8, I2S_MOST_BYTES = 64 };
+
+/* Bit k of byte b becomes bit b of byte k. */
+static inline uint64_t i2s_transposed(uint64_t x) {
+    uint64_t t;
+    t = (x ^ (x >> 7)) & 0x00AA00AA00AA00AAu;
+    x ^= t ^ (t << 7);
+    t = (x ^ (x >> 14)) & 0x0000CCCC0000CCCCu;
+    x ^= t ^ (t << 14);
+    t = (x ^ (x >> 28)) & 0x00000000F0F0F0F0u;
+    return x ^ t ^ (t << 28);
+}
+
+/* a + b + c, of each bit: the sum in low, the carry in high. */
+#define I2S_CSA(type, high, low, a, b, c)                                                                               \
+    do {                                                                                                                \
+        const type i2s_a = (a), i2s_b = (b), i2s_c = (c), i2s_u = i2s_a ^ i2s_b;                                        \
+        (high) = (i2s_a & i2s_b) | (i2s_u & i2s_c);                                                                     \
+        (low) = i2s_u ^ i2s_c;                                                                                          \
+    } while (0)
+
+#define I2S_SUMS_BYTES 16
+#define I2S_SUMS(name) i2s_##name##_portable
+#define I2S_SUMS_TARGET
+#include "bit_sums_body.h"
+
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
+#define I2S_SUMS_X86 1
+#define I2S_SUMS_BYTES 32
+#define I2S_SUMS(name) i2s_##name##_avx2
+#define I2S_SUMS_TARGET __attribute__((target("avx2,popcnt")))
+#include "bit_sums_body.h"
+
+#define I2S_SUMS_BYTES 64
+#define I2S_SUMS(name) i2s_##name##_avx512
+#define I2S_SUMS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt")))
+#include "bit_sums_body.h"
+
+static int i2s_sums_has_avx2(void) { return i2s_cpu_avx2() && i2s_cpu_popcnt(); }
+static int i2s_sums_has_avx512(void) { return i2s_cpu_avx512bw() && i2s_cpu_popcnt(); }
+#endif
+
+static int i2s_sums_has_portable(void) { return 1; }
+
+typedef struct {
+    const char *name;
+    int (*available)(void);
+    void (*sums)(const uint8_t *, int64_t, int64_t, int64_t, uint32_t *, uint32_t *, uint8_t *);
+} i2s_sums_set;
+
+/* From the slowest to the fastest. */
+static const i2s_sums_set i2s_sums_sets[] = {
+    {"portable", i2s_sums_has_portable, i2s_bit_sums_portable},
+#ifdef I2S_SUMS_X86
+    {"avx2", i2s_sums_has_avx2, i2s_bit_sums_avx2},
+    {"avx512", i2s_sums_has_avx512, i2s_bit_sums_avx512},
+#endif
+};
+enum { I2S_SUMS_SETS = sizeof(i2s_sums_sets) / sizeof(i2s_sums_sets[0]) };
+
+#endif

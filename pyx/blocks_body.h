@@ -1,0 +1,168 @@
+/* The block kernels, once for each instruction set, over what blocks_portable.h or blocks_vector.h does with one block. */
+
+I2S_ALWAYS I2S_TARGET void I2S_NAME(tile_codes)(int kind, const uint8_t *src, int64_t blocks, uint8_t *codes) {
+    const i2s_block shape = i2s_block_kinds[kind];
+    int64_t b;
+    for (b = 0; b < blocks; b++) I2S_NAME(codes_of)(kind, src + b * shape.bytes, codes + b * shape.elements);
+}
+
+I2S_ALWAYS I2S_TARGET int I2S_NAME(unpack_with)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front,
+                                                int8_t *dst, int stream) {
+    const i2s_block shape = i2s_block_kinds[kind];
+    const int64_t tile = I2S_TILE / shape.elements;
+    I2S_ALIGNED uint8_t codes[I2S_TILE];
+    int64_t r, b;
+    int seen = 0;
+    for (r = 0; r < rows; r++) {
+        src += front;
+        for (b = 0; b < blocks; b += tile) {
+            const int64_t now = blocks - b < tile ? blocks - b : tile, n = now * shape.elements;
+            I2S_NAME(tile_codes)(kind, src, now, codes);
+            seen |= I2S_NAME(codes_to_values)(codes, n);
+            I2S_NAME(i2s_pour)(dst, codes, (size_t)n, stream);
+            src += now * shape.bytes;
+            dst += n;
+        }
+    }
+    return seen;
+}
+
+I2S_ALWAYS I2S_TARGET void I2S_NAME(floats_with)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front,
+                                                 int swap, float *dst, int stream) {
+    const i2s_block shape = i2s_block_kinds[kind];
+    const int64_t tile = I2S_TILE / shape.elements;
+    I2S_ALIGNED uint8_t codes[I2S_TILE];
+    I2S_ALIGNED float weights[I2S_TILE];
+    float scale = 0;
+    int64_t r, b, c;
+    for (r = 0; r < rows; r++) {
+        if (shape.scale < 0) scale = front == 4 ? i2s_single(src, swap) : i2s_half(src, swap);
+        src += front;
+        for (b = 0; b < blocks; b += tile) {
+            const int64_t now = blocks - b < tile ? blocks - b : tile;
+            I2S_NAME(tile_codes)(kind, src, now, codes);
+            for (c = 0; c < now; c++) {
+                if (shape.scale >= 0) scale = i2s_half(src + c * shape.bytes + shape.scale, swap);
+                I2S_NAME(codes_to_floats)(codes + c * shape.elements, shape.elements, scale, weights + c * shape.elements);
+            }
+            I2S_NAME(i2s_pour)(dst, weights, (size_t)(now * shape.elements) * 4, stream);
+            src += now * shape.bytes;
+            dst += now * shape.elements;
+        }
+    }
+}
+
+/* Returns 1 where a value is below -1 or above `most`; then what was written means nothing. */
+I2S_ALWAYS I2S_TARGET int I2S_NAME(pack_with)(int kind, const int8_t *src, int64_t rows, int64_t blocks, int front,
+                                              const uint8_t *scales, int most, uint8_t *dst, int stream) {
+    const i2s_block shape = i2s_block_kinds[kind];
+    const int64_t tile = I2S_TILE / shape.elements;
+    I2S_ALIGNED uint8_t codes[I2S_TILE], bytes[I2S_TILE];
+    int64_t r, b, c;
+    int bad = 0;
+    for (r = 0; r < rows; r++) {
+        if (shape.scale < 0) {
+            memcpy(dst, scales, (size_t)front);
+            scales += front;
+        }
+        dst += front;
+        for (b = 0; b < blocks; b += tile) {
+            const int64_t now = blocks - b < tile ? blocks - b : tile, n = now * shape.elements;
+            bad |= I2S_NAME(values_to_codes)(src, n, most, codes);
+            for (c = 0; c < now; c++) {
+                I2S_NAME(bytes_of)(kind, codes + c * shape.elements, bytes + c * shape.bytes);
+                if (shape.scale >= 0) {
+                    memcpy(bytes + c * shape.bytes + shape.scale, scales, 2);
+                    scales += 2;
+                }
+            }
+            I2S_NAME(i2s_pour)(dst, bytes, (size_t)(now * shape.bytes), stream);
+            src += n;
+            dst += now * shape.bytes;
+        }
+    }
+    return bad;
+}
+
+I2S_ALWAYS I2S_TARGET void I2S_NAME(count_with)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front,
+                                                uint64_t count[3]) {
+    const i2s_block shape = i2s_block_kinds[kind];
+    uint8_t one[64] = {0}, two[64] = {0};
+    int64_t r, b;
+    int held = 0, m;
+    for (r = 0; r < rows; r++) {
+        src += front;
+        for (b = 0; b < blocks; b++, src += shape.bytes) {
+            switch (kind) {
+            case I2S_Q2_64: I2S_NAME(count_bits)(src + 2, 16, count); continue;
+            case I2S_Q2_128: I2S_NAME(count_bits)(src + 2, 32, count); continue;
+            case I2S_TQ2: I2S_NAME(count_bits)(src, 64, count); continue;
+            case I2S_IQ2: I2S_NAME(count_bits)(src, 16, count); continue;
+            default: I2S_NAME(count_digits)(kind, src, one, two);
+            }
+            if (++held == 51) { /* 51 * 5 = 255 */
+                for (m = 0; m < 64; m++) {
+                    count[0] += (uint64_t)(one[m] - two[m]);
+                    count[1] += two[m];
+                    one[m] = two[m] = 0;
+                }
+                held = 0;
+            }
+        }
+    }
+    for (m = 0; m < 64; m++) {
+        count[0] += (uint64_t)(one[m] - two[m]);
+        count[1] += two[m];
+    }
+}
+
+/* One function for each kind, so that sizes are constants in it. */
+static I2S_TARGET int I2S_NAME(i2s_block_unpack)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front,
+                                                 int8_t *dst, int stream) {
+    int seen = 0;
+    switch (kind) {
+#define I2S_CALL(K) case K: seen = I2S_NAME(unpack_with)(K, src, rows, blocks, front, dst, stream); break;
+        I2S_BLOCK_KINDS_OF(I2S_CALL)
+#undef I2S_CALL
+    }
+#ifdef I2S_BLOCKS_FENCE
+    if (stream) _mm_sfence();
+#endif
+    return seen;
+}
+
+static I2S_TARGET void I2S_NAME(i2s_block_floats)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front,
+                                                  int swap, float *dst, int stream) {
+    switch (kind) {
+#define I2S_CALL(K) case K: I2S_NAME(floats_with)(K, src, rows, blocks, front, swap, dst, stream); break;
+        I2S_BLOCK_KINDS_OF(I2S_CALL)
+#undef I2S_CALL
+    }
+#ifdef I2S_BLOCKS_FENCE
+    if (stream) _mm_sfence();
+#endif
+}
+
+static I2S_TARGET int I2S_NAME(i2s_block_pack)(int kind, const int8_t *src, int64_t rows, int64_t blocks, int front,
+                                               const uint8_t *scales, int most, uint8_t *dst, int stream) {
+    int bad = 0;
+    switch (kind) {
+#define I2S_CALL(K) case K: bad = I2S_NAME(pack_with)(K, src, rows, blocks, front, scales, most, dst, stream); break;
+        I2S_BLOCK_KINDS_OF(I2S_CALL)
+#undef I2S_CALL
+    }
+#ifdef I2S_BLOCKS_FENCE
+    if (stream) _mm_sfence();
+#endif
+    return bad;
+}
+
+static I2S_TARGET void I2S_NAME(i2s_block_count)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front,
+                                                 uint64_t count[3]) {
+    count[0] = count[1] = count[2] = 0;
+    switch (kind) {
+#define I2S_CALL(K) case K: I2S_NAME(count_with)(K, src, rows, blocks, front, count); break;
+        I2S_BLOCK_KINDS_OF(I2S_CALL)
+#undef I2S_CALL
+    }
+}

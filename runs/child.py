@@ -1,0 +1,93 @@
+"""This module runs one program on one file, in a process of its own with bounds, and reads its answer.
+
+A script of `children/` gets the names of an answer and of the file, and, where it is to compute, tokens, the size of the
+vocabulary and the number of a token that is a letter, or a text. It writes its answer as JSON: `loads`, `shown` (what
+the program says of the file where it says something), and for tokens `log_probabilities`, a row of the vocabulary for
+each. A script that dies has answered, too: its status and what it printed last are what a user sees.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import i2s_spec as i2s
+from i2s_spec.draw.text import visible
+from i2s_spec.fuzzing.child import OUTPUT_BYTES, Bounds, Command, Outcome, run
+from runs.programs import Program
+
+#: Wall time for one small file, in seconds; processors may be busy with other things.
+SECONDS: Final = 120.0
+
+#: llama.cpp's time and level before a line, and the name that node-llama-cpp puts there.
+_STAMP: Final = re.compile(r"(?:\d+\.\d+\.\d+\.\d+ ([IWED]) |\[node-llama-cpp\] )\s*")
+#: Lines of a trace, by an interpreter of Python or JavaScript.
+_TRACE: Final = re.compile(r"\s|Traceback|file://|node:|Node\.js v|$")
+
+#: Longest answer that is read, in bytes.
+_ANSWER: Final = 32 << 20
+
+
+class Answer(NamedTuple):
+    """What a program made of a file; `log_probabilities` has a row for each token that was asked for, `tokens` are those of
+    a text: empty where nobody asked, or it does not say. `printed` is `cleaned`.
+    """
+
+    outcome: Outcome
+    loads: bool
+    shown: str
+    log_probabilities: list[list[float]]
+    tokens: list[int]
+    printed: tuple[str, ...]
+
+
+def answer_of(program: Program, path: Path, tokens: Sequence[int] = (), text: str | None = None) -> Answer:
+    """Run a program on a file.
+
+    :param tokens: where it computes: the tokens to evaluate, as numbers, so that no tokenizer has a part in it
+    :param text: where it splits text: the text to split
+    :raises RuntimeError: where the program is not installed
+    """
+    reason = program.missing()
+    if reason is not None:
+        raise RuntimeError(reason)
+    vocabulary = _vocabulary(path) if tokens else []
+    letter = next((i for i, text in enumerate(vocabulary) if text.isalpha() and text.isascii()), 0)
+    with tempfile.TemporaryDirectory(prefix="i2s-run-") as folder:
+        answer = Path(folder) / "answer.json"
+        words = [*program.command(), str(answer), "{}", json.dumps(list(tokens))]
+        words += [str(len(vocabulary)), str(letter), *([] if text is None else [text])]
+        outcome = run(Command(words), path.resolve(), Bounds(SECONDS, program.memory))
+        found: dict[str, Any] = {}
+        with suppress(OSError, ValueError):
+            if answer.stat().st_size <= _ANSWER:
+                found = json.loads(answer.read_text(encoding="utf-8"))
+    rows, split = found.get("log_probabilities") or [], found.get("tokens") or []
+    return Answer(
+        outcome, bool(found.get("loads")), str(found.get("shown", "")), rows, split, cleaned(outcome.stderr_tail, path)
+    )
+
+
+def cleaned(text: str, path: Path) -> tuple[str, ...]:
+    """What a program printed, as lines that are the same on every machine: the first 8, of at most 300 characters.
+
+    Left out are notices and warnings, traces, what stands there twice, times and the file's folder.
+    """
+    lines: list[str] = []
+    whole = text.splitlines()[1 if len(text) >= OUTPUT_BYTES else 0 :]  # the first was cut
+    for line in whole:
+        found = _STAMP.match(line)
+        plain = visible(line[found.end() if found else 0 :].replace(str(path.resolve()), path.name), 300, bare=True)
+        if plain and not (found and found[1] in ("I", "W", "D")) and not _TRACE.match(line) and plain not in lines:
+            lines.append(plain)
+    return tuple(lines[:8])
+
+
+def _vocabulary(path: Path) -> list[str]:
+    with i2s.open(path) as file:
+        return [str(text) for text in file.metadata["tokenizer.ggml.tokens"]]

@@ -1,0 +1,35 @@
+"""Run xllamacpp on a file: ANSWER FILE TOKENS VOCABULARY LETTER.
+
+Its server returns no probabilities with a token that is not a whole character. So the token LETTER is made to follow, by
+a bias; that comes after the probabilities, which are those of the model's own logits.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import xllamacpp
+
+answer, path = sys.argv[1:3]
+tokens, vocabulary, letter = map(json.loads, sys.argv[3:6])
+parameters = xllamacpp.CommonParams()
+parameters.model.path = path
+parameters.n_ctx = 256
+parameters.n_parallel = 1
+parameters.n_gpu_layers = 0
+parameters.warmup = False
+parameters.cpuparams.n_threads = 1
+parameters.cpuparams_batch.n_threads = 1
+server = xllamacpp.Server(parameters)
+
+fixed = {"n_predict": 1, "n_probs": vocabulary, "logit_bias": [[letter, 1000]], "cache_prompt": False}
+rows = []
+for end in range(1, len(tokens) + 1):
+    reply = server.handle_completions({"prompt": tokens[:end], **fixed})
+    if "choices" not in reply:
+        raise SystemExit(json.dumps(reply))
+    found = {each["id"]: each["logprob"] for each in reply["choices"][0]["logprobs"]["content"][0]["top_logprobs"]}
+    rows.append([found[i] for i in range(vocabulary)])
+Path(answer).write_text(json.dumps({"loads": True, "log_probabilities": rows}), encoding="utf-8")
+os._exit(0)  # a server that ends as soon as it has begun may wait for itself without end

@@ -1,0 +1,79 @@
+"""llama.cpp itself, as the packages `xllamacpp` (PyPI) and `node-llama-cpp` (npm) carry it: what it computes of a file.
+
+    >>> log_probabilities("xllamacpp", path, [5, 6, 7])      # float64 [3, vocabulary]
+
+Both take tokens as numbers, so neither the tokenizer nor a token that it adds takes part. Each runs in a process of its
+own, on one thread, without a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from runs.child import Answer, answer_of
+from runs.programs import PROGRAM
+
+#: The packages that compute.
+NAMES: Final = ("xllamacpp", "node-llama-cpp")
+Name = Literal["xllamacpp", "node-llama-cpp"]
+
+_Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def missing(name: Name) -> str | None:
+    """Why a package cannot be run, or None if it can."""
+    return PROGRAM[name].missing()
+
+
+def log_probabilities(name: Name, path: Path, tokens: Sequence[int]) -> _Floats:
+    """The log-probabilities of the token that follows each of the tokens, after all before it: float64 [T, vocabulary].
+
+    Both compute probabilities in float32: those that are 0 there, below 1e-45, are NaN here.
+
+    :param tokens: at most 64
+    :raises RuntimeError: where the package is missing, or does not load the file, with what it printed
+    """
+    return as_floats(_answer(name, path, tokens))
+
+
+def as_floats(answer: Answer) -> _Floats:
+    """The log-probabilities of an answer: float64 [T, vocabulary], NaN where the probability is 0."""
+    found = np.array(answer.log_probabilities, dtype=np.float64)
+    return np.where(found > -1e30, found, np.nan)  # the server of llama.cpp writes the least float32 there
+
+
+def likeliest(rows: _Floats) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """The likeliest token at each position: integers [T]."""
+    return np.nanargmax(rows, axis=1)
+
+
+def tokens_of(path: Path, text: str) -> list[int]:
+    """The tokens that node-llama-cpp splits a text into, with none before or behind.
+
+    :raises RuntimeError: as `log_probabilities`
+    """
+    return _answer("node-llama-cpp", path, text=text).tokens
+
+
+def _answer(name: Name, path: Path, tokens: Sequence[int] = (), text: str | None = None) -> Answer:
+    answer = answer_of(PROGRAM[name], path, tokens, text)
+    if not answer.loads:
+        printed = "\n".join(answer.printed)
+        raise RuntimeError(f"{name} does not load {path.name} ({answer.outcome.name}):\n{printed}")
+    return answer
+
+
+def log_softmax(logits: np.ndarray[Any, Any]) -> _Floats:
+    """Log-probabilities of logits: float64 of the same shape, over the last axis."""
+    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def correlation(one: _Floats, other: _Floats) -> float:
+    """Pearson's correlation of all values that are finite in both."""
+    both = np.isfinite(one) & np.isfinite(other)
+    return float(np.corrcoef(one[both], other[both])[0, 1])

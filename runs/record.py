@@ -1,0 +1,122 @@
+"""This module makes the records: each program on each small file, what it printed, and how what it computed compares."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import i2s_spec as i2s
+from i2s_spec.linter.runtimes.run_records import RECORDS_FILE, SCHEMA_VERSION
+from runs.child import Answer, answer_of
+from runs.files import SMALL_FILES, Small, digest, make
+from runs.llama_cpp import as_floats, correlation, likeliest, log_softmax
+from runs.programs import PROGRAMS, Program
+
+#: The tokens that models are run on, by their numbers.
+TOKENS: Final = (5, 6, 7, 8, 100, 200, 31, 44)
+
+#: The numerics of our forward pass that programs are compared with.
+NUMERICS: Final = "bitnet-golden-1"
+
+#: Architectures that give logits; the others are embedding models, which are loaded only.
+_LANGUAGE: Final = ("llama", "bitnet", "bitnet-b1.58")
+
+#: What a scanner says of every tensor is recorded once.
+_TENSOR: Final = re.compile(r"blk\.\d+\.\w+\.weight")
+
+
+class Recorder:
+    """Files and our own results, made when they are first needed, in a folder that is there while it is entered."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.logits = cache(self._logits)
+
+    def _logits(self, name: str) -> Any:
+        path = make(self.folder, SMALL_FILES[name])
+        return log_softmax(i2s.load_model(path, profile=NUMERICS).forward(TOKENS).logits)
+
+    def file(self, file: Small) -> dict[str, Any]:
+        """What is recorded of a file."""
+        path = make(self.folder, file)
+        with i2s.open(path) as opened:
+            types = {tensor.type.name if tensor.type else str(tensor.number) for tensor in opened.tensors.values()}
+            architecture = opened.metadata["general.architecture"]
+        return {
+            "name": file.name, "commands": list(file.commands), "sha256": digest(path), "bytes": path.stat().st_size,
+            "architecture": architecture, "types": sorted(types),
+        }  # fmt: skip
+
+    def record(self, program: Program, file: Small, date: str) -> dict[str, Any]:
+        """One run."""
+        path = make(self.folder, file)
+        language = SMALL_FILES[file.means[0]].name.removesuffix(".i2_s") in _LANGUAGE
+        computes = program.computes and language
+        answer = answer_of(program, path, TOKENS if computes else ())
+        return {
+            "id": f"{program.name}/{file.name}", "program": program.name, "version": program.version, "date": date,
+            "file": file.name, "loads": answer.loads, "end": answer.outcome.name,
+            "printed": list(answer.printed), "shown": _shown(answer.shown),
+            "computed": self._computed(answer, file) if computes and answer.loads else [],
+        }  # fmt: skip
+
+    def _computed(self, answer: Answer, file: Small) -> list[dict[str, Any]]:
+        theirs = as_floats(answer)
+        rows = []
+        for name in file.means:
+            ours = self.logits(name)
+            same = int((likeliest(theirs) == likeliest(ours)).sum())
+            rows.append({"against": name, "numerics": NUMERICS, "correlation": round(correlation(theirs, ours), 5),
+                         "argmax": same, "positions": len(TOKENS)})  # fmt: skip
+        return rows
+
+
+def _shown(text: str) -> str:
+    """What a program says of a file, without what it says of each tensor anew."""
+    parts = dict.fromkeys(_TENSOR.sub("TENSOR", part) for part in text.split("; "))
+    return "; ".join(parts)[:300]
+
+
+def wanted(program: Program) -> list[Small]:
+    """The files that a program is run on."""
+    return [file for file in SMALL_FILES.values() if program.everything or file.name.startswith("llama.")]
+
+
+def make_records(names: Sequence[str], progress: Callable[[str], None]) -> tuple[dict[str, Any], list[str]]:
+    """Run programs and give all records, and why some programs could not be run: their former records stay.
+
+    :param names: of programs; all, unless some are named
+    """
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    former = json.loads(RECORDS_FILE.read_text(encoding="utf-8")) if RECORDS_FILE.is_file() else {"records": []}
+    records, reasons = [], []
+    with tempfile.TemporaryDirectory(prefix="i2s-runs-") as folder:
+        recorder = Recorder(Path(folder))
+        files = [recorder.file(file) for file in SMALL_FILES.values()]
+        for program in PROGRAMS:
+            reason = program.missing() if not names or program.name in names else "not asked for"
+            if reason is not None:
+                records += [each for each in former["records"] if each["program"] == program.name]
+                reasons += [] if reason == "not asked for" else [reason]
+                continue
+            for file in wanted(program):
+                records.append(recorder.record(program, file, date))
+                progress(f"{records[-1]['id']}: {'loads' if records[-1]['loads'] else 'refuses'}")
+    about = {"schema_version": SCHEMA_VERSION, "tokens": list(TOKENS), "files": files, "records": records}
+    return about, reasons
+
+
+def as_text(about: dict[str, Any]) -> str:
+    """The records as they stand in the repository: one line for each file and each record."""
+
+    def lines(rows: Iterable[dict[str, Any]]) -> str:
+        return ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in rows)
+
+    head = f'"schema_version": {about["schema_version"]},\n"tokens": {json.dumps(about["tokens"])}'
+    return f'{{\n{head},\n"files": [\n{lines(about["files"])}\n],\n"records": [\n{lines(about["records"])}\n]\n}}\n'

@@ -1,0 +1,337 @@
+"""Bad input is an answer: no verb hangs on it, blows up, or calls it a bug of ours."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from pace import units
+
+from i2s_spec.cli import main
+from i2s_spec.convert.synthetic.new import new
+from i2s_spec.errors import FormatError
+from i2s_spec.golden.candidates.dumps import read_dump
+from i2s_spec.golden.records.eval_callback import LONGEST_LINE, node_of, read_callback_text
+from i2s_spec.linter.batch.file_arguments import inputs
+from i2s_spec.testing.sample import Draft, tensor_info
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model, a record `g`, and a FIFO that nobody writes to."""
+    folder = tmp_path_factory.mktemp("answers")
+    new(folder / "m.gguf", "bitnet-b1.58", layers=1)
+    assert called("golden", "record", str(folder / "m.gguf"), "--tokens", "1,2", "-o", str(folder / "g")) == 0
+    os.mkfifo(folder / "fifo")
+    return folder
+
+
+def called(*args: str) -> object:
+    with pytest.raises(SystemExit) as ended:
+        main(list(args))
+    return ended.value.code
+
+
+# --- only regular files -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("odd", ["fifo", "/dev/zero"])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["golden", "compare", "g", "ODD"],
+        ["golden", "compare", "g", "g", "--model", "ODD"],
+        ["golden", "record", "ODD", "--tokens", "1", "-o", "h"],
+        ["lint", "m.gguf", "--config", "ODD"],
+        ["lint", "m.gguf", "--baseline", "ODD"],
+        ["lint", "@ODD"],
+        ["lint", "m.gguf", "--reference", "ODD"],
+    ],
+    ids=lambda args: "-".join(word for word in args if word.islower()),
+)
+def test_nothing_but_files_is_opened(place: Path, args: list[str], odd: str) -> None:
+    command = [sys.executable, "-m", "i2s_spec", *(word.replace("ODD", odd) for word in args)]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode in (2, 3), done.stderr
+    assert "FIFO" in done.stderr + done.stdout or "character device" in done.stderr + done.stdout
+
+
+def test_a_fifo_as_header_of_a_record(place: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "golden.json")
+    command = [sys.executable, "-m", "i2s_spec", "golden", "compare", str(tmp_path), str(place / "g")]
+    assert subprocess.run(command, capture_output=True, timeout=100, check=False).returncode in (2, 3)
+
+
+# --- records and dumps --------------------------------------------------------------------------------------------
+
+
+def broken_record(place: Path, to: Path, **changes: Any) -> str:
+    header = json.loads((place / "g" / "golden.json").read_text())
+    for name, value in changes.items():
+        if name == "tap":
+            next(iter(header["taps"].values())).update(value)
+        else:
+            header[name] = value
+    to.mkdir()
+    (to / "golden.json").write_text(json.dumps(header))
+    (to / "taps.safetensors").write_bytes((place / "g" / "taps.safetensors").read_bytes())
+    return str(to)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tap": {"dtype": 7}},
+        {"tap": {"dtype": None}},
+        {"tap": {"shape": [1] * 100_000}},
+        {"tap": {"shape": [True, 4]}},
+        {"token_ids": [2**70]},
+        {"token_ids": [-1]},
+    ],
+)
+def test_hostile_headers_of_records(place: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
+    folder = broken_record(place, tmp_path / "r", **changes)
+    assert called("golden", "compare", folder, str(place / "g")) in (2, 3)
+
+
+@pytest.mark.parametrize(
+    "shape", ["(0, 1" + 4000 * "0" + ")", "(0, 1" + 4400 * "0" + ")", "(True, 4)", str((1,) * 99), "(0, -1)", "(4.0,)"]
+)
+def test_hostile_headers_of_arrays(place: Path, tmp_path: Path, shape: str) -> None:
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    data = b"\x93NUMPY\x02\x00" + len(text).to_bytes(4, "little") + text + bytes(16 if "True" in shape else 0)
+    (tmp_path / "x.npy").write_bytes(data)
+    assert called("golden", "compare", str(place / "g"), str(tmp_path / "x.npy")) in (2, 3)
+    (tmp_path / "y.npy").write_bytes(data.replace(b"\x02\x00", b"\x01\x00", 1))
+    assert called("encode", str(tmp_path / "x.npy"), str(tmp_path / "o.gguf"), "--name", "a") in (2, 3)
+
+
+def test_an_archive_that_is_packed_too_well(tmp_path: Path) -> None:
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": (1 << 26,)})
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.npy", "w") as file:
+        file.write(head.getvalue())
+        for _ in range(256):
+            file.write(bytes(1 << 20))
+    assert (tmp_path / "x.npz").stat().st_size < 1 << 20
+    with pytest.raises(FormatError, match="packed into"):
+        read_dump(tmp_path / "x.npz")["a"]
+
+
+def test_an_archive_of_zeros_is_read(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "x.npz", a=np.zeros(1 << 20, dtype=np.float32))
+    assert read_dump(tmp_path / "x.npz")["a"].value.size == 1 << 20
+
+
+def test_a_shape_of_very_many_sides(tmp_path: Path, place: Path) -> None:
+    shape = json.dumps([1 << 62] * 100_000)
+    text = f'{{"a":{{"dtype":"F32","shape":{shape},"data_offsets":[0,0]}}}}'.encode()
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text)
+    assert units(lambda: called("golden", "compare", str(place / "g"), str(path))) < 600
+    assert called("lint", str(place / "m.gguf"), "--reference", str(path)) in (2, 3)
+
+
+# --- the text of eval-callback ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line", [": " * 250 + " = (" * 100, "a = (f32) " + "x(" * 400, "a = (f32) x(" + "a" * 900 + "}) = {1, 1, 1, 1}",
+             "a = (f32) " * 80 + "}) = {1, 1, 1, 1}", "}) = {" * 150]
+)  # fmt: skip
+def test_lines_take_linear_time(line: str) -> None:
+    assert len(line) <= LONGEST_LINE
+    assert units(lambda: list(read_callback_text([line] * 3000))) < 600
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "op", "sources"),
+    [
+        ("ggml_debug: Qcur-0 = (f32) MUL_MAT(blk.0.attn_q.weight{4, 4, 1, 1}, attn_norm-0{4, 2, 1, 1}}) = {4, 2, 1, 1}",
+         "Qcur-0", "MUL_MAT", ("blk.0.attn_q.weight", "attn_norm-0")),
+        ("0.01.2 I log: cache_k_l0 (view) (permuted) = (f16) PERMUTE(cache_k_l0 (view){1, 2, 3, 4}, }) = {4, 2, 1, 1}",
+         "cache_k_l0 (view) (permuted)", "PERMUTE", ("cache_k_l0 (view)",)),
+        ("  a b = (i32)  VIEW({}, }) = {1, 1, 1, 1} ", "a b", "VIEW", ()),
+    ],
+)  # fmt: skip
+def test_what_a_line_says(line: str, name: str, op: str, sources: tuple[str, ...]) -> None:
+    node = node_of(line)
+    assert node is not None
+    assert (node.name, node.op, node.sources) == (name, op, sources)
+
+
+PIECES = [" = (", "f32", ") ", "OP(", "a{1, 2, 3, 4}", ", ", "}) = {", "1, 1, 1, 1}", ": ", " ", "x"]
+
+
+@given(st.lists(st.sampled_from(PIECES)))
+@examples(100)
+def test_any_line_gets_an_answer(pieces: list[str]) -> None:
+    node = node_of("".join(pieces))
+    assert node is None or (node.name and len(node.ne) == 4)
+
+
+# --- names of files -----------------------------------------------------------------------------------------------
+
+
+def test_globs_follow_no_circles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gl" / "x" / "y").mkdir(parents=True)
+    for name in ("gl/a", "gl/b", "gl/x/c"):
+        (tmp_path / name).symlink_to(tmp_path / "gl")
+    for name in ("gl/1.gguf", "gl/x/2.gguf", "gl/x/y/3.gguf", "gl/x/.hidden.gguf", "gl/x/4.txt"):
+        (tmp_path / name).write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    wanted = ["gl/1.gguf", "gl/x/2.gguf", "gl/x/y/3.gguf"]
+    assert [each.path for each in inputs(["gl/**/*.gguf"])] == wanted
+    assert [each.path for each in inputs(["gl/**"])] == wanted
+    assert [each.path for each in inputs(["**/y/**/*.gguf"])] == wanted[2:]
+    assert [each.path for each in inputs([f"{tmp_path}/**/[12].gguf"])] == [f"{tmp_path}/{name}" for name in wanted[:2]]
+    assert [each.path for each in inputs(["gl/a/*.gguf"])] == ["gl/a/1.gguf"]
+    assert inputs(["gl/**/*.bin"]).__next__().problem == "no file fits this pattern"
+
+
+def test_a_folder_of_any_depth(tmp_path: Path) -> None:
+    before = os.getcwd()
+    try:
+        os.chdir(tmp_path)
+        for _ in range(1500):
+            os.mkdir("d")
+            os.chdir("d")
+        for _ in range(1500):
+            os.chdir("..")
+        found = list(inputs([str(tmp_path)]))
+        for number in range(1, 1500):  # the folders are moved side by side: who removes them may be recursive
+            os.rename("d/d", f"d{number}")
+            os.rename("d", f"e{number}")
+            os.rename(f"d{number}", "d")
+    finally:
+        os.chdir(before)
+    assert len(found) == 1
+    assert found[0].problem
+
+
+@pytest.mark.parametrize("value", ["keys=1__0", "keys=_1", "keys=1_", "keys=-1", "keys=٣x", "keys=" + "9" * 21])
+def test_limits_that_are_no_numbers(place: Path, value: str) -> None:
+    assert called("lint", str(place / "m.gguf"), "--limit", value) == 2
+
+
+# --- tensors that share bytes ------------------------------------------------------------------------------------
+
+
+def stairs(count: int, size: int) -> bytes:
+    """Tensors of `size` floats, each 32 bytes after the one before."""
+    records = Draft().records()
+    records.tensor_infos = [tensor_info(b"t%d" % i, (size,), 0, 32 * i) for i in range(count)]
+    records.data = bytes(32 * count + 4 * size)
+    return Draft().built(records)
+
+
+@pytest.mark.parametrize(("verb", "code"), [("hash F", 2), ("fix F --dry-run --scrub-tail", 1), ("diff F F", 2)])
+def test_tensors_that_share_bytes_are_not_read_again_and_again(
+    tmp_path: Path, verb: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Read whole, each of them, they would take time that grows with the square of the file's size."""
+    path = tmp_path / "stair.gguf"
+    path.write_bytes(stairs(500, 1 << 14).replace(b"sample.flag\x07\0\0\0\x01", b"sample.flag\x07\0\0\0\x02"))
+    assert called(*(str(path) if word == "F" else word for word in verb.split())) == code
+    said = capsys.readouterr()
+    assert "tensors share bytes" in said.out + said.err
+
+
+# --- what is read is not replaced --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "convert M LINK --to interleave-64 --force",
+        "convert M M --to interleave-64 --force",
+        "decode M blk.0.attn_q.weight M --force",
+        "encode Q M --scale 0.5 --into M --tensor blk.0.attn_q.weight --force",
+        "encode Q Q --scale 0.5 --force",
+        "diff M N -o M --force",
+        "diff N M --lineage --format html -o LINK --force",
+        "perplexity M --tokens 1,5,9,20,33,64,100,200 -c 4 --kl-divergence-base M",
+        "golden compare g g --model M -o M",
+        "embed M --text x -o M --overwrite",
+    ],
+)
+def test_no_verb_replaces_a_file_that_it_reads(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    names = {name: tmp_path / f"{name}.bin" for name in ("M", "N", "Q", "LINK")}
+    model = (place / "m.gguf").read_bytes()
+    names["M"].write_bytes(model)
+    names["N"].write_bytes(model)
+    names["LINK"].hardlink_to(names["M"])
+    with names["Q"].open("wb") as file:
+        np.save(file, np.zeros((128, 128), np.int8))
+    before = {name: path.read_bytes() for name, path in names.items()}
+    assert called(*(str(names.get(word, word)) for word in words.split())) == 2
+    assert "is a file that is read; what is written needs another name" in capsys.readouterr().err
+    assert {name: path.read_bytes() for name, path in names.items()} == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "diff m.gguf NO", "diff NO m.gguf", "hash NO", "identify NO", "fix NO --dry-run", "sanitize NO --dry-run",
+        "perplexity NO --tokens 1,2,3,4 -c 4", "run NO --tokens 1", "embed NO --text x", "convert NO o --to I2_S",
+        "decode NO t o", "encode NO o", "golden record NO --tokens 1 -o r",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("broken", ["nothing", "empty", "no-gguf"])
+def test_an_error_names_its_file(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, broken: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(place)
+    path = tmp_path / broken
+    if broken != "nothing":
+        path.write_bytes(b"" if broken == "empty" else b"no GGUF file, nor an array")
+    assert called(*(str(path) if word == "NO" else word for word in words.split())) == 3
+    said = capsys.readouterr().err
+    assert str(path) in said
+    assert "0x0..0x0" not in said
+
+
+# --- the process --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "verb", ["lint m.gguf", "show m.gguf", "hash m.gguf", "fix m.gguf -o OUT", "--version", "info"]
+)
+def test_closed_streams(place: Path, tmp_path: Path, closed: str, verb: str) -> None:
+    command = f'"$0" -m i2s_spec {verb.replace("OUT", str(tmp_path / "o.gguf"))} {closed}'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable], cwd=place, capture_output=True, timeout=100, check=False
+    )
+    assert done.returncode == 0
+    assert b"error" not in done.stderr
+    if "OUT" in verb:
+        assert (tmp_path / "o.gguf").read_bytes()[:4] == b"GGUF"
+
+
+def test_too_little_memory_is_no_bug(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import i2s_spec.inspect.compare.identity as module
+
+    def short(*rest: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(module, "identity", short)
+    assert called("hash", str(place / "m.gguf")) == 71
+    assert "not enough memory" in capsys.readouterr().err

@@ -1,0 +1,109 @@
+"""Which kernels are in use: every table for itself, here and as on lesser processors; a wrong name ends in one sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from processors import PROCESSORS
+
+from i2s_spec.cli.info import tables_of_kernels
+from i2s_spec.codec import _cpu, isa
+from i2s_spec.convert.synthetic.new import new
+
+#: What sets ask of the processor: those of one table, or of every other table.
+AVX2: Final = {"avx2", "fma", "f16c"}
+AVX512: Final = {*AVX2, "avx512f", "avx512bw", "avx512vl", "avx512dq"}
+NEEDS: Final = {
+    ("codec", "avx2"): {"avx2", "popcnt"}, ("", "avx2"): {"avx2"}, ("sums", "avx2"): AVX2, ("fast", "avx2"): AVX2,
+    ("", "avxvnni"): {"avx2", "avxvnni"}, ("", "avx512"): AVX512, ("", "avx512vl"): AVX512,
+    ("codec", "avx512"): {*AVX512, "avx512vpopcntdq"}, ("survey", "avx512"): {*AVX512, "avx512vpopcntdq"},
+    ("products", "avx512"): {*AVX512, "avx512vnni"}, ("products", "avx512vl"): {*AVX512, "avx512vnni"},
+    ("", "neon"): {"neon"}, ("", "dotprod"): {"neon", "dotprod"},
+}  # fmt: skip
+
+INFO: Final = "import json; from i2s_spec.cli.info import describe; print(json.dumps(describe()))"
+
+
+def run(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Python with these settings; those of this run do not count."""
+    environment = {name: value for name, value in os.environ.items() if name not in (isa.VARIABLE, isa.HIDE)}
+    return subprocess.run(
+        [sys.executable, *words], env=environment | settings, capture_output=True, text=True, check=False
+    )
+
+
+def facts(**settings: str) -> dict[str, Any]:
+    """What `i2s info` knows."""
+    said = run("-c", INFO, **settings)
+    assert said.returncode == 0, said.stderr
+    return dict(json.loads(said.stdout))
+
+
+def test_a_name_can_be_run_where_some_table_can_run_it() -> None:
+    tables = tables_of_kernels().values()
+    assert {each.name for sets in tables for each in sets} == {name for name, _ in isa.names()}
+    for name, runs in isa.names():
+        assert runs == any(each.available for sets in tables for each in sets if each.name == name)
+    order = [name for name, _ in isa.names()]
+    for sets in tables:
+        assert [each.name for each in sets] == sorted((each.name for each in sets), key=order.index)
+
+
+@pytest.mark.parametrize("profile", PROCESSORS)
+def test_hidden_features_are_missing_in_every_table(profile: str) -> None:
+    """A hidden feature never brings anything, and the sets that need it are gone."""
+    whole, masked, gone = facts(), facts(I2S_HIDE=PROCESSORS[profile]), set(PROCESSORS[profile].split(","))
+    assert masked["processor"] == {name: has and name not in gone for name, has in whole["processor"].items()}
+    assert masked["hidden"] == [name for name, has in whole["processor"].items() if has and name in gone]
+    has = {name for name, there in masked["processor"].items() if there}
+    for name, table in masked["tables"].items():
+        for kernels, runs in table["sets"].items():
+            needs = NEEDS.get((name, kernels)) or NEEDS.get(("", kernels), set())
+            assert runs == (needs <= has), (name, kernels)
+
+
+def test_what_was_asked_for_and_is_not_there_is_told() -> None:
+    """On a processor without VPOPCNTDQ the codec has no set avx512, and the products have; here or on any other."""
+    masked = {"I2S_HIDE": PROCESSORS["cascade-lake"]}
+    asked = next((name for name, runs in reversed(facts(**masked)["tables"]["products"]["sets"].items()) if runs))
+    told = facts(I2S_ISA=asked, **masked)
+    assert told["asked"] == asked
+    assert told["tables"]["products"] | {"sets": 0} == {"in_use": asked, "sets": 0, "note": None}
+    text = run("-m", "i2s_spec", "info", I2S_ISA=asked, **masked).stdout
+    for table in told["tables"].values():
+        runs = [name for name, there in table["sets"].items() if there]
+        assert table["in_use"] in runs
+        if table["in_use"] != asked:
+            assert asked not in runs
+            assert table["note"].startswith(f"I2S_ISA is {asked}, which ")
+            assert table["note"] in text
+    assert ("Hidden:" in text) == bool(told["hidden"])
+
+
+@pytest.mark.parametrize("words", [
+    ("lint", "MODEL"), ("lint", "MODEL", "--header-only"), ("lint", "MODEL", "MODEL"), ("show", "MODEL"), ("hash", "MODEL"),
+    ("fix", "MODEL", "--dry-run"), ("identify", "MODEL"), ("convert", "MODEL", "OUT", "--to", "F32"), ("info",),
+    ("run", "MODEL", "--tokens", "1,2", "-n", "1"), ("rules",), ("explain", "I105"), ("diff", "MODEL", "MODEL"),
+    ("golden", "record", "MODEL", "--tokens", "1", "-o", "OUT"), ("sanitize", "MODEL", "-o", "OUT"),
+    ("demo",), ("fuzz", "true"),
+], ids=" ".join)  # fmt: skip
+def test_a_wrong_name_ends_every_verb_with_one_sentence(words: tuple[str, ...], tmp_path: Path) -> None:
+    new(tmp_path / "MODEL")
+    unknown = {"I2S_ISA": "mmx"}
+    for settings, message in [
+        (unknown, f"i2s: I2S_ISA is 'mmx'; there are {', '.join(name for name, _ in isa.names())}\n"),
+        ({"I2S_HIDE": "avx2,sse9"}, f"i2s: I2S_HIDE has 'sse9'; there are {', '.join(_cpu.features())}\n"),
+    ]:
+        said = run(
+            "-m",
+            "i2s_spec",
+            *(str(tmp_path / word) if word in ("MODEL", "OUT") else word for word in words),
+            **settings,
+        )
+        assert (said.returncode, said.stdout, said.stderr) == (2, "", message)

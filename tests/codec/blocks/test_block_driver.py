@@ -1,0 +1,124 @@
+"""The block kernels without Python: a C driver makes calls that the definition answers, here and under emulation."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from i2s_spec.codec.blocks import block_reference
+from i2s_spec.codec.blocks.block_native import KINDS
+from i2s_spec.codec.blocks.block_shape import blocks_of, read_scales, stored_scales
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE / "driver" / "block_driver.c"
+HEADERS = HERE.parent.parent.parent / "pyx"
+WHATS = ("unpack", "pack", "floats", "count", "scales")
+
+
+def case(
+    what: str, kind: int, run: tuple[int, int, int], option: int, answer: int, source: bytes, result: bytes
+) -> bytes:
+    return struct.pack("<9q", WHATS.index(what), kind, *run, option, answer, len(source), len(result)) + source + result
+
+
+def cases_of(name: str, rows: int, blocks: int, seed: int) -> bytes:
+    """Everything that can be asked of one tensor."""
+    rng, layout, kind = np.random.default_rng(seed), BLOCK_LAYOUTS[name], KINDS[name]
+    shape = rows, blocks * layout.block
+    tensor = blocks_of(shape, name)
+    by_row = layout.scale.per == "row"
+    run = (rows, blocks, layout.type.row_bytes) if by_row else (1, tensor.count, 0)
+    data = rng.bytes(tensor.nbytes)
+    values, _ = block_reference.unpack(data, shape, name, unused_code="plus-two")
+    made = case("unpack", kind, run, 0, int(values.max() == 2), data, values.tobytes())
+    sane = np.frombuffer(data, dtype=np.uint8).copy()
+    tensor.scale_bytes(sane)[...] = stored_scales(tensor, rng.normal(size=tensor.groups), "little")
+    for swap in (0, 1):
+        floats = block_reference.dequantize(
+            sane, shape, name, byte_order="big" if swap else "little", unused_code="plus-two"
+        )
+        if np.isfinite(floats).all():
+            made += case("floats", kind, run, swap, 0, sane.tobytes(), floats.tobytes())
+            if not by_row:
+                scales = read_scales(sane, shape, name, "big" if swap else "little")
+                made += case("scales", kind, run, swap, 0, sane.tobytes(), scales.tobytes())
+    codes = values.reshape(-1) + 1
+    bits = (int((codes & 1).sum()), int((codes >> 1).sum()), int((codes == 3).sum()))
+    made += case("count", kind, run, 0, 0, data, struct.pack("<3q", *bits))
+    most = 2 if layout.fourth else 1
+    stored = stored_scales(tensor, rng.normal(size=tensor.groups), "little")
+    packed = block_reference.pack(values, stored.view("<f2" if layout.scale.type == "F16" else "<f4").reshape(-1), name)
+    made += case("pack", kind, run, most, 0, values.tobytes() + stored.tobytes(), packed)
+    for wrong, at in ((-2, 0), (3, values.size // 2), (127, values.size - 1), (2, 1)):
+        broken = values.copy().reshape(-1)
+        broken[at] = wrong
+        bad = int(not -1 <= wrong <= most)
+        result = packed if bad else block_reference.pack(broken.reshape(shape), read_scales(packed, shape, name), name)
+        made += case("pack", kind, run, most, bad, broken.tobytes() + stored.tobytes(), result)
+    return made
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("blocks") / "cases"
+    shapes = [(1, 1), (3, 2), (2, 9), (1, 8), (2, 33)]
+    parts = [cases_of(name, *shape, seed) for name in KINDS for seed, shape in enumerate(shapes)]
+    path.write_bytes(b"I2SBLOCK" + b"".join(parts))
+    return path
+
+
+def compiled(compiler: str, folder: Path, *flags: str) -> Path:
+    program = folder / "block_driver"
+    command = [compiler, "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", *flags, f"-I{HEADERS}", str(SOURCE)]
+    done = subprocess.run([*command, "-o", str(program)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def sets_that_ran(*command: str | Path) -> set[str]:
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    *sets, verdict = done.stdout.splitlines()
+    assert verdict.endswith(" 0 failed")
+    assert int(verdict.split()[0]) > 1000
+    return {line.split(":")[0] for line in sets}
+
+
+def host_compiler() -> str:
+    compiler = os.environ.get("CC") or "cc"
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no C compiler: {compiler} is not there")
+    return compiler
+
+
+def test_kernels_of_this_processor(cases: Path, tmp_path: Path) -> None:
+    assert "portable" in sets_that_ran(compiled(host_compiler(), tmp_path, "-O3"), cases)
+
+
+def test_neon_under_emulation(cases: Path, tmp_path: Path) -> None:
+    compiler, emulators = "aarch64-linux-gnu-gcc", ("qemu-aarch64", "qemu-aarch64-static")
+    if platform.machine() == "aarch64":
+        pytest.skip("this processor runs NEON itself")
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no cross-compiler: {compiler} is not there")
+    emulator = next(filter(shutil.which, emulators), None)
+    if emulator is None:
+        pytest.skip(f"no emulator: neither {' nor '.join(emulators)} is there")
+    assert sets_that_ran(emulator, compiled(compiler, tmp_path, "-O3", "-static"), cases) == {"portable", "neon"}
+
+
+def test_the_driver_can_fail(tmp_path: Path) -> None:
+    driver = compiled(host_compiler(), tmp_path, "-O1")
+    path = tmp_path / "x"
+    path.write_bytes(b"I2SBLOCK" + case("unpack", 0, (1, 1, 0), 0, 0, bytes(18), bytes(64)))
+    done = subprocess.run([driver, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "portable unpack, case 0, kind 0: wrong" in done.stdout

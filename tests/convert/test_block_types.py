@@ -1,0 +1,182 @@
+"""Files with a scale for each group: every way from type to type that is exact, and what is said of the others."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from i2s_spec.codec.blocks import block_native
+from i2s_spec.codec.native import pack
+from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.tensors.advice import advice
+from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.gguf.writer import Writer
+from i2s_spec.schema.architectures.keys import FILE_TYPES
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+
+TYPES = ["I2_S", *BLOCK_LAYOUTS]
+NAME = "blk.0.ffn_down.weight"
+
+
+@pytest.fixture(scope="module")
+def model() -> bytes:
+    stream = io.BytesIO()
+    new(stream, "llama", layers=1, embd=256, ff=512)
+    return stream.getvalue()
+
+
+def converted(data: bytes, **how: Any) -> tuple[bytes, Any]:
+    target = io.BytesIO()
+    result = convert_file(open_file(data), target, **how)
+    return target.getvalue(), result
+
+
+def weights(file: File) -> dict[str, np.ndarray[Any, Any]]:
+    return {name: tensor.dequantize() for name, tensor in file.tensors.items() if len(tensor.ne) > 1}
+
+
+@pytest.fixture(scope="module")
+def exact(model: bytes) -> bytes:
+    """The same model with scales that float16 holds: from there on nothing is rounded."""
+    return converted(model, to="Q2_0")[0]
+
+
+@pytest.mark.parametrize("source", TYPES)
+def test_from_every_type_to_every_other_and_back(exact: bytes, source: str) -> None:
+    data, _ = converted(exact, to=source)
+    there = weights(open_file(data))
+    for target in TYPES:
+        other, result = converted(data, to=target)
+        back, _ = converted(other, to=source)
+        found = weights(open_file(other))
+        assert all(np.array_equal(found[name], there[name]) for name in there)
+        if target != source:
+            assert len(result.proofs) == 7
+            assert all(not proof.rounding.relative for proof in result.proofs)
+        returned = weights(open_file(back))
+        assert all(np.array_equal(returned[name], there[name]) for name in there)
+        assert open_file(other).tensors[NAME].type.name == target
+
+
+@pytest.mark.parametrize("target", list(BLOCK_LAYOUTS))
+def test_file_type_says_what_most_tensors_are(exact: bytes, target: str) -> None:
+    number = next((number for number, name in FILE_TYPES.items() if name == target), None)
+    file = open_file(converted(exact, to=target)[0])
+    if number is not None:
+        assert file.metadata["general.file_type"] == number
+
+
+def test_byte_order_turns_with_the_file(exact: bytes) -> None:
+    for target in BLOCK_LAYOUTS:
+        big, _ = converted(exact, to=target, byte_order="big")
+        file = open_file(big)
+        assert file.byte_order == "big"
+        there = weights(open_file(exact))
+        assert all(np.array_equal(found, there[name]) for name, found in weights(file).items())
+
+
+def written(values: np.ndarray[Any, Any], kind: str, data: bytes) -> bytes:
+    """A file with one tensor."""
+    stream = io.BytesIO()
+    with Writer(stream) as writer:
+        writer.add("general.architecture", "llama")
+        writer.add_tensor(NAME, values.shape, kind, data)
+    return stream.getvalue()
+
+
+def grouped(scales: np.ndarray[Any, Any], kind: str = "PQ2_0") -> bytes:
+    """A file with one tensor, which has these scales."""
+    values = np.resize(np.array([1, -1, 0, 1], dtype=np.int8), (2, 256))
+    return written(values, kind, block_native.pack(values, scales.astype(np.float16), kind))
+
+
+def test_scales_that_differ_go_where_there_is_one_for_each_group() -> None:
+    data = grouped(np.array([0.5, 0.25, 2.0, 0.125]))
+    other, result = converted(data, to="Q2_0")
+    assert str(result.proofs[0]) == f"{NAME}: PQ2_0 -> Q2_0, trits equal, 8 scales kept"
+    assert np.array_equal(open_file(other).tensors[NAME].dequantize(), open_file(data).tensors[NAME].dequantize())
+    assert open_file(other).tensors[NAME].type.name == "Q2_0"
+    assert open_file(converted(other, to="PQ2_0")[0]).tensors[NAME].read() == open_file(data).tensors[NAME].read()
+
+
+@pytest.mark.parametrize("target", ["I2_S", "TQ2_0", "IQ2_BN", "F16"])
+def test_scales_that_differ_do_not_become_one(target: str, tmp_path: Path) -> None:
+    path = tmp_path / "out.gguf"
+    with pytest.raises(ValueError, match=rf"tensor '{NAME}': .*0\.125"):
+        convert_file(open_file(grouped(np.array([0.5, 0.25, 2.0, 0.125]))), path, to=target)
+    assert not list(tmp_path.iterdir())
+
+
+def test_q2_0_has_a_place_for_rows_that_others_have_not() -> None:
+    values = np.ones((2, 192), dtype=np.int8)
+    data = written(values, "Q2_0", block_native.pack(values, 0.5, "Q2_0"))
+    with pytest.raises(ValueError, match="and Q2_0, whose blocks have 64, has one"):
+        converted(data, to="TQ2_0")
+    with pytest.raises(ValueError, match="rows of 192 are no whole blocks"):
+        converted(data, to="PQ2_0")
+    assert open_file(converted(data, to="F16")[0]).tensors[NAME].dequantize().min() == 0.5
+
+
+@pytest.mark.parametrize("source", ["F32", "I2_S"])
+def test_rows_of_8640_have_a_place_in_q2_0_alone(source: str) -> None:
+    """As the feed-forward of BitNet b1.58 3B has; `advice` says that Q2_0 holds what TQ2_0 does not."""
+    values = np.resize(np.array([-1, 0, 1, 1, 0, -1, 0], dtype=np.int8), (64, 8640))
+    floats = (values * np.float32(0.25)).astype("<f4").tobytes()
+    file = written(values, source, floats if source == "F32" else pack(values, 0.25, strict=False))
+    with pytest.raises(
+        ValueError, match=r"rows of 8,?640 are no whole blocks.*and Q2_0, whose blocks have 64, has one"
+    ):
+        converted(file, to="TQ2_0")
+    data, result = converted(file, to="Q2_0")
+    assert not result.proofs[0].rounding.relative
+    tensor = open_file(data).tensors[NAME]
+    assert tensor.type.name == "Q2_0"
+    assert len(tensor.read()) == 64 * 8640 // 64 * 18
+    assert np.array_equal(tensor.dequantize(), values * np.float32(0.25))
+    if source == "I2_S":
+        kept = " ".join(converted(file, to="sequential-msb")[1].advice)
+        assert "recommended" in kept
+        assert "rows of 8,640, which are no whole blocks of TQ2_0 and I2_S, have a place" in kept
+
+
+@pytest.mark.parametrize(
+    ("types", "architecture", "activation", "rows", "words"),
+    [
+        ({"I2_S"}, "llama", None, {2048, 8192}, "way out that is recommended: the weights stay the same"),
+        ({"I2_S"}, "llama", None, {3200, 8640}, "rows of 3,200, which are no whole blocks of TQ2_0, have a place"),
+        ({"I2_S"}, "llama", None, {8640}, "rows of 8,640, which are no whole blocks of TQ2_0 and I2_S, have a place"),
+        ({"I2_S"}, "bitnet", None, {8640}, "way out that is recommended"),
+        ({"I2_S"}, "llama", None, {5460}, "--to Q2_0 --fallback F16 makes one .* rows of 5,460"),
+        ({"I2_S"}, "bitnet-b1.58", None, {2560}, "computes no BitNet architecture with ReLU squared"),
+        ({"I2_S"}, "qwen3", None, {1024}, "if not qwen3 with .*_norm_in"),
+        ({"I2_S"}, "bitnet", "relu2", {2560}, "computes no BitNet architecture with ReLU squared"),
+        ({"PTQ1_0"}, "llama", None, {2048}, "way out that is recommended"),
+        ({"Q2_0_G128"}, "llama", None, {2048}, "way out that is recommended"),
+        ({"TQ2_0", "F16"}, "llama", None, {3200, 8640}, "Rows of 3,200 are no whole blocks of 256.*--to Q2_0.*have 64"),
+    ],
+)
+def test_q2_0_is_recommended_where_it_is_the_way_out(
+    types: set[str], architecture: str, activation: str | None, rows: set[int], words: str
+) -> None:
+    text = " ".join(advice(types, architecture, None, activation, None, True, rows))
+    assert re.search(words, text), text
+    if any(word in words for word in ("ReLU squared", "fallback", "norm_in")):
+        assert "recommended" not in text
+
+
+def test_what_to_know_of_the_file(exact: bytes) -> None:
+    said = {target: " ".join(converted(exact, to=target)[1].advice) for target in TYPES if target != "Q2_0"}
+    assert "--to Q2_0 makes one that llama.cpp reads" in said["I2_S"]
+    assert "--to Q2_0 makes one that llama.cpp reads" in said["PQ2_0"]
+    assert "prism-v5" in said["Q2_0_G128"]
+    assert "Only ik_llama.cpp" in said["IQ2_BN"]
+    assert "llama.cpp reads Q2_0 since July 2026" in " ".join(
+        converted(converted(exact, to="I2_S")[0], to="Q2_0")[1].advice
+    )

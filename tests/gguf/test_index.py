@@ -1,0 +1,75 @@
+"""What the index finds among very many keys and tensors is what a look at each of them finds."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import source_of
+from i2s_spec.linter.analysis.subject import PLAIN_NAME, SNAKE_CASE
+from i2s_spec.testing.malformed import malformed
+
+NAMES = st.one_of(
+    st.binary(max_size=70), st.from_regex(SNAKE_CASE, fullmatch=True), st.from_regex(PLAIN_NAME, fullmatch=True)
+)
+
+
+def header(keys: list[tuple[bytes, int]], tensors: list[bytes]) -> bytes:
+    """A file whose keys have values of these types, zeros; of arrays the type is that of their one element + 16."""
+    out = bytearray(b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)))
+    widths = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 8: 8, 9: 12, 10: 8, 11: 8, 12: 8}
+    for name, kind in keys:
+        out += struct.pack("<Q", len(name)) + name
+        head = struct.pack("<I", kind) if kind < 16 else struct.pack("<IIQ", 9, kind - 16, 1)
+        out += head + bytes(widths[kind % 16])
+    for name in tensors:
+        out += struct.pack("<Q", len(name)) + name + struct.pack("<IQIQ", 1, 32, 0, 0)
+    return bytes(out)
+
+
+def check(file: File) -> None:
+    index = file.index
+    keys = [index.key(i) for i in range(index.keys)]
+    names = [key.name for key in keys]
+    tensors = [index.tensor(i).name for i in range(index.tensors)]
+    for kind in range(14):
+        assert index.keys_of(kind) == [i for i, key in enumerate(keys) if kind in (key.type, key.element)]
+    for wanted in ({b"general.name", b"", b"a" * 64, b"a" * 65}, set(names[::2]), dict.fromkeys(names[1::2])):
+        assert index.keys_named(wanted) == [i for i, name in enumerate(names) if name in wanted]
+    assert index.odd_keys() == [i for i, name in enumerate(names) if not SNAKE_CASE.fullmatch(name) or b"-" in name]
+    assert index.odd_tensors() == [i for i, name in enumerate(tensors) if not PLAIN_NAME.fullmatch(name)]
+    assert index.all_differ(tensors=False) == (len(set(names)) == len(names))
+    assert index.all_differ(tensors=True) == (len(set(tensors)) == len(tensors))
+
+
+@given(
+    st.lists(st.tuples(NAMES, st.sampled_from([0, 4, 6, 7, 8, 9, 12, 16, 20, 23, 24])), max_size=12),
+    st.lists(NAMES, max_size=12),
+)
+@example([], [])
+@example(
+    [(b"a", 4), (b"a", 7), (b"a\0", 4), (b"a.b", 23), (b"a..b", 23), (b".a", 4), (b"a.", 4), (b"a-b", 4), (b"", 8)], []
+)
+@example(
+    [],
+    [b"x" * 63, b"x" * 64, b"", b"a_scale", b"_scale", b"scale", b"a_scale.b", b"a_scale", b"\xffa", b"a b", b"a-B.9_"],
+)
+@example([(b"12345678", 4), (b"123456789", 4), (b"12345678\0", 4), (b"123456780", 4)], [b"abcdefgh", b"abcdefghi"])
+def test_of_few(keys: list[tuple[bytes, int]], tensors: list[bytes]) -> None:
+    check(File(source_of(header(keys, tensors))))
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_of_many(twice: bool) -> None:
+    names = [b"key.%d" % (i * 7919 % 20_011) for i in range(20_011 + twice)]
+    check(File(source_of(header([(name, 4) for name in names], names))))
+
+
+def test_of_every_malformed_file() -> None:
+    for case in malformed():
+        if len(case.data) < 1 << 20:
+            check(File(source_of(case.data)))

@@ -1,0 +1,166 @@
+"""A failed block leaves nothing, a killed run leaves what the next one removes, and a record is exchanged in one step."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from i2s_spec.gguf import unfinished
+from i2s_spec.gguf.atomic_file import OutputFile
+from i2s_spec.golden.records.store import HEADER, NewRecord, read_header
+
+TAKEN = {"taps": {}, "token_ids": [1], "profile": "x"}
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def killed(folder: Path, code: str) -> None:
+    """Run a program that kills itself."""
+    begin = "import os, signal; from pathlib import Path; import numpy as np\n"
+    end = "\nos.kill(os.getpid(), signal.SIGKILL)"
+    done = subprocess.run([sys.executable, "-c", begin + code + end], cwd=folder, check=False, timeout=100)
+    assert done.returncode == -signal.SIGKILL
+
+
+def record(folder: Path, value: int, force: bool = False) -> None:
+    with NewRecord(folder, force=force) as new:
+        new.add("a", np.full(4, value, dtype=np.int32))
+        new.finish({**TAKEN, "token_ids": [value]})
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    for _ in range(3):
+        killed(tmp_path, "from i2s_spec.gguf.atomic_file import OutputFile\nOutputFile('a.gguf').write(b'x')")
+        assert len(names(tmp_path)) == 1  # its own: that of the run before is gone
+    (tmp_path / ".a.gguf.xyz.part").write_bytes(b"not ours")
+    (tmp_path / ".b.gguf.0123456789abcdef.part").write_bytes(b"another's")
+    with OutputFile(tmp_path / "a.gguf") as output:
+        output.write(b"GGUF")
+    assert names(tmp_path) == [".a.gguf.xyz.part", ".b.gguf.0123456789abcdef.part", "a.gguf"]
+
+
+def test_what_is_being_written_stays(tmp_path: Path) -> None:
+    with OutputFile(tmp_path / "a.gguf", force=True) as one:
+        one.write(b"one")
+        with OutputFile(tmp_path / "a.gguf", force=True) as other:
+            other.write(b"other")
+            assert len(names(tmp_path)) == 2
+        assert (tmp_path / "a.gguf").read_bytes() == b"other"
+    assert (tmp_path / "a.gguf").read_bytes() == b"one"
+    assert names(tmp_path) == ["a.gguf"]
+
+
+def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
+    failed = []
+
+    def write(number: int) -> None:
+        try:
+            for _ in range(20):
+                with OutputFile(tmp_path / "a.gguf", force=True) as output:
+                    output.write(b"%d" % number * 100)
+        except OSError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert names(tmp_path) == ["a.gguf"]
+    assert len(set((tmp_path / "a.gguf").read_bytes())) == 1
+
+
+def test_a_killed_record_is_removed_by_the_next(tmp_path: Path) -> None:
+    killed(tmp_path, "from i2s_spec.golden.records.store import NewRecord\nnew = NewRecord('g')\n"
+           "new.add('a', np.zeros(4, dtype=np.int32))")  # fmt: skip
+    assert len(names(tmp_path)) == 1
+    record(tmp_path / "g", 1)
+    assert names(tmp_path) == ["g"]
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_record_is_replaced(tmp_path: Path, exchanges: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not exchanges:
+        monkeypatch.setattr(unfinished, "_exchange", lambda one, other: False)
+    record(tmp_path / "g", 1)
+    record(tmp_path / "g", 2, force=True)
+    assert read_header(tmp_path / "g")["token_ids"] == [2]
+    assert names(tmp_path) == ["g"]
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+@pytest.mark.parametrize("call", [0, 1, 2])
+def test_a_record_is_there_whenever_the_run_is_killed(tmp_path: Path, exchanges: bool, call: int) -> None:
+    """Killed at each of its renames: the old record is there, or the new one, or the next run brings the old one back."""
+    record(tmp_path / "g", 1)
+    code = f"""
+import i2s_spec.gguf.unfinished as unfinished, shutil
+from i2s_spec.golden.records.store import NewRecord
+calls, rename, remove, swap = [], os.rename, shutil.rmtree, unfinished._exchange
+def counted(real):
+    def run(*args, **more):
+        if len(calls) == {call}: os.kill(os.getpid(), signal.SIGKILL)
+        calls.append(real)
+        return real(*args, **more)
+    return run
+os.rename, shutil.rmtree = counted(rename), counted(remove)
+unfinished._exchange = counted(swap) if {exchanges} else lambda one, other: False
+with NewRecord("g", force=True) as new:
+    new.finish({{"taps": {{}}, "token_ids": [2], "profile": "x"}})
+"""
+    killed(tmp_path, code)
+    if exchanges:
+        assert read_header(tmp_path / "g")["token_ids"] in ([1], [2])
+    record(tmp_path / "g", 3, force=True)
+    assert read_header(tmp_path / "g")["token_ids"] == [3]
+    assert names(tmp_path) == ["g"]
+
+
+def test_an_old_record_comes_back(tmp_path: Path) -> None:
+    record(tmp_path / "g", 1)
+    os.rename(tmp_path / "g", tmp_path / ".g.0123456789abcdef.old")
+    assert unfinished.recover(tmp_path / "g")
+    assert read_header(tmp_path / "g")["token_ids"] == [1]
+    assert not unfinished.recover(tmp_path / "g")
+
+
+def fill(folder: Path) -> None:
+    with NewRecord(folder) as new:
+        new.add("a", np.ones(1 << 12, dtype=np.float32))
+        new.add("b", np.ones(1 << 16, dtype=np.float32))
+        new.finish(TAKEN)
+
+
+def test_a_full_disk_leaves_no_record(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large") as error:
+            fill(tmp_path / "g")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert error.value.filename == str(tmp_path / "g")
+    assert names(tmp_path) == []
+
+
+def test_the_header_is_what_makes_a_record(tmp_path: Path) -> None:
+    record(tmp_path / "g", 1)
+    shutil.copytree(tmp_path / "g", tmp_path / "h")
+    (tmp_path / "h" / HEADER).unlink()
+    with pytest.raises(FileExistsError):
+        NewRecord(tmp_path / "h", force=True)
+    assert names(tmp_path) == ["g", "h"]

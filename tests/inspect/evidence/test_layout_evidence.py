@@ -1,0 +1,137 @@
+"""Weights that have learned something tell their layout; weights that are random never do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from planted import layouts, opened, planted, written
+
+from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence, layout_evidence
+from i2s_spec.schema.dialect import CODE_MAPS
+
+
+def asked(data: bytes, code_map: str = "offset-1", **options: int) -> LayoutEvidence:
+    with opened(data) as file:
+        found = layout_evidence(file, CODE_MAPS[code_map], **options)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def learned() -> dict[str, np.ndarray]:
+    return planted(1)
+
+
+@pytest.mark.parametrize("layout", layouts())
+@pytest.mark.parametrize("sub_norms", [True, False])
+def test_each_layout_is_decided(learned: dict[str, np.ndarray], layout: str, sub_norms: bool) -> None:
+    tensors = {name: array for name, array in learned.items() if sub_norms or "sub_norm" not in name}
+    found = asked(written(tensors, layout))
+    assert found.decided is not None
+    assert found.decided.name == layout
+    assert {tensor.decision.name for tensor in found.tensors} <= {layout, None}
+
+
+@pytest.mark.parametrize("code_map", CODE_MAPS)
+def test_under_each_code_map(learned: dict[str, np.ndarray], code_map: str) -> None:
+    found = asked(written(learned, f"sequential-msb/{code_map}"), code_map)
+    assert found.decided is not None
+    assert found.decided.name == "sequential-msb"
+
+
+@pytest.mark.requirement("R7.7-1")
+@pytest.mark.parametrize("seed", range(20))
+def test_random_weights_decide_nothing(seed: int) -> None:
+    found = asked(written(planted(seed, strength=0.0)))
+    assert found.whole.name is None
+    assert found.decided is None
+    assert [tensor for tensor in found.tensors if tensor.decision.name is not None] == []
+
+
+def test_threads_change_nothing(learned: dict[str, np.ndarray]) -> None:
+    data = written(learned)
+    assert asked(data, threads=3).whole == asked(data).whole
+
+
+def reversed_pairs(raw: np.ndarray) -> bytes:
+    pairs = raw[:, None] >> np.array([6, 4, 2, 0], np.uint8) & 3
+    return (pairs << np.array([0, 2, 4, 6], np.uint8)).sum(1).astype(np.uint8).tobytes()
+
+
+def test_accidents_are_told(learned: dict[str, np.ndarray]) -> None:
+    """Payloads whose 32-bit words were swapped, and whose groups are reversed, have names of their own."""
+    data = bytearray(written(learned))
+    turned = bytearray(data)
+    with opened(bytes(data)) as file:
+        for tensor in file.tensors.values():
+            if tensor.type is not None and tensor.type.name == "I2_S":
+                span = tensor.payload_span
+                raw = np.frombuffer(data[span.start : span.stop], np.uint8)
+                data[span.start : span.stop] = raw.view("<u4").byteswap().tobytes()
+                turned[span.start : span.stop] = reversed_pairs(raw)
+    found = asked(bytes(data)).decided
+    assert found is not None
+    assert found.name == "interleave-128, 32-bit words swapped"
+    found = asked(bytes(turned)).decided
+    assert found is not None
+    assert found.name == "interleave-128, groups reversed"
+
+
+@pytest.mark.parametrize("other", ["interleave-64", "rows-1x4", "sequential-lsb"])
+def test_mixed_files_are_named(learned: dict[str, np.ndarray], other: str) -> None:
+    foreign = {"blk.0.attn_q.weight", "blk.1.ffn_up.weight"}
+    found = asked(written(learned, others=dict.fromkeys(foreign, other)))
+    assert found.mixed
+    assert found.decided is None
+    assert found.usual == "interleave-128"
+    named = {tensor.matrix.name: tensor.decision.name for tensor in found.otherwise("interleave-128")}
+    assert named == dict.fromkeys(foreign, other)
+
+
+def test_damage_does_not_turn_the_answer(learned: dict[str, np.ndarray]) -> None:
+    random = np.random.default_rng(5)
+    damaged = dict(learned)
+    names = [name for name, array in learned.items() if array.dtype == np.int8]
+    for name in names[:: len(names) // 2]:  # two of fourteen, more than a tenth
+        damaged[name] = random.choice([-1, 0, 1], size=learned[name].shape).astype(np.int8)
+    found = asked(written(damaged, "interleave-64"))
+    assert found.decided is not None
+    assert found.decided.name == "interleave-64"
+
+
+def test_a_file_without_matrices() -> None:
+    with opened(written({"blk.0.attn_norm.weight": np.ones(128, np.float32)})) as file:
+        assert layout_evidence(file, CODE_MAPS["offset-1"]) is None
+
+
+def test_a_half_written_payload_decides_nothing(shared: Path) -> None:
+    """What several threads of llama-quantize left has an order, but not that of any layout."""
+    found = asked((shared / "vectors" / "gguf" / "bitnet.i2_s.2threads-CORRUPT.gguf").read_bytes())
+    assert found.decided is None
+    assert found.whole.name is None
+    assert not found.mixed
+
+
+@pytest.mark.thorough
+def test_a_thousand_random_models_decide_nothing() -> None:
+    """One file of random codes after another, of the smallest shapes, with and without gains."""
+    random = np.random.default_rng(11)
+    shapes = {"attn_q": (128, 128), "attn_k": (64, 128), "attn_v": (64, 128), "attn_output": (128, 128)}
+    shapes |= {"ffn_gate": (256, 128), "ffn_up": (256, 128), "ffn_down": (128, 256)}
+    for number in range(1000):
+        share = random.uniform(0.2, 0.6)
+        shares = [(1 - share) / 2, share, (1 - share) / 2]
+        tensors: dict[str, np.ndarray] = {
+            f"blk.0.{name}.weight": random.choice([-1, 0, 1], size=shape, p=shares).astype(np.int8)
+            for name, shape in shapes.items()
+        }
+        if number % 2:
+            tensors |= {
+                f"blk.0.{name}.weight": random.uniform(0.5, 2, 128).astype(np.float32)
+                for name in ("attn_norm", "ffn_norm")
+            }
+        found = asked(written(tensors))
+        assert found.whole.name is None, number
+        assert not [one for one in found.tensors if one.decision.name is not None], number

@@ -1,0 +1,196 @@
+"""Lineage: how many trits a fine-tune changed, by tensor and layer, and which all-zero rows it shares with its base."""
+
+from __future__ import annotations
+
+import io
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from builders import model_bytes
+from click.testing import CliRunner
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from i2s_spec.cli.files.diff import command
+from i2s_spec.codec.payload_native import pack_trits
+from i2s_spec.codec.reference import pack
+from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.gguf.source import BufferSource
+from i2s_spec.inspect.compare.diff import Difference, difference
+from i2s_spec.inspect.compare.diff_text import document, lines
+from i2s_spec.inspect.compare.lineage import TensorLineage, ZeroRows, by_layer, total
+from i2s_spec.inspect.compare.lineage_text import lineage_lines, lineage_page, percent, picture
+from i2s_spec.schema.dialect import parse
+
+MODEL = model_bytes(layers=2, embd=128, ff=256)
+UP = "blk.1.ffn_up.weight"
+GATE = "blk.0.ffn_gate.weight"
+SCHEMA = json.loads(files("i2s_spec.inspect.compare").joinpath("diff.schema.json").read_text("utf-8"))
+
+
+def changed(edits: dict[str, Any], data: bytes = MODEL) -> bytes:
+    """A model whose trits of some tensors a function changed."""
+    made = bytearray(data)
+    with open_file(BufferSource(data)) as file:
+        for name, edit in edits.items():
+            tensor = file.tensors[name]
+            trits = np.array(tensor.trits())
+            edit(trits)
+            span = tensor.payload_span
+            made[span.start : span.stop + 32] = pack(trits, tensor.scale())
+    return bytes(made)
+
+
+def compared(a: bytes, b: bytes, **options: Any) -> Difference:
+    return difference(open_file(BufferSource(a)), open_file(BufferSource(b)), **options)
+
+
+def flip(count: int) -> Any:
+    """Change so many trits, evenly spread."""
+
+    def edit(trits: np.ndarray) -> None:
+        flat = trits.reshape(-1)
+        at = np.linspace(0, flat.size - 1, count).astype(int)
+        flat[at] = np.where(flat[at] == 1, -1, flat[at] + 1)
+
+    return edit
+
+
+def clear(rows: slice) -> Any:
+    def edit(trits: np.ndarray) -> None:
+        trits[rows] = 0
+
+    return edit
+
+
+@examples(60)
+@given(data=st.data())
+def test_rows_are_found_however_codes_are_cut(data: st.DataObject) -> None:
+    rows, cols = data.draw(st.integers(1, 9)), 4 * data.draw(st.integers(1, 9))
+    zero = data.draw(st.lists(st.booleans(), min_size=rows, max_size=rows))
+    trits = np.zeros((rows, cols), dtype=np.int8)
+    for row in np.flatnonzero(~np.array(zero)):
+        trits[row, data.draw(st.integers(0, cols - 1))] = data.draw(st.sampled_from([-1, 1]))
+    codes = bytes(pack_trits(trits.reshape(1, -1), parse("sequential-lsb")))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(codes)), max_size=4)))
+    found = ZeroRows(rows, cols)
+    for start, stop in zip([0, *cuts], [*cuts, len(codes)], strict=True):
+        found.add(codes[start:stop])
+    assert found.found().tolist() == zero
+
+
+def test_rows_of_no_whole_bytes_are_never_zero() -> None:
+    found = ZeroRows(4, 3)
+    found.add(bytes([0x55] * 3))
+    assert not found.found().any()
+
+
+def test_changes_are_counted_by_tensor_and_layer() -> None:
+    found = compared(MODEL, changed({UP: flip(10), GATE: flip(3)}))
+    counts = {each.name.decode(): each.changed for each in found.lineage if each.changed}
+    assert counts == {UP: 10, GATE: 3}
+    assert len(found.lineage) == 14
+    assert {layer: total(inside).changed for layer, inside in by_layer(found.lineage)} == {0: 3, 1: 10}
+    assert (
+        total(found.lineage).trits == sum(each.trits for each in found.lineage) == 2 * (3 * 128 * 256 + 128 * 128 * 3)
+    )
+    assert list(lines(found))[-1].endswith("; 13 of 294,912 trits changed, 0.004 %)")
+
+
+def test_zero_rows_are_a_fingerprint() -> None:
+    base = changed({UP: clear(slice(0, 12))})
+    tuned = changed({UP: clear(slice(2, 13)), GATE: flip(5)})
+    found = compared(base, tuned)
+    (up,) = (each for each in found.lineage if each.name == UP.encode())
+    assert (up.rows, up.zero_a, up.zero_b, up.zero_both) == (256, 12, 11, 10)
+    assert any("10 of the 12 all-zero rows of A are all zero in B" in line for line in lineage_lines(found.lineage))
+
+
+@pytest.mark.parametrize("layout", ["interleave-64", "rows-1x4"])
+def test_the_dialect_makes_no_difference(layout: str) -> None:
+    out = io.BytesIO()
+    convert_file(open_file(BufferSource(changed({UP: clear(slice(0, 4))}))), out, to=layout)
+    found = compared(MODEL, out.getvalue(), dialect_b=layout)
+    (up,) = (each for each in found.lineage if each.name == UP.encode())
+    trits = np.array(open_file(BufferSource(MODEL)).tensors[UP].trits())
+    assert (up.changed, up.zero_b) == (np.count_nonzero(trits[:4]), 4)
+    assert total(found.lineage).changed == up.changed
+
+
+def test_a_lost_fine_tune_is_said() -> None:
+    with_name = MODEL.replace(b"synthetic-", b"fine-tune-", 1)
+    found = compared(MODEL, with_name)
+    assert not found.same
+    assert total(found.lineage).changed == 0
+    shown = list(lineage_lines(found.lineage))
+    assert any("it was lost" in line for line in shown)
+    assert any("0.0 %" in line for line in shown)
+    assert list(lines(found))[-1] == ("A and B differ: 1 key (24 tensors compared; 0 of 294,912 trits changed, 0.0 %)")
+    assert not any("lost" in line for line in lineage_lines(compared(MODEL, changed({UP: flip(1)})).lineage))
+
+
+def test_data_fits_the_schema() -> None:
+    for other in (MODEL, changed({UP: flip(10)}), model_bytes("llama", layers=1)):
+        about = document(compared(MODEL, other), "a", "b")
+        jsonschema.validate(json.loads(json.dumps(about)), SCHEMA, jsonschema.Draft202012Validator)
+    layers = document(compared(MODEL, changed({UP: flip(10)})), "a", "b")["lineage"]["layers"]
+    assert [(each["layer"], each["changed"]) for each in layers] == [(0, 0), (1, 10)]
+
+
+def test_it_is_drawn() -> None:
+    found = compared(MODEL, changed({UP: flip(328)}))
+    svg = picture(found.lineage)
+    assert svg.count('class="heat"') == 14
+    assert "blk.1.ffn_up: 328 of 32,768 trits changed, 1.0 %" in svg
+    deep = [text for text in svg.split("<g>") if 'fill-opacity="0"' not in text and 'class="heat"' in text]
+    assert len(deep) == 1
+    assert "blk.1.ffn_up" in deep[0]
+    page = lineage_page(found.lineage, ["<b>"], "a<i>.gguf", "b")
+    assert svg in page
+    assert "<b>" not in page.replace("<body>", "")
+    assert "<i>" not in page
+
+
+def test_names_from_a_file_stay_text() -> None:
+    hostile = TensorLineage(b'blk.0.<script>alert("x")</script>\x1b[2J.weight', 4, 16, 3, 0, 0, 0)
+    other = TensorLineage(b"\xff\x00out", 4, 16, 0, 0, 0, 0)
+    assert hostile.place[0] == 0
+    assert other.place[0] is None
+    page = lineage_page([hostile, other], [], "a", "b")
+    assert "<script" not in page
+    assert "\x1b" not in page
+    assert "\x1b" not in "".join(lineage_lines([hostile, other]))
+    assert picture([other]) == ""
+
+
+def test_shares_in_percent() -> None:
+    assert [percent(share) for share in (0, 1, 0.5, 0.001, 0.0005, 1e-5, 1e-6)] == [
+        "0.0 %", "100.0 %", "50.0 %", "0.1 %", "0.050 %", "0.001 %", "under 0.001 %",
+    ]  # fmt: skip
+
+
+def test_the_command(tmp_path: Path) -> None:
+    a, b, page = tmp_path / "a.gguf", tmp_path / "b.gguf", tmp_path / "d.html"
+    a.write_bytes(MODEL)
+    b.write_bytes(changed({UP: flip(10)}))
+
+    def run(*options: str) -> Any:
+        return CliRunner().invoke(command, [str(a), str(b), *options], standalone_mode=False)
+
+    said = run("--lineage")
+    assert said.return_value == 1
+    assert "10 of 294,912 trits changed, 0.003 %, in 1 of 14 tensors" in said.stdout
+    assert "lineage" not in run().stdout
+    assert json.loads(run("--json").stdout)["lineage"]["changed"] == 10
+    assert run("--format", "html", "-o", str(page)).stdout == ""
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert "already exists" in str(run("--format", "html", "-o", str(page)).exception)
+    assert run("--format", "html", "-o", str(page), "--force").exception is None
+    assert run("-q").stdout == ""

@@ -1,0 +1,89 @@
+"""Records of runs: they are what their schema says, their files can be made again, and programs that are there agree."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from i2s_spec.linter.runtimes.run_records import RECORDS_FILE, records
+from runs.child import answer_of, cleaned
+from runs.files import SMALL_FILES, make
+from runs.programs import PROGRAMS, Program
+from runs.record import Recorder, as_text, wanted
+
+ABOUT = json.loads(RECORDS_FILE.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("files")
+
+
+def test_records_follow_their_schema() -> None:
+    schema = json.loads(files("i2s_spec.linter.runtimes").joinpath("records.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(ABOUT)
+    assert as_text(ABOUT) == RECORDS_FILE.read_text(encoding="utf-8")
+
+
+def test_every_program_was_run_on_its_files() -> None:
+    assert [record["id"] for record in ABOUT["records"]] == [
+        f"{program.name}/{file.name}" for program in PROGRAMS for file in wanted(program)
+    ]
+    versions = {record.program: record.version for record in records().values()}
+    assert versions == {program.name: program.version for program in PROGRAMS}
+
+
+def test_files_are_what_their_commands_make(folder: Path) -> None:
+    """Where this fails because `i2s new` or `i2s convert` writes other bytes: `python -m runs make`."""
+    recorder = Recorder(folder)
+    assert ABOUT["files"] == [recorder.file(file) for file in SMALL_FILES.values()]
+
+
+def test_nothing_of_a_machine_is_recorded() -> None:
+    for record in records().values():
+        for line in (*record.printed, record.shown):
+            assert line.isprintable()
+            assert not any(word in line for word in ("/tmp", "/root", "i2s-run", ".cache"))
+
+
+def test_what_computes_was_compared() -> None:
+    for program in PROGRAMS:
+        compared = [record for record in records().values() if record.program == program.name and record.computed]
+        assert bool(compared) == program.computes
+    for record in records().values():
+        for one in record.computed:
+            assert f"{one.against}.gguf" in record.file.commands[0] or one.against in SMALL_FILES
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+@pytest.mark.parametrize("name", ["llama.i2_s", "llama.q2_0"])
+def test_programs_that_are_installed_agree(program: Program, name: str, folder: Path) -> None:
+    reason = program.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    if program.name == "modelaudit":
+        pytest.skip("it takes ten seconds for a file: python -m runs make modelaudit")
+    record = records()[f"{program.name}/{name}"]
+    answer = answer_of(program, make(folder, SMALL_FILES[name]))
+    assert answer.loads == record.loads
+    assert answer.outcome.name == record.end
+
+
+def test_what_is_printed_is_bounded_and_the_same_on_every_machine() -> None:
+    text = "\n".join(
+        [
+            "0.00.004.654 E gguf_init: tensor 'x' of type 36", "0.00.004.7 I srv: 41801", "0.01.000.001 I srv: 127.0.0.1",
+            "[node-llama-cpp] gguf_init: tensor 'x' of type 36", "    at stack (file:///home/me/x.js:1)", "Traceback",
+            "RuntimeError: /home/me/model.gguf \x1b[31m" + "x" * 900,
+        ]
+    )  # fmt: skip
+    lines = cleaned(text, Path("/home/me/model.gguf"))
+    assert lines[0] == "gguf_init: tensor 'x' of type 36"
+    assert len(lines) <= 8
+    assert all(line.isprintable() and len(line) <= 340 for line in lines)
+    assert not any("127.0.0.1" in line or "/home/me/model.gguf" in line for line in lines)
+    assert len(cleaned("\n".join(f"line {i}" for i in range(100)), Path("x"))) == 8

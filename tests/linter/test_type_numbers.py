@@ -1,0 +1,84 @@
+"""Numbers of tensor types that mean several things, or nothing: one finding for a file, with what a loader would say."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+import i2s_spec as i2s
+from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.schema.types import BY_NAME
+
+
+@pytest.fixture(scope="module")
+def model() -> bytes:
+    stream = io.BytesIO()
+    new(stream, "llama", layers=2, embd=256, ff=512)
+    return stream.getvalue()
+
+
+def converted(model: bytes, to: str) -> bytes:
+    target = io.BytesIO()
+    convert_file(open_file(model), target, to=to)
+    return target.getvalue()
+
+
+def renumbered(data: bytes, before: str, number: int) -> bytes:
+    """The file with another number on every tensor of a type."""
+    changed = bytearray(data)
+    for tensor in open_file(data).tensors.rows:
+        if tensor.number == BY_NAME[before].number:
+            span = tensor.info.type_span
+            changed[span.start : span.stop] = number.to_bytes(4, "little")
+    return bytes(changed)
+
+
+def findings(data: bytes) -> list[Any]:
+    return [finding for finding in i2s.lint(data).findings if finding.rule.severity != "note"]
+
+
+@pytest.mark.parametrize("kind", ["Q2_0", "PQ2_0", "PTQ1_0", "TQ1_0", "TQ2_0", "IQ1_BN", "IQ2_BN"])
+def test_files_of_every_ternary_type_are_sound(model: bytes, kind: str) -> None:
+    data = converted(model, kind)
+    assert findings(data) == []
+    assert {tensor.type.name for tensor in open_file(data).tensors.rows if tensor.name.startswith("blk.0.ffn")} >= {
+        kind
+    }
+
+
+def test_groups_of_128_are_one_finding_with_the_two_numbers_of_a_loader(model: bytes) -> None:
+    data = renumbered(converted(model, "PQ2_0"), "PQ2_0", 42)
+    (finding,) = findings(data)
+    assert finding.rule.code == "G321"
+    file = open_file(data)
+    rows = list(file.tensors.rows)
+    expected = 0
+    for row in rows:
+        if row.offset != expected:
+            break
+        size = BY_NAME["Q2_0"].nbytes(row.ne) if row.number == 42 else row.nbytes
+        expected += -(-size // 32) * 32
+    said = f"programs for groups of 64 stop at tensor '{row.name}', which has offset {row.offset}, expected {expected}"
+    assert said in finding.message
+    assert finding.message.startswith("14 tensors have type 42 in groups of 128 weights, 34 bytes")
+    assert "i2s convert --to Q2_0" in finding.message
+    # What it advises is a sound file, with the weights of this one.
+    repaired = converted(data, "Q2_0")
+    assert findings(repaired) == []
+    name = "blk.1.ffn_up.weight"
+    assert (open_file(repaired).tensors[name].dequantize() == file.tensors[name].dequantize()).all()
+
+
+def test_tensors_of_a_number_that_nobody_defines_are_one_finding(model: bytes) -> None:
+    data = converted(model, "PQ2_0")
+    (finding,) = findings(renumbered(data, "PQ2_0", 77))
+    assert finding.rule.code == "G313"
+    assert finding.message.endswith("has type 77, which no known ggml defines, and so have 13 others")
+    (finding,) = findings(renumbered(data, "PQ2_0", 43))
+    assert finding.message.endswith(
+        "; it is T5B to purpleskulll's fork of BitNet, Q1_0_g128 to sky-is-green/prism-ml-llama.cpp"
+    )

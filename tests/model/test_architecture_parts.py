@@ -1,0 +1,35 @@
+"""An architecture is declared in five places, which CONTRIBUTING names: each has its part of every architecture."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.synthetic.recipes import RECIPES
+from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.model.graph.architectures import GRAPHS
+from i2s_spec.model.text.chat_template import FORMATS
+from i2s_spec.model.tokenizer.pretokenizers import BY_NAME
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+
+
+def test_every_architecture_has_its_five_parts() -> None:
+    assert list(ARCHITECTURES) == [each.name for each in ARCHITECTURES.values()]
+    assert set(GRAPHS) == set(RECIPES) == set(ARCHITECTURES)
+    assert all(each.keys and each.inventory for each in ARCHITECTURES.values())
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_parts_fit_each_other(name: str) -> None:
+    architecture = ARCHITECTURES[name]
+    target = io.BytesIO()
+    new(target, name, layers=1, vocab=architecture.small_vocab)
+    with open_file(target.getvalue()) as file:
+        assert set(file.metadata) <= set(architecture.keys), "the recipe writes keys that are not declared"
+        assert all(architecture.match(tensor) for tensor in file.tensors), (
+            "the recipe writes tensors without declaration"
+        )
+    assert architecture.pre_tokenizer is None or architecture.pre_tokenizer in BY_NAME
+    assert architecture.chat_format is None or architecture.chat_format in FORMATS

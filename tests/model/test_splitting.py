@@ -1,0 +1,99 @@
+"""Ids of a byte-level vocabulary in Python alone are those of the library `tokenizers`, for every pre-tokenizer."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from functools import cache
+from io import BytesIO
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pace import units
+
+from i2s_spec.convert.synthetic.new import new
+from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.model.tokenizer.byte_level import LETTER_OF, ByteLevel
+from i2s_spec.model.tokenizer.pretokenizers import PRE_TOKENIZERS
+from i2s_spec.model.tokenizer.splitting import Splitting, expression
+from i2s_spec.model.tokenizer.tokenizer import Tokenizer, load_tokenizer
+
+NAMES = [pre.name for pre in PRE_TOKENIZERS]
+SPACES = "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2003\u200b\u2028\u202f\u205f\u3000\ufeff"
+TEXTS = st.text(
+    st.one_of(
+        st.sampled_from(
+            "aAzZſ's'LL'reVE 1234567890½Ⅷ!?.,;:$+<=>^~|-_()[]{}@#%&*/\\\"éßΩжא日本語한글😀🏽\u0301" + SPACES
+        ),
+        st.characters(exclude_categories=("Cs", "Cn")),
+    ),
+    max_size=60,
+)
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    target = BytesIO()
+    new(target)
+    return load_tokenizer(open_file(target.getvalue()))
+
+
+@cache
+def engine(name: str, library: bool) -> ByteLevel:
+    pre = next(pre for pre in PRE_TOKENIZERS if pre.name == name)
+    with pytest.MonkeyPatch.context() as patch:
+        if not library:
+            patch.setitem(sys.modules, "tokenizers", None)
+        made = ByteLevel(tokenizer().vocabulary, pre)
+    assert isinstance(getattr(made._ids, "__self__", None), Splitting) != library
+    return made
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(deadline=None, max_examples=150)
+@given(TEXTS | st.lists(st.sampled_from(["the ", "weights", " are", "  ", "TERNARY", "don't"])).map("".join))
+@example("")
+@example("a\x1cb \x1f c")
+@example("I'LL 'ſ don't''s   \n\n  x\r\n1234567 ")
+def test_the_library_gives_the_same(name: str, text: str) -> None:
+    pytest.importorskip("tokenizers", reason="the extra [tokenizer] is not installed")
+    ids = engine(name, library=False).encode(text)
+    assert ids == engine(name, library=True).encode(text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_text_comes_back(name: str) -> None:
+    text = (
+        "".join(chr(code) for code in range(0x3000) if unicodedata.category(chr(code)) != "Cs") + "  the weights are "
+    )
+    assert tokenizer().decode(engine(name, library=False).encode(text)) == text
+
+
+def made(words: str, *merges: str, ignore_merges: bool = False) -> Any:
+    return Splitting(
+        {word: i for i, word in enumerate(words.split())}, [tuple(pair.split("+")) for pair in merges],
+        [r"\p{L}+|\s+"], LETTER_OF, ignore_merges,
+    )  # fmt: skip
+
+
+def test_merges_go_by_rank_and_then_from_the_left() -> None:
+    assert made("a b c ab bc", "b+c", "a+b").encode("abc") == [0, 4]
+    assert made("a b c ab bc", "a+b", "b+c").encode("abc") == [3, 2]
+    assert made("a aa aaa", "a+a").encode("aaa") == [1, 0]
+    assert made("a aa aaaa", "a+a", "aa+aa").encode("aaaaaaa") == [2, 1, 0]
+    assert made("a b ab", ignore_merges=True).encode("ab") == [2]
+    assert made("a b ab").encode("ab") == [0, 1]
+    assert made("a b ! Ġ", "a+!").encode("a!b ") == [0, 2, 1, 3]
+
+
+def test_expressions_have_the_classes_of_unicode() -> None:
+    assert expression(r"[^\s\p{L}]+").findall("a\x1cb é1\u3000!") == ["\x1c", "1", "!"]
+    assert expression(r"\S+").findall("a\x1cb c\u2028d") == ["a\x1cb", "c", "d"]
+    assert expression(r"\p{P}|\p{N}+").findall("x½Ⅷ7،!") == ["½Ⅷ7", "،", "!"]
+
+
+def test_long_parts_take_no_time() -> None:
+    hostile = made("a aa aaaa", "a+a", "aa+aa")
+    assert units(lambda: hostile.encode("a" * 200_000)) < 2000

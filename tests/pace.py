@@ -1,0 +1,26 @@
+"""How long something takes, in a unit of this very moment: no test compares a clock, and none assumes a processor.
+
+A unit is the processor time of a fixed piece of work, done just before and just after. A slower processor, or one that is
+shared with others, makes the unit longer too. On a fast machine of 2024 a unit is about 8 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+
+
+def unit() -> float:
+    """Processor time of a fixed piece of work: objects are made, hashed and sorted."""
+    start = process_time()
+    sorted(hash((i, str(i))) for i in range(25_000))
+    return process_time() - start
+
+
+def units(call: Callable[[], Any]) -> float:
+    """How many units of processor time a call takes, children apart; the slower of the units around it counts."""
+    before, start = unit(), process_time()
+    call()
+    used = process_time() - start
+    return used / max(before, unit(), 1e-3)

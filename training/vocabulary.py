@@ -1,0 +1,64 @@
+"""This module learns the vocabulary of the stories and encodes text with it.
+
+It is learned as the vocabulary of synthetic models is, by byte-level BPE. A smaller one leaves out the last merges. Text is
+encoded by the package's own tokenizer, from the same arrays that the file will carry, so that a model is trained on just
+the tokens that it will be given.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from i2s_spec.convert.synthetic.vocabulary import BPE_SPECIAL, NORMAL, Vocabulary, train
+from i2s_spec.gguf.reader import open
+from i2s_spec.gguf.writer import Writer
+from i2s_spec.model.tokenizer.tokenizer import load_tokenizer
+
+#: Tokens of the whole vocabulary.
+SIZE: Final = 512
+
+Encode = Callable[[list[str]], list[list[int]]]
+
+
+def learn(texts: list[str], target: Path) -> None:
+    """Learn a vocabulary and write it."""
+    target.write_text(json.dumps(train(texts, SIZE), ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+
+
+def load(source: Path, size: int) -> Vocabulary:
+    """A vocabulary of `size` tokens: bytes, what the first merges make, special tokens."""
+    stored = json.loads(source.read_text(encoding="utf-8"))
+    text = stored["tokens"][: size - len(BPE_SPECIAL)]
+    kept = set(text)
+    merges = [merge for merge in stored["merges"] if merge.replace(" ", "") in kept]
+    return Vocabulary(
+        tokens=(*text, *(entry.token for entry in BPE_SPECIAL)),
+        types=(NORMAL,) * len(text) + tuple(entry.type for entry in BPE_SPECIAL),
+        scores=(0.0,) * size,
+        merges=tuple(merges),
+        ids={entry.key: len(text) + i for i, entry in enumerate(BPE_SPECIAL)},
+    )
+
+
+def encoder(source: Path, size: int) -> tuple[Encode, int, int]:
+    """What turns texts into token ids (without special tokens), and the ids of the first and the last token."""
+    words = load(source, size)
+    header = io.BytesIO()
+    with Writer(header) as writer:
+        writer.add("general.architecture", "bitnet-b1.58")
+        writer.add("tokenizer.ggml.model", "gpt2")
+        writer.add("tokenizer.ggml.pre", "llama-bpe")
+        writer.add("tokenizer.ggml.tokens", words.tokens)
+        writer.add("tokenizer.ggml.token_type", words.types, "arr[i32]")
+        writer.add("tokenizer.ggml.merges", words.merges)
+    header.seek(0)
+    tokenizer = load_tokenizer(open(header))
+    return (
+        lambda texts: [tokenizer.encode(text, add_special=False) for text in texts],
+        words.ids["bos"],
+        words.ids["eos"],
+    )
