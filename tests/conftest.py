@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 # Tests run as one process for each processor. NumPy's matrix products of small matrices take a hundred times as long where
 # its threads, as many as there are processors in each process, wait for each other. Read when NumPy is first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Some tests interrupt programs, and children inherit what is ignored: SIGINT by what runs in the background of a shell,
+# SIGHUP under nohup.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 import examples  # noqa: F401 - the profiles, before a test module is imported
 import pytest
