@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
+import re
+import struct
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,14 +22,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.cli.files.diff import command
+from i2s_spec.cli.files.hash import command as hash_command
 from i2s_spec.codec.payload_native import pack_trits
 from i2s_spec.codec.reference import pack
 from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.draw.text import json_string
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.inspect.compare.diff import Difference, difference
 from i2s_spec.inspect.compare.diff_text import document, lines
-from i2s_spec.inspect.compare.lineage import TensorLineage, ZeroRows, by_layer, total
+from i2s_spec.inspect.compare.fingerprint import read_fingerprint, zero_row_data
+from i2s_spec.inspect.compare.identity import Identity, identity
+from i2s_spec.inspect.compare.lineage import (
+    TensorLineage,
+    ZeroRows,
+    by_layer,
+    digest,
+    kinship,
+    rows_of_runs,
+    runs,
+    total,
+)  # fmt: skip
 from i2s_spec.inspect.compare.lineage_text import lineage_lines, lineage_page, percent, picture
 from i2s_spec.schema.dialect import parse
 
@@ -111,6 +128,94 @@ def test_zero_rows_are_a_fingerprint() -> None:
     (up,) = (each for each in found.lineage if each.name == UP.encode())
     assert (up.rows, up.zero_a, up.zero_b, up.zero_both) == (256, 12, 11, 10)
     assert any("10 of the 12 all-zero rows of A are all zero in B" in line for line in lineage_lines(found.lineage))
+
+
+def fingerprinted(data: bytes, dialect: str = "canonical") -> Identity:
+    with open_file(BufferSource(data)) as file:
+        return identity(file, dialect, lineage=True)
+
+
+def test_the_fingerprint_of_one_file_is_kept() -> None:
+    base = fingerprinted(changed({UP: clear(slice(0, 12))}))
+    kept = {"tensors": [{"name": json_string(each.name), **zero_row_data(each)} for each in base.tensors]}
+    known = read_fingerprint(json.dumps(kept).encode())
+    assert known.keys() == base.zero_rows.keys()
+    assert all(np.array_equal(known[name], base.zero_rows[name]) for name in known)
+
+    shared = kinship(known, fingerprinted(changed({UP: clear(slice(2, 13)), GATE: flip(5)})).zero_rows)
+    assert (shared.tensors, shared.zero_a, shared.zero_b, shared.zero_both) == (14, 12, 11, 10)
+    assert kinship(known, {}).tensors == 0
+    assert kinship({UP.encode(): np.ones(3, dtype=np.bool_)}, base.zero_rows).tensors == 0
+
+
+def test_the_digest_of_zero_rows_is_that_of_the_documented_bytes() -> None:
+    data = changed({UP: clear(slice(3, 5))})
+    name = UP.encode()
+    text = b"i2s-zero-rows-1\n" + struct.pack("<Q", len(name)) + name + struct.pack("<QQQ", 2, 3, 4)
+    assert digest(fingerprinted(data).zero_rows) == sha256(text).hexdigest()
+    out = io.BytesIO()
+    convert_file(open_file(BufferSource(data)), out, to="interleave-64")
+    assert digest(fingerprinted(out.getvalue(), "interleave-64").zero_rows) == sha256(text).hexdigest()
+    assert digest(fingerprinted(MODEL).zero_rows) == sha256(b"i2s-zero-rows-1\n").hexdigest()
+
+
+@given(st.lists(st.booleans(), max_size=40))
+def test_runs_of_rows_come_back(zero: list[bool]) -> None:
+    found = runs(np.array(zero, dtype=np.bool_))
+    assert rows_of_runs(len(zero), [(start, stop) for start, stop in found]).tolist() == zero
+    assert all(start < stop for start, stop in found)
+    assert all(one[1] < other[0] for one, other in itertools.pairwise(found))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("GGUF", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "no list of tensors"),
+        ('{"tensors": [{"name": "a"}]}', "made without --lineage"),
+        ('{"tensors": [{"name": 3, "rows": 1, "zero_rows": []}]}', "lacks its name"),
+        ('{"tensors": [{"name": {"hex": "zz"}, "rows": 1, "zero_rows": []}]}', "lacks its name"),
+        ('{"tensors": [{"name": "a", "rows": -1, "zero_rows": []}]}', "lacks its name"),
+        ('{"tensors": [{"name": "a", "rows": 1e300, "zero_rows": []}]}', "lacks its name"),
+        ('{"tensors": [{"name": "a", "rows": 9000000000, "zero_rows": []}]}', "more than"),
+        ('{"tensors": [{"name": "a", "rows": 4, "zero_rows": [[0, 5]]}]}', "do not follow"),
+        ('{"tensors": [{"name": "a", "rows": 4, "zero_rows": [[2, 3], [1, 2]]}]}', "do not follow"),
+        ('{"tensors": [{"name": "a", "rows": 4, "zero_rows": [3]}]}', "do not follow"),
+    ],
+)
+def test_what_is_no_fingerprint_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        read_fingerprint(text.encode())
+
+
+def test_names_of_any_bytes_are_read() -> None:
+    text = '{"tensors": [{"name": {"hex": "ff61"}, "rows": 2, "zero_rows": [[1, 2]]}]}'
+    assert read_fingerprint(text.encode())[b"\xffa"].tolist() == [False, True]
+
+
+def test_hash_tells_and_compares_zero_rows(tmp_path: Path) -> None:
+    (tmp_path / "base.gguf").write_bytes(changed({UP: clear(slice(0, 12))}))
+    (tmp_path / "tuned.gguf").write_bytes(changed({UP: clear(slice(2, 13))}))
+
+    def called(*words: str) -> str:
+        result = CliRunner().invoke(hash_command, [*words, "-q"], catch_exceptions=False)
+        assert result.exit_code == 0
+        return result.stdout
+
+    base = str(tmp_path / "base.gguf")
+    assert re.search(r"zero rows [0-9a-f]{64}  12 of \d,\d+ rows of 14 ternary tensors", called(base, "--lineage"))
+    assert "zero" not in called(base)
+    (tmp_path / "base.json").write_text(called(base, "--lineage", "--json"))
+    compared = ("--base", str(tmp_path / "base.json"))
+    told = called(str(tmp_path / "tuned.gguf"), *compared)
+    assert "10 of the 12 all-zero rows of the base are all zero in this file (83.3 %; chance alone gives about " in told
+    about = json.loads(called(str(tmp_path / "tuned.gguf"), *compared, "--json"))
+    assert about["base"]["zero_rows"] == {"base": 12, "file": 11, "both": 10}
+    for words in ([base, "--base", base], [base, "--base", str(tmp_path / "none")]):
+        result = CliRunner().invoke(hash_command, [*words, "-q"])
+        assert result.exit_code != 0
+        assert result.stdout == ""
 
 
 @pytest.mark.parametrize("layout", ["interleave-64", "rows-1x4"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +13,10 @@ from i2s_spec.cli.files.target import reading
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import FormatError
+
+if TYPE_CHECKING:
+    from i2s_spec.inspect.compare.identity import Identity
+    from i2s_spec.inspect.compare.lineage import Fingerprint, Total
 
 SCHEMA_VERSION = 1
 
@@ -24,9 +30,22 @@ SCHEMA_VERSION = 1
 @click.option("--dialect", default="canonical", show_default=True, help="How FILE's I2_S tensors are packed.")
 @click.option("--tensors", "each", is_flag=True, help="The digest of every tensor, too.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with every tensor.")
+@click.option("--lineage", is_flag=True, help="The all-zero rows, too: a fine-tune keeps those of its base.")
+@click.option(
+    "--base", type=click.Path(), help="Compare all-zero rows with those of a base model: what --lineage --json printed."
+)
 @click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
-def command(file: str, dialect: str, each: bool, as_json: bool, threads: int | None, quiet: bool) -> None:
+def command(
+    file: str,
+    dialect: str,
+    each: bool,
+    as_json: bool,
+    lineage: bool,
+    base: str | None,
+    threads: int | None,
+    quiet: bool,
+) -> None:
     """Print the SHA-256 of a GGUF file, of its metadata, and of its weights.
 
     Two files have the same metadata where keys, types and values are the same, in any order and byte order. They
@@ -34,30 +53,98 @@ def command(file: str, dialect: str, each: bool, as_json: bool, threads: int | N
     layout, tail bytes, padding, order, byte order and metadata do not count, and a matrix of floats that is exactly
     ternary is the same as I2_S with its scale.
 
+    With --lineage the rows of ternary tensors that are all zero are told, too: training switches channels off, and a
+    fine-tune keeps them off, so that they are a fingerprint of the family. Keep it with --json, and compare a later
+    file with it by --base.
+
     The module i2s_spec.inspect.compare.identity says exactly what is hashed, so that others can do it.
     """
     from i2s_spec.gguf.reader import open as open_file
     from i2s_spec.inspect.compare.identity import identity
 
+    known = None if base is None else _read_base(base)
+    lineage = lineage or known is not None
     try:
         with reading(file), open_file(file) as opened, progress_bar("hashing", quiet) as progress:
-            found = identity(opened, dialect, threads or os.cpu_count() or 1, progress)
+            found = identity(opened, dialect, threads or os.cpu_count() or 1, progress, lineage)
     except FormatError:
         raise
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    shared = None if known is None else _shared(known, found)
     if as_json:
-        rows = [
-            {"name": json_string(t.name), "shape": t.shape, "kind": t.kind, "scale": t.scale, "sha256": t.digest}
-            for t in found.tensors
-        ]
-        about = {
-            "schema_version": SCHEMA_VERSION, "path": json_string(file), "dialect": dialect, "file": found.file,
-            "metadata": found.metadata, "weights": found.weights, "tensors": rows,
-        }  # fmt: skip
-        sys.stdout.writelines(json_document(about))
+        sys.stdout.writelines(json_document(_document(file, dialect, found, lineage, shared)))
         return
     click.echo(f"file      {found.file}\nmetadata  {found.metadata}\nweights   {found.weights}")
+    if lineage:
+        from i2s_spec.inspect.compare.lineage import digest
+
+        zero = [each.zero_rows for each in found.tensors if each.zero_rows is not None]
+        counted = f"{sum(int(rows.sum()) for rows in zero):,} of {sum(rows.size for rows in zero):,} rows"
+        click.echo(f"zero rows {digest(found.zero_rows)}  {counted} of {len(zero):,} ternary tensors")
+    if shared is not None:
+        for line in _kinship_lines(shared):
+            click.echo(line)
     if each:
         for tensor in found.tensors:
             click.echo(f"{tensor.digest}  {tensor.kind:<8} {visible(tensor.name, 200, bare=True)}")
+
+
+def _document(file: str, dialect: str, found: Identity, lineage: bool, shared: Total | None) -> dict[str, Any]:
+    """Everything as plain data."""
+    from i2s_spec.inspect.compare.fingerprint import zero_row_data
+    from i2s_spec.inspect.compare.lineage import digest
+
+    rows = [
+        {
+            "name": json_string(each.name), "shape": each.shape, "kind": each.kind, "scale": each.scale,
+            "sha256": each.digest, **zero_row_data(each),
+        }
+        for each in found.tensors
+    ]  # fmt: skip
+    about = {
+        "schema_version": SCHEMA_VERSION, "path": json_string(file), "dialect": dialect, "file": found.file,
+        "metadata": found.metadata, "weights": found.weights,
+    }  # fmt: skip
+    if lineage:
+        about["zero_rows"] = digest(found.zero_rows)
+    if shared is not None:
+        about["base"] = {
+            "tensors": shared.tensors, "rows": shared.rows,
+            "zero_rows": {"base": shared.zero_a, "file": shared.zero_b, "both": shared.zero_both},
+        }  # fmt: skip
+    return {**about, "tensors": rows}
+
+
+def _read_base(path: str) -> Fingerprint:
+    """The all-zero rows of a base model.
+
+    :raises click.UsageError: for what `--lineage --json` has not printed
+    """
+    from i2s_spec.gguf.source import read_regular
+    from i2s_spec.inspect.compare.fingerprint import MOST_BYTES, read_fingerprint
+
+    data = read_regular(path, MOST_BYTES)
+    try:
+        return read_fingerprint(data)
+    except ValueError as error:
+        raise click.UsageError(
+            f"{visible(path, bare=True)} is not what 'i2s hash --lineage --json' prints: {error}"
+        ) from None
+
+
+def _shared(known: Fingerprint, found: Identity) -> Total:
+    from i2s_spec.inspect.compare.lineage import kinship
+
+    return kinship(known, found.zero_rows)
+
+
+def _kinship_lines(shared: Total) -> Iterator[str]:
+    from i2s_spec.inspect.compare.lineage_text import family_lines
+
+    if not shared.tensors:
+        yield "no ternary tensor has the name and the rows of one of the base"
+    elif not shared.zero_a:
+        yield "the base has no all-zero row: nothing can be told from them"
+    else:
+        yield from family_lines(shared, "the base", "this file")

@@ -40,6 +40,10 @@ from i2s_spec.inspect.compare.canonical import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from i2s_spec.inspect.compare.lineage import Fingerprint, ZeroRows
     from i2s_spec.schema.dialect import Dialect
 
 #: The key that says where tensors lie, not what they are.
@@ -50,13 +54,17 @@ Progress = Callable[[int, int], object]
 
 
 class TensorIdentity(NamedTuple):
-    """One tensor: its name, its shape in NumPy's order, `ternary` or its type, its digest, its scale if it is ternary."""
+    """One tensor: its name, its shape in NumPy's order, `ternary` or its type, its digest, its scale if it is ternary.
+
+    `zero_rows` says of each row of a ternary tensor whether it is all zero, where that was asked for.
+    """
 
     name: bytes
     shape: tuple[int, ...]
     kind: str
     digest: str
     scale: float | None
+    zero_rows: NDArray[np.bool_] | None = None
 
 
 class Identity(NamedTuple):
@@ -67,15 +75,25 @@ class Identity(NamedTuple):
     weights: str
     tensors: tuple[TensorIdentity, ...]
 
+    @property
+    def zero_rows(self) -> Fingerprint:
+        """The all-zero rows of the ternary tensors, where they were asked for."""
+        return {each.name: each.zero_rows for each in self.tensors if each.zero_rows is not None}
+
 
 def identity(
-    file: File, dialect: str | Dialect = "canonical", threads: int = 1, progress: Progress | None = None
+    file: File,
+    dialect: str | Dialect = "canonical",
+    threads: int = 1,
+    progress: Progress | None = None,
+    lineage: bool = False,
 ) -> Identity:
     """The identities of a file, of its metadata and of its weights.
 
     :param dialect: of the I2_S tensors, which the file does not say
     :param threads: how many threads decode
     :param progress: called now and then with (bytes looked at, bytes to look at)
+    :param lineage: note the all-zero rows of ternary tensors, too
     :raises FormatError: for a file with a fault, and where it does not hold a tensor whole
     :raises ValueError: for a dialect that does not exist, or whose tail the tensors do not have; for tensors that share
         so many bytes that they are larger than the file
@@ -97,7 +115,7 @@ def identity(
     for chunk in chunks(file.source, 0, file.size):
         whole.update(chunk)
         reported(len(chunk))
-    found = tuple(tensor_identity(file, tensor, dialect, threads, reported) for tensor in tensors)
+    found = tuple(tensor_identity(file, tensor, dialect, threads, reported, lineage) for tensor in tensors)
     weights = hashlib.sha256(b"i2s-weights-1\n" + _u64(len(found)))
     for each in found:
         weights.update(bytes.fromhex(each.digest))
@@ -121,10 +139,12 @@ def tensor_identity(
     dialect: str | Dialect = "canonical",
     threads: int = 1,
     reported: Callable[[int], object] = lambda count: None,
+    lineage: bool = False,
 ) -> TensorIdentity:
     """The identity of one tensor.
 
-    :param told: called with numbers of bytes that were looked at
+    :param reported: called with numbers of bytes that were looked at
+    :param lineage: note the all-zero rows of a ternary tensor, too
     """
     ne = lengths(tensor)
     digest = hashlib.sha256(b"i2s-tensor-1\n" + _text(tensor.raw_name) + len(ne).to_bytes(4, "little"))
@@ -138,11 +158,23 @@ def tensor_identity(
             reported(len(part))
         return TensorIdentity(tensor.raw_name, tensor.shape, kind, digest.hexdigest(), None)
     digest.update(_text(b"ternary"))
+    rows = _empty_rows(tensor) if lineage else None
     for codes in packed_codes(trits, threads):
         digest.update(codes)
+        if rows is not None:
+            rows.add(codes)
         reported(min(4 * len(codes), tensor.elements) * tensor.nbytes // tensor.elements)
     digest.update(trits.scale.reshape(1).astype("<f4").tobytes())  # a scalar would stay in the machine's byte order
-    return TensorIdentity(tensor.raw_name, tensor.shape, "ternary", digest.hexdigest(), float(trits.scale))
+    zero_rows = None if rows is None else rows.found()
+    return TensorIdentity(tensor.raw_name, tensor.shape, "ternary", digest.hexdigest(), float(trits.scale), zero_rows)
+
+
+def _empty_rows(tensor: Tensor) -> ZeroRows:
+    """What notes the all-zero rows of a tensor."""
+    from i2s_spec.inspect.compare.lineage import ZeroRows
+
+    cols = tensor.shape[-1] if tensor.shape else 1
+    return ZeroRows(tensor.elements // max(1, cols), cols)
 
 
 def _u64(number: int) -> bytes:

@@ -3,6 +3,7 @@
 A fine-tune changes some trits of every layer, and keeps the all-zero rows of its base: a channel that training switched
 off stays off. So the share of changed trits tells whether a fine-tune survived its conversion (0.0 %: it was lost), and
 the sets of all-zero rows are a fingerprint of the family. Both are counted while a tensor is compared, a window at a time.
+The sets of one file can be kept (`i2s hash --lineage --json`), and another file compared with them without the first.
 
     >>> rows = ZeroRows(3, 8)
     >>> rows.add(bytes([0x55, 0x55, 0x55]))
@@ -13,6 +14,7 @@ the sets of all-zero rows are a fingerprint of the family. Both are counted whil
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -57,6 +59,61 @@ class ZeroRows:
     def found(self) -> NDArray[np.bool_]:
         """Whether each row is all zero, once all codes were added."""
         return ~self._odd if self._whole else np.zeros_like(self._odd)
+
+
+#: The all-zero rows of the ternary tensors of a file, by name: for each row, whether it is all zero.
+Fingerprint = dict[bytes, "NDArray[np.bool_]"]
+
+
+def digest(zero_rows: Fingerprint) -> str:
+    """The SHA-256 of the all-zero rows of a file, hexadecimal.
+
+    Of "i2s-zero-rows-1\\n", then for each tensor with such a row, sorted by the bytes of their names: u64 length of the
+    name, the name, u64 number of all-zero rows, and u64 each of their indices; all little-endian. Tensors without one do
+    not count.
+
+    >>> digest({}) == digest({b"a": np.zeros(3, dtype=np.bool_)})
+    True
+    """
+    whole = hashlib.sha256(b"i2s-zero-rows-1\n")
+    for name in sorted(zero_rows):
+        rows = np.flatnonzero(zero_rows[name]).astype("<u8")
+        if rows.size:
+            whole.update(len(name).to_bytes(8, "little") + name + rows.size.to_bytes(8, "little") + rows.tobytes())
+    return whole.hexdigest()
+
+
+def kinship(base: Fingerprint, other: Fingerprint) -> Total:
+    """How many all-zero rows two files share, over the tensors that both have with as many rows; nothing of trits."""
+    pairs = [(base[name], other[name]) for name in base if name in other and base[name].size == other[name].size]
+    return Total(
+        tensors=len(pairs),
+        rows=sum(ours.size for ours, _ in pairs),
+        trits=0,
+        changed=0,
+        zero_a=sum(int(ours.sum()) for ours, _ in pairs),
+        zero_b=sum(int(theirs.sum()) for _, theirs in pairs),
+        zero_both=sum(int((ours & theirs).sum()) for ours, theirs in pairs),
+    )
+
+
+def runs(zero_rows: NDArray[np.bool_]) -> list[list[int]]:
+    """The all-zero rows as runs: the first of each, and the first behind it.
+
+    >>> runs(np.array([True, True, False, True]))
+    [[0, 2], [3, 4]]
+    """
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], zero_rows, [False]]).astype(np.int8)))
+    found: list[list[int]] = edges.reshape(-1, 2).tolist()
+    return found
+
+
+def rows_of_runs(rows: int, found: Iterable[tuple[int, int]]) -> NDArray[np.bool_]:
+    """What `runs` was made of."""
+    zero = np.zeros(rows, dtype=np.bool_)
+    for start, stop in found:
+        zero[start:stop] = True
+    return zero
 
 
 class TensorLineage(NamedTuple):

@@ -69,16 +69,20 @@ def lineage_lines(tensors: Sequence[TensorLineage]) -> Iterator[str]:
     yield f"{sentence(whole)}, in {sum(each.changed > 0 for each in tensors):,} of {whole.tensors:,} tensors"
     if whole.changed == 0:
         yield "no trit changed: if B is meant to be a fine-tune of A, it was lost"
-    yield from _family(whole)
+    yield from family_lines(whole)
 
 
-def _family(whole: Total) -> Iterator[str]:
+def family_lines(whole: Total, a: str = "A", b: str = "B") -> Iterator[str]:
+    """How many all-zero rows of A are all zero in B, and how many would be by chance; nothing where A has none.
+
+    :param a: what the files are called, and `b`
+    """
     if whole.zero_a:
         share = percent(whole.zero_both / whole.zero_a)
         chance = whole.zero_a * whole.zero_b / whole.rows
         yield (
-            f"{whole.zero_both:,} of the {whole.zero_a:,} all-zero rows of A are all zero in B ({share}; chance alone gives "
-            f"about {chance:,.0f})"
+            f"{whole.zero_both:,} of the {whole.zero_a:,} all-zero rows of {a} are all zero in {b} ({share}; chance alone "
+            f"gives about {chance:,.0f})"
         )
 
 
