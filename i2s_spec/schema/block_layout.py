@@ -22,7 +22,6 @@ Sources: ggml `ggml-common.h`, `ggml-quants.c` (`dequantize_row_q2_0`, `_tq1_0`,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from i2s_spec.schema.dialect import Formula
@@ -56,8 +55,7 @@ class GroupScale(NamedTuple):
         return BY_NAME[self.type].bytes
 
 
-@dataclass(frozen=True, slots=True)
-class BlockLayout:
+class BlockLayout(NamedTuple):
     """How a type packs the elements of a block.
 
     :param name: of the type in `types`

@@ -15,9 +15,8 @@ the specification and the exports are derived from these objects. A file does no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from i2s_spec.errors import quote
 from i2s_spec.schema.types import TAIL_BYTES
@@ -36,9 +35,11 @@ class Formula:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._call = eval(f"lambda k, rows, cols: {text}", {"__builtins__": {}})  # the texts are those below, no others
+        self._call: Callable[[Any, int, int], Any] | None = None
 
     def __call__(self, k: Any, rows: int, cols: int) -> Any:
+        if self._call is None:  # most runs of a program use few of them
+            self._call = eval(f"lambda k, rows, cols: {self.text}", {"__builtins__": {}})  # the texts are declared here
         return self._call(k, rows, cols)
 
     def __eq__(self, other: object) -> bool:
@@ -54,8 +55,7 @@ class Formula:
         return f"Formula({self.text!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """Where the code of each element lies (clause 5.5).
 
     :param byte_of: byte of the payload that holds the code of element `k`
@@ -89,8 +89,7 @@ class Layout:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class CodeMap:
+class CodeMap(NamedTuple):
     """Which trit each of the codes 0 to 3 stands for; None is the code that stands for nothing (clauses 5.4, 5.5)."""
 
     name: str
@@ -110,8 +109,7 @@ class CodeMap:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(NamedTuple):
     """What the 32 bytes after the payload hold: the float32 scale, `copies` times, then nothing (clause 6.1)."""
 
     name: str
@@ -193,8 +191,7 @@ TAILS: Final = _by_name(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(NamedTuple):
     """One way to write a ternary tensor: a layout, a code map and a tail."""
 
     layout: Layout

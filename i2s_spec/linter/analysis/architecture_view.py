@@ -5,7 +5,6 @@ looked at only where it is a model of a declared architecture, in one piece: an 
 of a split file lacks most of a model, and that is no fault.
 """
 
-import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -15,6 +14,7 @@ from i2s_spec.gguf import string_arrays
 from i2s_spec.gguf.string_arrays import Strings
 from i2s_spec.linter.analysis.declared_keys import DeclaredKeys
 from i2s_spec.linter.analysis.subject import Subject, analysis
+from i2s_spec.pattern import pattern
 from i2s_spec.schema import limits
 from i2s_spec.schema.architectures import keys
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES, Architecture
@@ -24,7 +24,7 @@ from i2s_spec.schema.architectures.keys import MAX_LAYERS
 from i2s_spec.schema.architectures.sizes import Hyperparameters
 
 #: Names by which models of llama.cpp's family, and checkpoints that were never converted to it, are recognised.
-MODEL_NAME: Final = re.compile(
+MODEL_NAME: Final = pattern(
     rb"(?:blk\.\d+\.(?:attn|ffn)|token_embd\.|output_norm\.|(?:model\.)?layers\.\d+\.|model\.embed_tokens\.)"
 )
 

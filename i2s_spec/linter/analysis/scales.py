@@ -5,7 +5,6 @@ The thresholds are stated here, once, with their reasons.
 
 from __future__ import annotations
 
-import re
 import struct
 from array import array
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from i2s_spec.linter.analysis.payload_stats import payload_anomalies
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import USUAL
+from i2s_spec.pattern import pattern
 from i2s_spec.schema.checks import order_prefix
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ SIBLINGS: Final = 3
 #: Bytes of a header in front of a payload.
 HEADER: Final = 32
 
-LAYER = re.compile(rb"(?:blk\.)(\d{1,6})\.(.+)")
+LAYER = pattern(rb"(?:blk\.)(\d{1,6})\.(.+)")
 
 
 #: Places in the survey and their scales: a file may have a hundred thousand, so that they are kept as numbers.

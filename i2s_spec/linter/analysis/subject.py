@@ -3,7 +3,6 @@
 Time and memory stay linear in the header: keys and tensors are walked a few times, never held as objects.
 """
 
-import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, wraps
@@ -16,6 +15,7 @@ from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, size_of, sound_shape
 from i2s_spec.inspect.survey.result import Reading
 from i2s_spec.linter.analysis.uncounted_infos import uncounted
+from i2s_spec.pattern import pattern
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import padded
 
@@ -29,8 +29,8 @@ HEADER_ONLY = Reading("none")
 
 #: A key as the GGUF document wants it, or with one of the field's architecture names in front: their first segment may
 #: hold hyphens, and a dot between digits (`bitnet-b1.58`).
-SNAKE_CASE = re.compile(rb"[a-z0-9_]+(?:-[a-z0-9_]+)*(?:\.[a-z0-9_]+)*")
-PLAIN_NAME = re.compile(rb"[A-Za-z0-9_.\-]{1,63}(?<!_scale)")
+SNAKE_CASE = pattern(rb"[a-z0-9_]+(?:-[a-z0-9_]+)*(?:\.[a-z0-9_]+)*")
+PLAIN_NAME = pattern(rb"[A-Za-z0-9_.\-]{1,63}(?<!_scale)")
 
 #: Block size of the type numbers that mean one thing to everybody.
 _UNAMBIGUOUS = {

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from i2s_spec.linter.analysis.subject import Subject, analysis
+from i2s_spec.pattern import pattern
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence
@@ -20,7 +21,7 @@ LAYERS: Final = 2
 #: Tensors that are looked at for a matrix of a layer.
 LOOKED_AT: Final = 1000
 
-_IN_LAYER: Final = re.compile(rb"blk\.[0-9]+\.(?:attn|ffn)_", re.ASCII)
+_IN_LAYER: Final = pattern(rb"blk\.[0-9]+\.(?:attn|ffn)_", re.ASCII)
 
 
 @analysis

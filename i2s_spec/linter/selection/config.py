@@ -11,7 +11,6 @@ from anywhere. A key of the nearest `i2s.toml` counts before one of the nearest 
 """
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from i2s_spec.linter.report import FORMATS
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.selection.profile import PROFILES, READINGS
 from i2s_spec.linter.selection.suppressions import Suppression
+from i2s_spec.pattern import pattern
 
 #: No configuration file is larger.
 LARGEST = 1 << 20
@@ -34,7 +34,7 @@ _MENTIONS = (b"tool.i2s", b"tool]", b"tool=", b"\\u", b"\\U")
 MOST_NAMES = 64
 
 #: A text on one line: what is in it is no key's.
-_QUOTED = re.compile(rb"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")
+_QUOTED = pattern(rb"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")
 
 #: Keys of a suppression.
 _SUPPRESSION = {"files", "codes", "reason"}

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from i2s_spec.pattern import pattern
 from i2s_spec.schema.architectures import inventory, keys
 from i2s_spec.schema.architectures.inventory import TensorSpec
 from i2s_spec.schema.architectures.keys import Key
@@ -136,7 +137,7 @@ class Architecture:
 
 
 #: A layer's number has no leading zero and is no longer than MAX_LAYERS makes sense.
-_LAYER: Final = re.compile(r"blk\.(0|[1-9][0-9]{0,8})\.(.+)", re.ASCII | re.DOTALL)
+_LAYER: Final = pattern(r"blk\.(0|[1-9][0-9]{0,8})\.(.+)", re.ASCII | re.DOTALL)
 
 
 def placed(spec: TensorSpec, h: Hyperparameters, layer: int | None = None) -> Placed:

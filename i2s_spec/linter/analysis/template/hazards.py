@@ -10,7 +10,6 @@ given to the model only when a message holds a certain word. Places count bytes 
     []
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
 from typing import Final
@@ -18,6 +17,7 @@ from typing import Final
 from i2s_spec.linter.analysis.template.computed import computed_names, grown, recursions
 from i2s_spec.linter.analysis.template.lexer import Broken, Hazard, Part, Token, cut
 from i2s_spec.linter.analysis.template.loops import loops, powers
+from i2s_spec.pattern import pattern
 
 #: What of a template is looked at; the largest of published models has 30 KB, and a longer one has a finding for that.
 LOOKED_AT: Final = 1 << 18
@@ -50,7 +50,7 @@ _INTERPRETER: Final = frozenset(
     {"eval", "exec", "compile", "getattr", "globals", "locals", "os", "sys", "subprocess", "lipsum"}
 )
 #: What is looked for in texts by which an attribute may be named, whatever its case: filters change it. Also backwards.
-_NAMED: Final = re.compile(r"__[A-Za-z]\w{0,28}?__")
+_NAMED: Final = pattern(r"__[A-Za-z]\w{0,28}?__")
 #: No such name is longer, so that of what was joined no more has to be remembered.
 _LONGEST_NAME: Final = 32
 #: Statements that read other templates.
@@ -60,8 +60,8 @@ _PAIRS: Final = {"for": "endfor", "if": "endif", "macro": "endmacro"}
 _SEARCHES: Final = frozenset({"find", "index", "count", "startswith", "endswith", "rfind"})
 #: TrustedText that end what is asked of one message.
 _ENDS: Final = frozenset({"and", "or", "not", "else", "is", "if"})
-_SENTENCE: Final = re.compile(r"(?<![A-Za-z'])(?:(?:[A-Za-z']{2,}|[AIa])[ ,]+){5,}[A-Za-z']{2,}")
-_WORD: Final = re.compile(r"[A-Za-z][A-Za-z .'-]{2,60}")
+_SENTENCE: Final = pattern(r"(?<![A-Za-z'])(?:(?:[A-Za-z']{2,}|[AIa])[ ,]+){5,}[A-Za-z']{2,}")
+_WORD: Final = pattern(r"[A-Za-z][A-Za-z .'-]{2,60}")
 
 
 def hazards(source: bytes) -> list[Hazard]:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from i2s_spec.pattern import pattern
+
 
 class Token(NamedTuple):
     """A piece of code: `text`, `number`, `name` or `sign`, and its characters; of a text what it stands for."""
@@ -44,9 +46,9 @@ class Hazard(NamedTuple):
     what: str
 
 
-_OPEN: Final = re.compile(r"\{[{%#]")
+_OPEN: Final = pattern(r"\{[{%#]")
 #: A whole number may have a prefix, a fraction comes with digits on both sides of its point; what follows is a new token.
-_TOKEN: Final = re.compile(
+_TOKEN: Final = pattern(
     r"""(?P<space>\s+)
     |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
     |(?P<number>(?<!\.)(?:\d+_)*\d+(?:(?:\.(?:\d+_)*\d+)?[eE][+-]?(?:\d+_)*\d+|\.(?:\d+_)*\d+)
@@ -55,17 +57,17 @@ _TOKEN: Final = re.compile(
     |(?P<sign>\*\*|//|[=!<>]=|.)""",
     re.VERBOSE | re.DOTALL,
 )
-_ESCAPE: Final = re.compile(
+_ESCAPE: Final = pattern(
     r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|N\{([^}]{1,100})\}|([\nabfnrtv\\'\"]))"
 )
 _PLAIN_ESCAPES: Final = {
     "\n": "", "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
 }  # fmt: skip
-_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_LINE_END: Final = pattern(r"\r\n|\r|\n")
 #: Jinja drops one line end at the end of a template before it reads it.
-_LAST_LINE_END: Final = re.compile(r"(?:\r\n|\r|\n)\Z")
-_RAW: Final = re.compile(r"\{%[-+]?\s*raw\s*-?%\}")
-_RAW_END: Final = re.compile(r"\{%[-+]?\s*endraw\s*[-+]?%\}")
+_LAST_LINE_END: Final = pattern(r"(?:\r\n|\r|\n)\Z")
+_RAW: Final = pattern(r"\{%[-+]?\s*raw\s*-?%\}")
+_RAW_END: Final = pattern(r"\{%[-+]?\s*endraw\s*[-+]?%\}")
 
 
 class Broken(Exception):

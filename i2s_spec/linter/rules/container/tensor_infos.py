@@ -1,6 +1,5 @@
 """Rules about single rows of the tensor table: names, shapes, types."""
 
-import re
 from collections.abc import Iterator
 from math import prod
 
@@ -9,6 +8,7 @@ from i2s_spec.gguf.reader import Tensor
 from i2s_spec.inspect.placement import INT64_END, sound_shape
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, DATA_MISSING, WARNING, Finding, Fix, Stops, raised, rule
+from i2s_spec.pattern import pattern
 from i2s_spec.schema import faults, limits, numbers, types
 from i2s_spec.schema.checks import TENSOR_COUNT_SPAN
 
@@ -333,7 +333,7 @@ def scale_companion(subject: Subject) -> Iterator[Finding]:
             yield scale_companion.at(subject.name_span(i), name=name)
 
 
-_SCALE = re.compile(rb"_scale\Z")
+_SCALE = pattern(rb"_scale\Z")
 
 
 @rule("G320", "tensor-count-short", "the header counts {got} tensors, and more tensor infos follow: {more}; the first is "

@@ -10,21 +10,39 @@ from typing import TYPE_CHECKING
 
 from i2s_spec.errors import Span, TrustedText, quote
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.reference.compared import compared, owners_of
-from i2s_spec.linter.reference.floats import compared_floats
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Needs, rule
 from i2s_spec.schema.types import I2_S, TAIL_BYTES
 
 if TYPE_CHECKING:
+    from i2s_spec.linter.reference.compared import Compared
     from i2s_spec.linter.reference.comparison import Outcome
+    from i2s_spec.linter.reference.floats import FloatsCompared
 
 #: Which files these rules apply to.
 WITH_REFERENCE = "files that are compared with a reference (--reference)"
 
 
+def _compared(subject: Subject) -> Compared | None:
+    """The I2_S tensors against the reference; what compares is loaded where there is one."""
+    if subject.weights is None:
+        return None
+    from i2s_spec.linter.reference.compared import compared
+
+    return compared(subject)
+
+
+def _compared_floats(subject: Subject) -> FloatsCompared | None:
+    """The other tensors against the reference."""
+    if subject.weights is None:
+        return None
+    from i2s_spec.linter.reference.floats import compared_floats
+
+    return compared_floats(subject)
+
+
 def _outcomes(subject: Subject) -> Iterator[tuple[int, int, int, Outcome]]:
     """Row, start, bytes of payload, and what was found, of the tensors where something was."""
-    found = compared(subject)
+    found = _compared(subject)
     for row, outcome in found.outcomes if found is not None else ():
         info = subject.file.index.tensor(row)
         yield row, (subject.file.data_start or 0) + info.offset, I2_S.nbytes(info.ne) - TAIL_BYTES, outcome
@@ -109,6 +127,8 @@ def _scale_words(subject: Subject, got: float, want: float) -> str:
     """What a scale is instead, in words."""
     if abs(got * want - 1) < 1 / 64:
         return ": one is the reciprocal of the other"
+    from i2s_spec.linter.reference.compared import owners_of
+
     owners = owners_of(subject, got)
     return f": it is that of {quote(owners[0])}" if len(owners) == 1 else ""
 
@@ -125,7 +145,7 @@ def not_compared(subject: Subject) -> Iterator[Finding]:
 
     Fix: give a reference with all tensors: the checkpoint's folder, or a GGUF file that was converted from it.
     """
-    found = compared(subject)
+    found = _compared(subject)
     if found is not None and found.left:
         row, reason = found.left[0]
         yield not_compared.at(
@@ -151,7 +171,7 @@ def floats_differ(subject: Subject) -> Iterator[Finding]:
 
     Fix: convert the checkpoint again. If the reference is another model, give the right one.
     """
-    found = compared_floats(subject)
+    found = _compared_floats(subject)
     for one in found.differ if found is not None else ():
         tensor = subject.file.tensors.by_index(one.row)
         yield floats_differ.at(
@@ -173,7 +193,7 @@ def floats_not_compared(subject: Subject) -> Iterator[Finding]:
 
     Fix: give a reference with all tensors, or look at those that are left by other means.
     """
-    found = compared_floats(subject)
+    found = _compared_floats(subject)
     if found is not None and found.left:
         row, reason = found.left[0]
         yield floats_not_compared.at(

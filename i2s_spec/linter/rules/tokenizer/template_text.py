@@ -1,17 +1,21 @@
 """Rules about text in metadata that somebody may run or print."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.analysis.template import hazards as template_source
-from i2s_spec.linter.analysis.template.lexer import Hazard
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, rule
+from i2s_spec.pattern import pattern
 from i2s_spec.schema.types import ValueType
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.analysis.template.lexer import Hazard
 
 TEMPLATES: Final = "files with a chat template"
 TEXTS: Final = "files with text in their metadata"
@@ -31,20 +35,20 @@ _LONG_JSON: Final = 1 << 26
 _TEMPLATE: Final = b"tokenizer.chat_template"
 
 #: Keys whose values are addresses, or may hold some.
-_ADDRESS_KEY: Final = re.compile(rb".*(?:url|link|doi|repository|description|license|author|organization)", re.DOTALL)
-_PATH_KEY: Final = re.compile(rb"quantize\.imatrix\..*|.*\.dataset\..*", re.DOTALL)
+_ADDRESS_KEY: Final = pattern(rb".*(?:url|link|doi|repository|description|license|author|organization)", re.DOTALL)
+_PATH_KEY: Final = pattern(rb"quantize\.imatrix\..*|.*\.dataset\..*", re.DOTALL)
 
-_ADDRESS: Final = re.compile(
+_ADDRESS: Final = pattern(
     rb"(?:https?|ftp|file|wss?)://[^\s'\"<>]{3,}|\bjavascript:[^\s'\"<>]{3,}|\bdata:[a-z]+/[a-z.+-]+[;,][^\s'\"<>]*",
     re.I,
 )
-_PATH: Final = re.compile(rb"(?:\.\./)+|/(?:home|root|etc|Users|var|tmp|mnt|proc|dev)/|[A-Za-z]:\\[A-Za-z]")
-_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
+_PATH: Final = pattern(rb"(?:\.\./)+|/(?:home|root|etc|Users|var|tmp|mnt|proc|dev)/|[A-Za-z]:\\[A-Za-z]")
+_CONTROL: Final = pattern(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
 #: Soft hyphen, zero-width and directional marks, tags, spare variation selectors. What joins emoji is left out.
-_INVISIBLE: Final = re.compile(
+_INVISIBLE: Final = pattern(
     rb"\xc2\xad|\xe1\xa0\x8e|\xe2\x80[\x8b\x8e\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf|\xf3\xa0[\x80-\x87]."
 )
-_BLOB: Final = re.compile(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{96,}={0,2}")
+_BLOB: Final = pattern(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{96,}={0,2}")
 
 
 class Text(NamedTuple):
@@ -81,11 +85,20 @@ def seen(subject: Subject) -> Seen:
     found = _SEEN.get(subject)
     if found is None:
         texts = sorted((*_read(subject, True), *_read(subject, False)), key=lambda text: text.i)
-        templates = (text for text in texts if text.is_template)
-        hazards = tuple((text, hazard) for text in templates for hazard in template_source.hazards(text.data))
+        templates = [text for text in texts if text.is_template]
+        hazards = tuple(_in_templates(templates)) if templates else ()
         unread = tuple(text for text in texts if len(text.data) < text.stop - text.start)
         found = _SEEN[subject] = Seen(tuple(texts), hazards, unread)
     return found
+
+
+def _in_templates(templates: list[Text]) -> Iterator[tuple[Text, Hazard]]:
+    """What is hazardous in templates; what finds it is loaded for files that have one."""
+    from i2s_spec.linter.analysis.template.hazards import hazards
+
+    for text in templates:
+        for hazard in hazards(text.data):
+            yield text, hazard
 
 
 def _read(subject: Subject, templates: bool) -> Iterator[Text]:

@@ -3,7 +3,6 @@
 Lists are looked at from their beginning only (`LOOKED_AT`): what a converter gets wrong, it gets wrong in all of a list.
 """
 
-import re
 import struct
 from collections.abc import Iterator
 from typing import Final
@@ -14,6 +13,7 @@ from i2s_spec.linter.analysis.architecture_view import TEXT_BEGINS, TEXT_ENDS, A
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import WARNING, Finding, rule
 from i2s_spec.linter.rules.tokenizer.template_text import seen as texts_of
+from i2s_spec.pattern import pattern
 from i2s_spec.schema.checks import order_prefix
 
 VOCABULARIES: Final = "files with a gpt2 or llama vocabulary"
@@ -36,7 +36,7 @@ BYTES: Final = 256
 #: Types of tokens that are counted.
 _COUNTED: Final = 1 << 20
 
-_MARKER: Final = re.compile(rb"<\|[A-Za-z][A-Za-z0-9_]{1,40}\|>")
+_MARKER: Final = pattern(rb"<\|[A-Za-z][A-Za-z0-9_]{1,40}\|>")
 #: Markers of templates that are looked for.
 _MARKERS: Final = 48
 
