@@ -9,6 +9,7 @@ disk, its zeros at the end as a hole; `reference`, a list of words for `referenc
 from __future__ import annotations
 
 import atexit
+import inspect
 import io
 import json
 import shutil
@@ -16,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import fields, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ def _verdicts(dialect: str, subject: Subject) -> list[Any]:
 
 def _checked(path: str, options: dict[str, Any]) -> None:
     """What other processes get is the same report."""
-    known = {field.name for field in fields(Options) if field.init} - {"details"}
+    known = inspect.signature(Options).parameters.keys() - {"details"}
     named = {name: value for name, value in options.items() if name in known}
     for name in ("select", "ignore"):
         named[name] = tuple(named.get(name, ()))
@@ -118,7 +118,7 @@ def _checked(path: str, options: dict[str, Any]) -> None:
         assert not file_report["bugs"], file_report["bugs"]
     for wrong in ({"threads": 0}, {"payload": "odd"}, {"profile": "odd"}, {"limits": {"odd": 1}}):
         try:
-            replace(given, **wrong)
+            given.replaced(**wrong)
         except (ValueError, FormatError) as error:
             sentence(error)
         else:

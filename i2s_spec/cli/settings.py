@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -132,6 +131,6 @@ def options_of(
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     try:
-        return options if reference is None else replace(options, reference=reference)
+        return options if reference is None else options.replaced(reference=reference)
     except ValueError as error:
         raise click.UsageError(f"--reference: {error}") from None

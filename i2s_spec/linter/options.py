@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from i2s_spec.gguf.source import Origin
@@ -22,8 +21,10 @@ from i2s_spec.linter.selection.profile import READINGS, reading_of, selected, su
 from i2s_spec.linter.selection.suppressions import Suppression, suppressed_in
 from i2s_spec.schema.limits import checked
 
+#: Attributes that follow from the others.
+_DERIVED = ("levels", "reading")
 
-@dataclass(frozen=True)
+
 class Options:
     """How files are linted.
 
@@ -44,45 +45,75 @@ class Options:
     :raises ValueError: for an unknown profile, prefix, severity, bound or reading, and a reference without payloads
     """
 
-    profile: str = "default"
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    severity: Mapping[str, Severity | str] = field(default_factory=dict)
-    limits: Mapping[str, int] = field(default_factory=dict)
-    payload: Mode | None = None
-    threads: int = 1
-    runtimes: bool = False
-    suppressed: Mapping[str, str] = field(default_factory=dict)
-    suppressions: tuple[Suppression, ...] = ()
-    skip_lfs: bool = False
-    reference: Reference | None = None
-    details: Callable[[Any], Any] | None = None
+    #: What was given, and what follows from it: the rules in force by code, each with its severity, and how much of the
+    #: weights is read.
+    __slots__ = (
+        "details", "ignore", "levels", "limits", "payload", "profile", "reading", "reference", "runtimes", "select",
+        "severity", "skip_lfs", "suppressed", "suppressions", "threads",
+    )  # fmt: skip
 
-    #: The rules in force, by code, each with its severity.
-    levels: Mapping[str, Severity] = field(init=False, repr=False, compare=False)
-    #: How much of the weights is read.
-    reading: Mode = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.payload not in (None, *READINGS):
-            raise ValueError(f"unknown reading {self.payload!r} of payloads; there are: {', '.join(READINGS)}")
-        if self.threads < 1:
-            raise ValueError(f"{self.threads} threads cannot read: at least 1 is needed")
+    # By hand: a dataclass would cost every start of `i2s lint` a tenth of what the program itself does.
+    def __init__(
+        self,
+        profile: str = "default",
+        select: tuple[str, ...] = (),
+        ignore: tuple[str, ...] = (),
+        severity: Mapping[str, Severity | str] | None = None,
+        limits: Mapping[str, int] | None = None,
+        payload: Mode | None = None,
+        threads: int = 1,
+        runtimes: bool = False,
+        suppressed: Mapping[str, str] | None = None,
+        suppressions: tuple[Suppression, ...] = (),
+        skip_lfs: bool = False,
+        reference: Reference | None = None,
+        details: Callable[[Any], Any] | None = None,
+    ) -> None:
+        if payload not in (None, *READINGS):
+            raise ValueError(f"unknown reading {payload!r} of payloads; there are: {', '.join(READINGS)}")
+        if threads < 1:
+            raise ValueError(f"{threads} threads cannot read: at least 1 is needed")
+        self.profile = profile
+        self.select = select
+        self.ignore = ignore
+        self.severity: Mapping[str, Severity | str] = severity or {}
+        self.limits: Mapping[str, int] = limits or {}
+        self.payload = payload
+        self.threads = threads
+        self.runtimes = runtimes
+        self.suppressed: Mapping[str, str] = suppressed or {}
+        self.suppressions = suppressions
+        self.skip_lfs = skip_lfs
+        self.reference = reference
+        self.details = details
         dict(checked(self.limits))
-        reading = self.payload or reading_of(self.profile)
-        if self.reference is not None:
-            if reading == "none":
+        self.reading: Mode = payload or reading_of(profile)
+        if reference is not None:
+            if self.reading == "none":
                 raise ValueError("a reference is compared with payloads, which are not to be read")
-            self.reference.check()
-        levels = selected(
-            self.profile, self.select, self.ignore, self.severity,
-            payload=reading != "none", runtimes=self.runtimes, reference=self.reference is not None,
+            reference.check()
+        self.levels: Mapping[str, Severity] = selected(
+            profile, select, ignore, self.severity,
+            payload=self.reading != "none", runtimes=runtimes, reference=reference is not None,
         )  # fmt: skip
         suppressed_codes(self.suppressed)
-        for suppression in self.suppressions:
+        for suppression in suppressions:
             suppressed_codes(dict.fromkeys(suppression.codes, suppression.reason))
-        object.__setattr__(self, "reading", reading)
-        object.__setattr__(self, "levels", levels)
+
+    def replaced(self, **changes: Any) -> Options:
+        """The same options but for these."""
+        return Options(**{name: getattr(self, name) for name in self.__slots__ if name not in _DERIVED} | changes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Options) and all(
+            getattr(self, name) == getattr(other, name) for name in self.__slots__ if name not in _DERIVED
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # mappings have none
+
+    def __repr__(self) -> str:
+        given = (f"{name}={getattr(self, name)!r}" for name in self.__slots__ if name not in _DERIVED)
+        return f"Options({', '.join(given)})"
 
     def suppressed_in(self, path: str | None) -> dict[str, str]:
         """The codes whose findings in a file are counted and not listed, each with the reason."""

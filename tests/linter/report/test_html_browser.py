@@ -6,7 +6,6 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 def page_of(page: Path, *paths: Path, options: Options = DEFAULTS) -> Path:
     form, totals = make("html"), Totals()
-    options = replace(options, details=kind("html").details)
+    options = options.replaced(details=kind("html").details)
     text = form.begin()
     for path in paths:
         file_report = lint_path(path, options)
