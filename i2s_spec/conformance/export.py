@@ -16,16 +16,24 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from i2s_spec.conformance.phases import MEANING, phase_of
+from i2s_spec.conformance.phases import MEANING, READERS, phase_of, reader_of
+from i2s_spec.conformance.without_i2s import same_fault, without_i2s
 from i2s_spec.fuzzing.inputs import sound
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.engine import lint, tool
 from i2s_spec.linter.rules import REGISTRY
+from i2s_spec.schema.limits import DEFAULT_ALIGNMENT
+from i2s_spec.schema.types import I2_S
 from i2s_spec.testing.malformed import Case, malformed
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 MANIFEST: Final = "manifest.json"
 MALFORMED: Final = "malformed"
 SOUND: Final = "sound"
+
+#: Versions below the present one that a reader may refuse.
+OLD_VERSION: Final = 2
 
 #: Larger files are described and not written, unless almost all of them is zeros: then they are written with holes.
 LARGE: Final = 4 << 20
@@ -36,22 +44,29 @@ Progress = Callable[[int, int], object]
 
 
 class Exported(NamedTuple):
-    """What was written: malformed files, those only described, sound files, bytes in all as they seem."""
+    """What was written: malformed files, those only described, sound files, bytes in all as they seem; what was left out."""
 
     written: int
     described: int
     sound: int
     size: int
+    left_out: int
 
 
 def export(
-    target: str | os.PathLike[str], *, huge: bool = False, force: bool = False, progress: Progress | None = None
+    target: str | os.PathLike[str],
+    *,
+    huge: bool = False,
+    force: bool = False,
+    i2s: bool = True,
+    progress: Progress | None = None,
 ) -> Exported:
     """Write the corpus to a folder: all of it, or nothing.
 
     :param target: a folder that does not exist or is empty
     :param huge: write also what is larger than 4 MiB and not zeros
     :param force: replace files of the same names in a folder that is not empty; others in it stay
+    :param i2s: without, tensors of type 36 become F32 tensors of the same bytes, and faults that need them are left out
     :param progress: called with the files done and all files
     :raises FileExistsError: where the folder has something in it and `force` is not given
     :raises OSError: where it cannot be written
@@ -65,53 +80,78 @@ def export(
     part = target.parent / f".{target.name}.{os.getpid()}.part"
     part.mkdir()
     try:
-        done = _fill(part, huge, progress)
+        done = _fill(part, huge, i2s, progress)
         _publish(part, target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return done
 
 
-def _fill(folder: Path, huge: bool, progress: Progress | None) -> Exported:
+def _fill(folder: Path, huge: bool, i2s: bool, progress: Progress | None) -> Exported:
     cases = sorted(malformed(), key=lambda case: (case.code, case.name))
     (folder / MALFORMED).mkdir()
     (folder / SOUND).mkdir()
     entries, size = [], 0
     for number, case in enumerate(cases):
-        how = "whole" if len(case.data) <= LARGE or huge else "sparse" if _is_hollow(case.data) else "described"
-        entry = described(case, how)
-        if how == "whole":
-            (folder / entry["file"]).write_bytes(case.data)
-        elif how == "sparse":
-            _write_sparse(folder / entry["file"], case.data)
-        size += len(case.data) if how != "described" else 0
-        entries.append(entry)
+        data = case.data if i2s else _twin(case)
+        if data is not None:
+            how = "whole" if len(data) <= LARGE or huge else "sparse" if _is_hollow(data) else "described"
+            entry = described(case, how, data)
+            if how == "whole":
+                (folder / entry["file"]).write_bytes(data)
+            elif how == "sparse":
+                _write_sparse(folder / entry["file"], data)
+            size += len(data) if how != "described" else 0
+            entries.append(entry)
         if progress is not None:
             progress(number + 1, len(cases))
-    sounds = []
+    sounds, keys = [], []
     for made in sound():
+        whole = made.data if i2s else without_i2s(made.data)
+        if whole is None or not (i2s or lint(whole).ok):  # a model whose matrices have other shapes now
+            continue
         name = f"{SOUND}/{made.what.replace(',', '').replace(' ', '-')}.gguf"
-        (folder / name).write_bytes(made.data)
-        digest = sha256(made.data).hexdigest()
-        sounds.append({"file": name, "what": made.what, "size": len(made.data), "sha256": digest})
-        size += len(made.data)
-    text = json.dumps(manifest(entries, sounds), indent=2, ensure_ascii=True) + "\n"
+        (folder / name).write_bytes(whole)
+        digest = sha256(whole).hexdigest()
+        sounds.append({"file": name, "what": made.what, "size": len(whole), "sha256": digest, "needs": needs_of(whole)})
+        keys.append({entry.name for entry in File(BufferSource(whole)).metadata.rows})
+        size += len(whole)
+    always = sorted(name.decode("ascii") for name in set.intersection(*keys))
+    text = json.dumps(manifest(entries, sounds, i2s, always), indent=2, ensure_ascii=True) + "\n"
     (folder / MANIFEST).write_text(text, encoding="ascii")
     written = sum(entry["file"] is not None for entry in entries)
-    return Exported(written, len(entries) - written, len(sounds), size)
+    return Exported(written, len(entries) - written, len(sounds), size, len(cases) - len(entries))
 
 
-def described(case: Case, how: str) -> dict[str, Any]:
-    """What the manifest says of a case; `how` it is written: `whole`, `sparse`, or only `described`."""
+def _twin(case: Case) -> bytes | None:
+    """A case without I2_S tensors; None where its fault cannot be told so."""
+    twin = None if case.large and case.code[0] not in "GH" else without_i2s(case.data)
+    return twin if twin is not None and same_fault(case.data, twin, case.code, case.path) else None
+
+
+def needs_of(data: bytes) -> list[str]:
+    """What a program may lack, and then need not read a file, as far as its header can be read."""
+    index = File(BufferSource(data)).index
+    has = {
+        "I2_S": any(index.tensor(i).type == I2_S.number for i in range(index.tensors)),
+        "big-endian": index.byte_order == "big",
+        "version 2": index.version == OLD_VERSION,
+        "alignment": index.alignment is not None and index.alignment != DEFAULT_ALIGNMENT,
+    }
+    return [name for name, is_so in has.items() if is_so]
+
+
+def described(case: Case, how: str, data: bytes) -> dict[str, Any]:
+    """What the manifest says of a case; `how` its bytes are written: `whole`, `sparse`, or only `described`."""
     rule = REGISTRY[case.code]
     file = f"{MALFORMED}/{case.code}-{case.name}.gguf"
-    span = next(f.span for f in lint(case.data).findings if f.code == case.code and f.span.path == case.path)
+    span = next(f.span for f in lint(data).findings if f.code == case.code and f.span.path == case.path)
     return {
         "name": case.name,
         "file": file if how != "described" else None,
         "written": how,
-        "size": len(case.data),
-        "sha256": sha256(case.data).hexdigest(),
+        "size": len(data),
+        "sha256": sha256(data).hexdigest(),
         "code": case.code,
         "slug": rule.slug,
         "severity": rule.severity.value,
@@ -120,17 +160,22 @@ def described(case: Case, how: str) -> dict[str, Any]:
         "span": {"start": span.start, "stop": span.stop, "path": span.path},
         "also": sorted(case.also),
         "phase": phase_of(rule, case.path).value,
+        "reader": reader_of(rule, case.path).value,
+        "needs": needs_of(data),
         "provenance": list(rule.provenance),
         "cwe": rule.cwe,
     }
 
 
-def manifest(entries: list[dict[str, Any]], sounds: list[dict[str, Any]]) -> dict[str, Any]:
+def manifest(entries: list[dict[str, Any]], sounds: list[dict[str, Any]], i2s: bool, keys: list[str]) -> dict[str, Any]:
     """The manifest of these files, in the shape that `malformed.schema.json` describes."""
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": tool(),
         "phases": {phase.value: meaning for phase, meaning in MEANING.items()},
+        "readers": {reader.value: meaning for reader, meaning in READERS.items()},
+        "i2s": i2s,
+        "keys": keys,
         "malformed": entries,
         "sound": sounds,
     }

@@ -1,7 +1,8 @@
 """This module says how far into a file a reader gets before its fault can be known.
 
 A fault is rejected *at the latest* when that part has been read; a reader that only reads so far cannot know. Faults
-that are no errors need never be rejected.
+that are no errors need never be rejected. And what a program does not look at it need not reject: a reader of headers
+knows no tensor's size, a reader of tensors knows no architecture.
 """
 
 from __future__ import annotations
@@ -45,6 +46,44 @@ _BY_SECTION: Final = {
 }
 
 _ORDER: Final = tuple(Phase)
+
+
+class Reader(StrEnum):
+    """Kinds of programs by what they read; each does what those before it do. `nobody` where no program has to reject."""
+
+    HEADERS = "headers"
+    TENSORS = "tensors"
+    MODELS = "models"
+    NOBODY = "nobody"
+
+
+#: What each kind of program is, in words.
+READERS: Final = {
+    Reader.HEADERS: "programs that read the header and the key-values",
+    Reader.TENSORS: "programs that read tensor infos, too, and fetch the tensors' bytes",
+    Reader.MODELS: "programs that load the model of an architecture, and compute with it",
+    Reader.NOBODY: "no program has to reject the file",
+}
+
+#: Errors for a validator that are no duty of a plain reader, and why.
+NO_DUTY: Final = {
+    "M003": "the document gives counts another type than the loaders ask for, and a reader may take any integer",
+    "G205": "a reader compares keys as bytes and need not judge their characters",
+    "G230": "a reader of one file need not know that it is a part of several",
+}
+
+
+def reader_of(rule: Rule, path: str) -> Reader:
+    """The least program that has to reject a file which breaks a rule.
+
+    :param path: of the field that the finding points to
+    """
+    phase = phase_of(rule, path)
+    if phase is Phase.NEVER or rule.code in NO_DUTY:
+        return Reader.NOBODY
+    if rule.family not in "GH" or phase is Phase.PAYLOAD:
+        return Reader.MODELS
+    return Reader.HEADERS if phase in (Phase.HEADER, Phase.METADATA) else Reader.TENSORS
 
 
 def phase_of(rule: Rule, path: str) -> Phase:

@@ -21,11 +21,14 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 from i2s_spec.errors import quote
+from i2s_spec.fuzzing.last_words import own_words
 
 #: How often the memory of a running command is looked at, in seconds.
 _LOOK: Final = 0.02
 #: As much of what a command says last is kept, in bytes.
 OUTPUT_BYTES: Final = 4096
+#: As much of it is looked at: a debugger's backtrace may stand behind the program's own words.
+BACKTRACE_BYTES: Final = 1 << 16
 #: Most that a command may write to one file, its own output among them.
 _WRITTEN: Final = 64 << 20
 
@@ -206,8 +209,8 @@ class Child:
     def _last_words(self) -> str:
         with self._stderr as stderr:
             size = stderr.seek(0, os.SEEK_END)
-            stderr.seek(max(0, size - OUTPUT_BYTES))
-            return stderr.read().decode("utf-8", "surrogateescape")
+            stderr.seek(max(0, size - BACKTRACE_BYTES))
+            return own_words(stderr.read().decode("utf-8", "surrogateescape"))[-OUTPUT_BYTES:]
 
 
 def run(command: Command, path: Path, bounds: Bounds) -> Outcome:

@@ -15,10 +15,13 @@ import i2s_spec.conformance
 from i2s_spec.cli.specification.vectors import command
 from i2s_spec.conformance import export as module
 from i2s_spec.conformance.export import export
-from i2s_spec.conformance.phases import Phase, phase_of
+from i2s_spec.conformance.phases import NO_DUTY, Phase, phase_of
+from i2s_spec.conformance.without_i2s import without_i2s
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.rule import REGISTRY
+from i2s_spec.linter.rule import REGISTRY, Severity
+from i2s_spec.schema import gguf
 from i2s_spec.testing.malformed import malformed
+from i2s_spec.testing.sample import Draft, tensor_info
 
 SCHEMA = json.loads((Path(i2s_spec.conformance.__file__).parent / "malformed.schema.json").read_text())
 
@@ -102,6 +105,75 @@ def test_phases(corpus: Path, name: str, phase: str) -> None:
 def test_every_phase_occurs_and_every_case_has_one(corpus: Path) -> None:
     assert {entry["phase"] for entry in read(corpus)["malformed"]} == {phase.value for phase in Phase}
     assert all(phase_of(REGISTRY[case.code], case.path) for case in malformed())
+
+
+@pytest.mark.parametrize(
+    ("name", "reader"),
+    [
+        ("bad_magic", "headers"), ("key_len_huge", "headers"), ("type_neg", "tensors"), ("trunc_data", "tensors"),
+        ("key_type_i32", "nobody"), ("scale_be", "models"), ("trailing", "nobody"), ("tail-missing", "models"),
+    ],
+)  # fmt: skip
+def test_who_has_to_reject_a_file(corpus: Path, name: str, reader: str) -> None:
+    assert next(entry for entry in read(corpus)["malformed"] if entry["name"] == name)["reader"] == reader
+
+
+def test_no_duty_is_named_for_an_error_of_a_rule_only() -> None:
+    assert all(REGISTRY[code].severity is Severity.ERROR for code in NO_DUTY)
+
+
+def test_what_a_file_needs(corpus: Path) -> None:
+    needs = {entry["what"]: entry["needs"] for entry in read(corpus)["sound"]}
+    assert needs["one F32 tensor"] == []
+    assert needs["one I2_S tensor"] == ["I2_S"]
+    assert "big-endian" in needs["big-endian"]
+    assert "version 2" in needs["version 2"]
+    assert "alignment" in needs["an alignment of 64"]
+    for key in read(corpus)["keys"]:
+        assert all(key.encode() in (corpus / entry["file"]).read_bytes() for entry in read(corpus)["sound"])
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("without") / "out"
+    done = export(folder, i2s=False)
+    assert done.written + done.described + done.left_out == sum(1 for _ in malformed())
+    return folder
+
+
+def test_without_i2s_every_fault_stays_where_it_is(without: Path, corpus: Path) -> None:
+    manifest, whole = read(without), {entry["name"]: entry for entry in read(corpus)["malformed"]}
+    jsonschema.validate(manifest, SCHEMA)
+    assert manifest["i2s"] is False
+    for entry in manifest["malformed"]:
+        assert "I2_S" not in entry["needs"]
+        assert (entry["code"], entry["span"]["path"]) == (
+            whole[entry["name"]]["code"], whole[entry["name"]]["span"]["path"],
+        )  # fmt: skip
+    for entry in manifest["malformed"][::7]:
+        if entry["file"] is not None:
+            found = {(f.code, f.span.path) for f in lint(without / entry["file"]).findings}
+            assert (entry["code"], entry["span"]["path"]) in found
+    assert len([entry for entry in manifest["malformed"] if entry["reader"] in ("headers", "tensors")]) > 80
+    for entry in manifest["sound"]:
+        assert lint(without / entry["file"]).ok
+        assert "I2_S" not in entry["needs"]
+
+
+def test_without_i2s_a_reader_that_knows_no_type_36_reads_the_sound_files(without: Path) -> None:
+    peer = pytest.importorskip("gguf")
+    read_by_it = 0
+    for entry in read(without)["sound"]:
+        read_by_it += len(peer.GGUFReader(without / entry["file"]).tensors)
+    assert read_by_it > 5
+
+
+def test_what_cannot_be_without_i2s() -> None:
+    odd = Draft().records()
+    odd.tensor_infos = [tensor_info(b"odd", (18,), 36, 0)]
+    assert without_i2s(gguf.build(odd)) is None
+    plain = b"no GGUF file"
+    assert without_i2s(plain) is plain
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from i2s_spec.fuzzing.child import Bounds, Child, Command, run
+from i2s_spec.fuzzing.last_words import own_words
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
 SMALL = Bounds(seconds=5, memory=128 << 20)
@@ -92,6 +93,50 @@ def test_what_it_says_is_bounded(file: Path) -> None:
     outcome = run(Command([*PYTHON, "import sys; sys.stderr.write('x' * 9000 + 'end'); sys.exit(3)"]), file, SMALL)
     assert len(outcome.stderr_tail) <= 4096
     assert outcome.stderr_tail.endswith("end")
+
+
+#: What a program that attaches gdb to itself leaves, in the order of a real run; the words are made up.
+ABORTED = """loading
+ggml/src/ggml.c:1570: GGML_ASSERT(ne[0] % blck_size == 0) failed
+[New LWP 4711]
+[Thread debugging using libthread_db enabled]
+Using host libthread_db library "/lib/x86_64-linux-gnu/libthread_db.so.1".
+0x00007f12a40e4c17 in __GI___wait4 (pid=4712) at ../sysdeps/unix/sysv/linux/wait4.c:30
+warning: 30	../sysdeps/unix/sysv/linux/wait4.c: No such file or directory
+#0  0x00007f12a40e4c17 in __GI___wait4 (pid=4712) at ../sysdeps/unix/sysv/linux/wait4.c:30
+#1  0x00007f12a4b6a0f4 in ggml_print_backtrace () from libggml-base.so
+#2  main (argc=2, argv=0x7ffd) at main.c:12
+[Inferior 1 (process 4710) detached]
+"""
+
+
+def test_an_abort_is_told_in_the_programs_own_words(file: Path) -> None:
+    code = f"import os, sys; sys.stderr.write({ABORTED!r}); sys.stderr.flush(); os.abort()"
+    outcome = run(Command([*PYTHON, code]), file, SMALL)
+    assert outcome.stderr_tail.splitlines()[-1] == "ggml/src/ggml.c:1570: GGML_ASSERT(ne[0] % blck_size == 0) failed"
+    assert outcome.stderr_tail.splitlines()[0] == "loading"
+
+
+def test_a_long_backtrace_does_not_hide_them(file: Path) -> None:
+    frames = "#3  0x00007f12a4b6a0f4 in reader::next (this=0x1) from libreader.so\n"
+    said = "terminate called: bad offset\n" + frames * 300
+    code = f"import os, sys; sys.stderr.write({said!r}); sys.stderr.flush(); os._exit(3)"
+    assert run(Command([*PYTHON, code]), file, SMALL).stderr_tail == "terminate called: bad offset\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "own"),
+    [
+        ("ptrace: Operation not permitted.\nNo stack.\nThe program is not being run.\n", None),
+        ("error: no threads\nNo threads.\n", "error: no threads\n"),
+        ("Could not attach to process.  If your uid matches the uid\nbad magic\n", "bad magic\n"),
+        ("#1 in the list is bad\n", "#1 in the list is bad\n"),
+        ("warning: tensor 3 is odd\n", "warning: tensor 3 is odd\n"),
+        ("", None),
+    ],
+)
+def test_only_what_a_debugger_says_is_left_out(said: str, own: str | None) -> None:
+    assert own_words(said) == (said if own is None else own)
 
 
 def test_a_program_that_is_not_there() -> None:

@@ -1,0 +1,39 @@
+"""This module finds what a program said itself before it died, among what a debugger said of it.
+
+Programs that abort may attach a debugger to themselves and print its backtrace behind their own message (ggml does). What
+helps is the message: which assertion failed, what was thrown.
+
+    >>> own_words("ggml.c:12: GGML_ASSERT(n > 0) failed\\n[New LWP 12]\\nptrace: Operation not permitted.\\nNo stack.\\n")
+    'ggml.c:12: GGML_ASSERT(n > 0) failed\\n'
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+#: Lines that gdb or lldb print of a process that they attach to, and the lines of a backtrace.
+_DEBUGGER: Final = re.compile(
+    r"""\s*(?:
+      \#\d+\s+(?:0x[0-9a-fA-F]+\s+in\s|\S.*\s(?:from|at)\s\S)   # a frame
+    | \[(?:New|Current)\ (?:LWP|[Tt]hread)\b | \[Inferior\ \d | \[Thread\ debugging\ using | Using\ host\ libthread_db
+    | (?:ptrace|gdb|lldb):\s | ptrace\(|\(gdb\)|\(lldb\)
+    | Could\ not\ attach\ to\ process | No\ (?:stack|symbol\ table|threads)\b
+    | The\ program\ (?:is\ not\ being\ run|has\ no\ registers)
+    | 0x[0-9a-fA-F]+\ in\ \S+\ \(
+    | warning:\ +(?:process\ \d+\ is\ (?:already\ traced|a\ zombie)|\d+\t|Unable\ to\ find)
+    | warning:\ +.*(?:ptrace|debuginfo|source\ file)
+    | (?:If|For)\ your\ uid\ matches | again\ as\ the\ root\ user | (?:Thread|process)\ \d+\ \(
+    | (?:Reading|Loaded)\ symbols\ from | \d+\s+\.\./sysdeps/ | \d+\tin\ \.\./ | libggml\S*\(\S*\)\s*\[0x
+    | WARNING:\ Using\ native\ backtrace | Set\ GGML_BACKTRACE_LLDB | GGML_NO_BACKTRACE | Aborted(?:\ \(core\ dumped\))?$
+    ).*""",
+    re.VERBOSE,
+)
+
+
+def own_words(said: str) -> str:
+    """What was said without the lines of a debugger; all of it where nothing else is left."""
+    own = [
+        line for line in said.splitlines(keepends=True) if line.strip() and not _DEBUGGER.fullmatch(line.rstrip("\n"))
+    ]
+    return "".join(own) or said
