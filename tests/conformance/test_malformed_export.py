@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import i2s_spec.conformance
 from i2s_spec.cli.specification.vectors import command
 from i2s_spec.conformance import export as module
-from i2s_spec.conformance.export import export
+from i2s_spec.conformance.export import export, needs_of
 from i2s_spec.conformance.phases import NO_DUTY, Phase, phase_of
 from i2s_spec.conformance.without_i2s import without_i2s
 from i2s_spec.linter.engine import lint
@@ -141,6 +141,15 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_a_file_without_i2s_is_as_long_and_as_sound() -> None:
+    draft = Draft().data
+    twin = without_i2s(draft)
+    assert twin is not None
+    assert (len(twin), lint(twin).ok, needs_of(draft), needs_of(twin)) == (len(draft), True, ["I2_S"], [])
+    assert 0 < sum(a != b for a, b in zip(draft, twin, strict=True)) < 80
+
+
+@pytest.mark.thorough
 def test_without_i2s_every_fault_stays_where_it_is(without: Path, corpus: Path) -> None:
     manifest, whole = read(without), {entry["name"]: entry for entry in read(corpus)["malformed"]}
     jsonschema.validate(manifest, SCHEMA)
@@ -160,6 +169,7 @@ def test_without_i2s_every_fault_stays_where_it_is(without: Path, corpus: Path) 
         assert "I2_S" not in entry["needs"]
 
 
+@pytest.mark.thorough
 def test_without_i2s_a_reader_that_knows_no_type_36_reads_the_sound_files(without: Path) -> None:
     peer = pytest.importorskip("gguf")
     read_by_it = 0
