@@ -6,20 +6,15 @@ standard input too. A word in front that begins with `=` names the file. Beside 
 
 from __future__ import annotations
 
-import atexit
-import io
 import os
-import shutil
-import sys
-import tempfile
-from functools import cache
 from pathlib import Path
 from random import Random
 
 from harness import broken, changed, replayed
 from searching import search
+from verb_runs import answered, emptied
 
-from i2s_spec.cli import EXIT_BUG, VERBS, main
+from i2s_spec.cli import VERBS
 from i2s_spec.testing.sample import Draft
 
 #: Verbs that a stranger's file is given to; the others take long, talk, or open a server.
@@ -35,13 +30,6 @@ WORDS = [
 ]  # fmt: skip
 
 
-@cache
-def _folder() -> Path:
-    folder = tempfile.mkdtemp(prefix="i2s-command-line-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
-
-
 def one_input(data: bytes) -> None:
     """What must hold for any bytes; whatever is raised here is a find."""
     head, _, content = data.partition(b"\n")
@@ -51,15 +39,10 @@ def one_input(data: bytes) -> None:
         name = "".join(char for char in words.pop(0)[1:40] if char.isprintable() and char != "/").strip(".") or name
     if not words or words[0] not in READERS:
         words = [READERS[len(head) % len(READERS)], *words[1:]]
-    folder = _folder()
-    for path in folder.iterdir():
-        path.unlink() if path.is_file() or path.is_symlink() else shutil.rmtree(path)
+    folder = emptied()
     _furnish(folder)
     (folder / name).write_bytes(content)
-    status, out, err = _run([_meant(word, name) for word in words], folder, content)
-    assert status in (0, 1, 2, 3), (status, err)
-    assert status != EXIT_BUG
-    assert "Traceback" not in err
+    _, out, err = answered([_meant(word, name) for word in words], folder, content)
     for text in (out, err):
         assert not any(ord(char) < 32 and char not in "\n\t\r" for char in text), "a control character"
     assert (folder / name).read_bytes() == content or {
@@ -84,23 +67,6 @@ def _furnish(folder: Path) -> None:
     (folder / "more" / "a.gguf").write_bytes(Draft("big").data)
     (folder / "more" / "b.gguf").write_bytes(Draft().data[:100])
     (folder / "empty").mkdir()
-
-
-def _run(words: list[str], folder: Path, content: bytes) -> tuple[int, str, str]:
-    """Run the command line in this process, with its streams caught."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "surrogateescape", write_through=True) for _ in range(2))
-    kept = sys.stdout, sys.stderr, sys.stdin, os.getcwd()
-    sys.stdout, sys.stderr, sys.stdin = out, err, io.TextIOWrapper(io.BytesIO(content))
-    os.chdir(folder)
-    try:
-        main(words)
-    except SystemExit as stop:
-        status = stop.code if isinstance(stop.code, int) else 0
-    finally:
-        sys.stdout, sys.stderr, sys.stdin = kept[:3]
-        os.chdir(kept[3])
-    said = [stream.buffer.getvalue().decode("utf-8", "replace") for stream in (out, err)]
-    return status, said[0], said[1]
 
 
 @replayed("command_line")

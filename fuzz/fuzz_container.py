@@ -19,6 +19,7 @@ from typing import Any
 
 from harness import broken, changed, replayed, sentence
 from searching import search
+from verb_runs import require_answers
 
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf import string_arrays
@@ -35,6 +36,7 @@ READ_UP_TO = 20_000
 def one_input(data: bytes) -> None:
     """What must hold for any bytes; whatever is raised here is a find."""
     scanner_against_schema(data)
+    require_answers(data, "show in.gguf", "dump in.gguf --format json", "identify in.gguf --json", in__gguf=data)
     if len(data) <= READ_UP_TO:
         path = _place()
         path.write_bytes(data)

@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 from harness import HERE, broken, changed, inputs, replayed
 from searching import search
+from verb_runs import require_answers
 
 from i2s_spec.fuzzing.oracle import Expectation, ExpectedAnswer, Policy, Reads, expected_answer
 from i2s_spec.gguf.reader import File
@@ -138,6 +139,7 @@ def missing(name: str) -> str | None:
 
 def one_input(data: bytes, readers: tuple[str, ...] = ("gguf", "huggingface")) -> None:
     """What must hold for any bytes; whatever is raised here is a find."""
+    require_answers(data, "hash in.gguf --json", "show in.gguf --json", in__gguf=data)
     file = File(BufferSource(data))
     for name in readers:
         read, policy = READERS[name]

@@ -22,6 +22,7 @@ from typing import Any
 import dumped
 from harness import Program, inputs, replayed
 from searching import search
+from verb_runs import require_answers
 
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.errors import FormatError, SettingError
@@ -52,6 +53,10 @@ def _golden() -> Path:
 
 def one_input(data: bytes) -> None:
     """What must hold for any bytes; whatever is raised here is a find."""
+    require_answers(
+        data, *(f"golden compare {_golden()}/golden {name}" for name in NAMES[:4]),
+        **{name.replace(".", "__"): data[1:] for name in NAMES[:4]},
+    )  # fmt: skip
     holder = _golden() / "dump"
     shutil.rmtree(holder, ignore_errors=True)
     holder.mkdir()

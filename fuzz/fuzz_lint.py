@@ -26,6 +26,7 @@ import overlay
 import references
 from harness import broken, changed, replayed, sentence
 from searching import search
+from verb_runs import require_answers
 
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
@@ -58,6 +59,7 @@ def _folder() -> Path:
 def one_input(data: bytes) -> None:
     """What must hold for any bytes; whatever is raised here is a find."""
     file, settings = overlay.read(data)
+    require_answers(data, "lint in.gguf --profile security", "lint in.gguf --runtimes --format json", in__gguf=file)
     form = settings.get("format")
     if form not in FORMATS:
         form = tuple(FORMATS)[len(data) // 2 % len(FORMATS)] if len(data) < 4096 else "json"

@@ -8,6 +8,7 @@ size, or left as it is.
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import warnings
@@ -21,6 +22,7 @@ from typing import Any, get_args
 import numpy as np
 from harness import replayed
 from searching import search
+from verb_runs import require_answers
 
 from i2s_spec.codec import _survey, native, recode, reference
 from i2s_spec.codec.form import TERNARY_TYPES, Form
@@ -64,6 +66,18 @@ def one_input(data: bytes) -> None:
     head = data[:HEAD].ljust(HEAD, b"\0")
     task = _TASKS[head[7] % len(_TASKS)]
     task(head, data[HEAD:])
+    require_answers(
+        data, f"encode in.npy a.bin --dialect {_DIALECTS[head[0] % len(_DIALECTS)]}", "encode trits.npy b.bin --scale 0.5",
+        in__npy=_npy(data, "<f4"), trits__npy=_npy(data, "i1"),
+    )  # fmt: skip
+
+
+def _npy(data: bytes, dtype: str) -> bytes:
+    """Bytes as an array of a file: one row, and as many as there are whole ones of 128."""
+    array = np.frombuffer(data[: len(data) // 4 * 4], dtype=dtype)
+    stream = io.BytesIO()
+    np.save(stream, array[: array.size // 128 * 128].reshape(-1, 128) if array.size >= 128 else array[None])
+    return stream.getvalue()
 
 
 def _unpacked(head: bytes, tensor: bytes) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import overlay
 from harness import broken, changed, replayed
 from searching import search
+from verb_runs import require_answers
 
 from i2s_spec.codec import native
 from i2s_spec.convert.container.rewrite import convert_endian
@@ -44,6 +45,10 @@ def one_input(data: bytes) -> None:
         _turned(data)
     _fixed(data, settings)
     _sanitised(data, settings)
+    require_answers(
+        data, "fix in.gguf -o a.gguf --unsafe --scrub-tail", "sanitize in.gguf -o b.gguf", "diff in.gguf a.gguf",
+        "convert in.gguf -o c.gguf --to Q2_0", "convert in.gguf -o d.gguf --endian big", in__gguf=data,
+    )  # fmt: skip
 
 
 def _tensors(data: bytes) -> None:

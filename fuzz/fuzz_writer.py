@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from harness import Program, replayed, sentence
 from searching import search
+from verb_runs import require_answers
 
 from i2s_spec.gguf.atomic_file import OutputFile
 from i2s_spec.gguf.reader import File
@@ -181,6 +182,7 @@ def _step(program: Calls, writer: Writer, kept: list[tuple[str, Any]]) -> None:
 
 
 def _require_sound(data: bytes, kept: list[tuple[str, Any]]) -> None:
+    require_answers(data, "hash in.gguf", "convert in.gguf -o out.gguf", "decode in.gguf t out.npy", in__gguf=data)
     assert scanner_against_schema(data) is None
     file = File(BufferSource(data))
     for tensor in file.tensors.rows:

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, Final
 
+import verb_runs
+
 from i2s_spec.testing.mutator.mutate import custom_crossover, custom_mutator
 
 Target = Callable[[bytes], None]
@@ -35,6 +37,7 @@ def search(one_input: Target, gguf: bool = True, behind: bytes | None = None) ->
     """
     import atheris
 
+    verb_runs.EVERY = verb_runs.EVERY_FOUND
     gc.unfreeze()  # the command line freezes what it imports, and then nobody is told of it
     for function in [each for each in gc.get_objects() if isinstance(each, FunctionType)]:
         if str(function.__module__).startswith("i2s_spec"):  # all of Python would take minutes

@@ -14,6 +14,17 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
+#: Exit codes of the command line: findings, a wrong call, an input that cannot be read or is no GGUF file, a bug of this
+#: package. No input makes the last one: every fuzz harness asks for that.
+EXIT_FINDINGS = 1
+EXIT_USAGE = 2
+EXIT_INPUT = 3
+EXIT_BUG = 4
+#: There was not enough memory, so that nothing is known of the input: sysexits' number for a shortage of the system.
+EXIT_MEMORY = 71
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
 #: Longest piece of a file's own text that a message repeats, in characters.
 QUOTE_LIMIT = 80
 

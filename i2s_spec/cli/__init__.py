@@ -18,7 +18,18 @@ import click
 
 from i2s_spec import explained
 from i2s_spec._version import __version__
-from i2s_spec.errors import FormatError, MissingExtra, SettingError, quote
+from i2s_spec.errors import (
+    EXIT_BROKEN_PIPE,
+    EXIT_BUG,
+    EXIT_INPUT,
+    EXIT_INTERRUPTED,
+    EXIT_MEMORY,
+    EXIT_USAGE,
+    FormatError,
+    MissingExtra,
+    SettingError,
+    quote,
+)
 
 #: Every verb and the module that holds it; `validate` is another name for `lint`.
 VERBS = {
@@ -48,15 +59,6 @@ VERBS = {
     "spec": "specification.spec",
     "info": "info",
 }
-
-EXIT_FINDINGS = 1
-EXIT_USAGE = 2
-EXIT_INPUT = 3
-EXIT_BUG = 4
-EXIT_INTERRUPTED = 130
-EXIT_BROKEN_PIPE = 141
-#: There was not enough memory, so that nothing is known of the input: sysexits' number for a shortage of the system.
-EXIT_MEMORY = 71
 
 
 class Verbs(click.Group):

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli import EXIT_FINDINGS
-from i2s_spec.errors import quote
+from i2s_spec.errors import EXIT_FINDINGS, quote
 from i2s_spec.linter.selection.profile import PROFILES
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.docs.checkout import chapters, pages
-from i2s_spec.linter.report_data import OUR_BUG
+from i2s_spec.errors import EXIT_BUG
 from i2s_spec.testing.sample import Draft
 
 SCHEMA_VERSION: Final = 1
@@ -162,7 +162,7 @@ def _transcript(source: str) -> str:
             capture_output=True, text=True, timeout=60, check=False,
             env={**os.environ, "NO_COLOR": "1", "COLUMNS": "100", "PYTHONPATH": str(Path(__file__).parents[2])},
         )  # fmt: skip
-        if done.returncode == OUR_BUG:
+        if done.returncode == EXIT_BUG:
             raise Drift(f"an example meets a bug of ours: {line}: {done.stderr.strip()}")
         shown += [line, *(done.stdout + done.stderr).splitlines()]
         if done.returncode:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from i2s_spec.errors import FormatError, Span, quote
+from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, FormatError, Span, quote
 from i2s_spec.gguf.source import Source
 from i2s_spec.linter.rule import Excerpt, Finding, Severity
 from i2s_spec.schema import faults
@@ -140,10 +140,6 @@ def _percent(path: str) -> str:
     )
 
 
-#: The exit code where something of ours failed.
-OUR_BUG = 4
-
-
 def exit_code(report: FileReport, fail_on: Severity | None = Severity.ERROR) -> int:
     """4 where something of ours failed on a file, 3 where there was nothing to check, 1 where a finding is at or above
     `fail_on`, else 0; a file that was skipped counts as nothing found."""
@@ -154,14 +150,15 @@ def exit_code(report: FileReport, fail_on: Severity | None = Severity.ERROR) -> 
 
 def _exit_code(bugs: bool, readable: bool, count: Callable[[Severity], int], fail_on: Severity | None) -> int:
     if bugs:
-        return OUR_BUG
+        return EXIT_BUG
     if not readable:
-        return 3
-    return 0 if fail_on is None else int(any(count(level) for level in Severity if level.rank >= fail_on.rank))
+        return EXIT_INPUT
+    failed = fail_on is not None and any(count(level) for level in Severity if level.rank >= fail_on.rank)
+    return EXIT_FINDINGS if failed else 0
 
 
 #: Exit codes from the worst to the best: our bug, unreadable, findings, nothing.
-WORST = (OUR_BUG, 3, 1, 0)
+WORST = (EXIT_BUG, EXIT_INPUT, EXIT_FINDINGS, 0)
 
 
 class Totals:

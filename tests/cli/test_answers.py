@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 from pace import units
 
 from i2s_spec.cli import main
+from i2s_spec.convert.container.rewrite import rewrite
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.errors import FormatError
+from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.golden.candidates.dumps import read_dump
 from i2s_spec.golden.records.eval_callback import LONGEST_LINE, node_of, read_callback_text
 from i2s_spec.linter.batch.file_arguments import inputs
@@ -103,6 +105,17 @@ def broken_record(place: Path, to: Path, **changes: Any) -> str:
 def test_hostile_headers_of_records(place: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
     folder = broken_record(place, tmp_path / "r", **changes)
     assert called("golden", "compare", folder, str(place / "g")) in (2, 3)
+
+
+@pytest.mark.parametrize("numerics", ["bitnet-golden-1", "bitnetcpp-2025"])
+@pytest.mark.parametrize("base", [1e-38, 1e-30, 1e-45, -1e4, 0.0, float("inf"), float("nan")])
+def test_rotation_by_any_base(place: Path, tmp_path: Path, base: float, numerics: str) -> None:
+    """Angles are powers of the base: a small one makes them so large that no cosine of them is known."""
+    odd = tmp_path / "odd.gguf"
+    with open_file(place / "m.gguf") as file:
+        rewrite(file, odd, set={"bitnet-b1.58.rope.freq_base": base})
+    words = ["golden", "record", str(odd), "--tokens", "1,2", "-o", str(tmp_path / "g"), "--numerics", numerics]
+    assert called(*words, "--force", "-q") in (0, 2, 3)
 
 
 @pytest.mark.parametrize(

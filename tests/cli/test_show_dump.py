@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner
 from transcripts_runner import real_files, run
 
-from i2s_spec.cli import EXIT_BROKEN_PIPE, cli
+from i2s_spec.cli import cli
 from i2s_spec.draw import terminal
+from i2s_spec.errors import EXIT_BROKEN_PIPE
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.inspect import show, show_text
 from i2s_spec.testing.sample import Draft

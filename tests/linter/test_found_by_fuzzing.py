@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from i2s_spec.cli import EXIT_BUG, main
-from i2s_spec.errors import FormatError
+from i2s_spec.cli import main
+from i2s_spec.errors import EXIT_BUG, FormatError
 from i2s_spec.gguf.encode_value import completed
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource

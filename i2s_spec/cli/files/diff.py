@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from i2s_spec.cli import EXIT_FINDINGS
 from i2s_spec.cli.files.target import keep_inputs, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.draw.text import json_document
-from i2s_spec.errors import FormatError
+from i2s_spec.errors import EXIT_FINDINGS, FormatError
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.compare.diff import Difference

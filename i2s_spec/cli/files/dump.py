@@ -6,10 +6,9 @@ import sys
 
 import click
 
-from i2s_spec.cli import EXIT_FINDINGS, EXIT_INPUT
 from i2s_spec.draw import terminal
 from i2s_spec.draw.text import fault_words, json_document, visible
-from i2s_spec.errors import FormatError
+from i2s_spec.errors import EXIT_FINDINGS, EXIT_INPUT, FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import source_of
 from i2s_spec.inspect.dump.dump import document, lines

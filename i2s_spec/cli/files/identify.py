@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli import EXIT_FINDINGS
 from i2s_spec.cli.files.target import reading
 from i2s_spec.cli.models.default_model import named, origin
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.draw.text import fault_words, json_document, visible
-from i2s_spec.errors import FormatError, quote
+from i2s_spec.errors import EXIT_FINDINGS, FormatError, quote
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File, Tensor

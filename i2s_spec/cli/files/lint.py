@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli import EXIT_FINDINGS
 from i2s_spec.cli.progress import Bar
 from i2s_spec.cli.settings import GIVEN, Settings, files_of, limits_of, options_of, pairs_of, spared, words
 from i2s_spec.cli.termination import cleaned_up
-from i2s_spec.errors import FormatError, quote
+from i2s_spec.errors import EXIT_FINDINGS, FormatError, quote
 from i2s_spec.linter.batch.lint_paths import lint_paths
 from i2s_spec.linter.engine import open_reference
 from i2s_spec.linter.options import Options

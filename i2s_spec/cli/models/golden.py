@@ -20,12 +20,10 @@ from i2s_spec.cli.models.model_input import (
     tokenizer_of,
 )
 from i2s_spec.cli.termination import cleaned_up
-from i2s_spec.errors import FormatError, SettingError, quote
+from i2s_spec.errors import EXIT_FINDINGS, FormatError, SettingError, quote
 
 if TYPE_CHECKING:
     from i2s_spec.golden.replay.result import Comparison
-
-EXIT_WRONG = 1
 
 
 @click.group(
@@ -191,7 +189,7 @@ def compare(
             raise
         raise SettingError(str(error)) from None
     _write(result, form, output)
-    return 0 if result.ok else EXIT_WRONG
+    return 0 if result.ok else EXIT_FINDINGS
 
 
 def _write(result: Comparison, form: str, output: str | None) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from i2s_spec.cli import EXIT_FINDINGS
-from i2s_spec.errors import quote
+from i2s_spec.errors import EXIT_FINDINGS, quote
 from i2s_spec.linter.explain import SCHEMA_VERSION, as_dict
 from i2s_spec.linter.rule import EVERY_FILE, Rule, Severity
 from i2s_spec.linter.rules import all_rules

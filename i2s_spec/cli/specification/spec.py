@@ -11,8 +11,7 @@ from pathlib import Path
 
 import click
 
-from i2s_spec.cli import EXIT_FINDINGS
-from i2s_spec.errors import MissingExtra, quote
+from i2s_spec.errors import EXIT_FINDINGS, MissingExtra, quote
 
 
 @click.group(

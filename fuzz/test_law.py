@@ -1,0 +1,61 @@
+"""Every harness asks for the law that no input makes the exit code of a bug: where a verb ends so, the harness fails."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import pytest
+import verb_runs
+from harness import HERE
+
+from i2s_spec.errors import EXIT_BUG
+from i2s_spec.testing.sample import Draft
+
+HARNESSES = sorted(path.stem for path in HERE.glob("fuzz_*.py"))
+
+#: What the harnesses take that do not take a GGUF file.
+PROGRAMS = {
+    "fuzz_command_line": b"show @\n" + Draft().data,
+    "fuzz_golden_compare": b"\0PK",
+    "fuzz_payload": bytes(600),
+    "fuzz_writer": b"",
+}
+
+
+@pytest.fixture(autouse=True)
+def _of_all_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verb_runs, "EVERY", 1)
+
+
+def given(name: str) -> None:
+    import_module(name).one_input(PROGRAMS.get(name, Draft().data))
+
+
+@pytest.mark.parametrize("name", HARNESSES)
+def test_a_bug_in_a_verb_is_a_find(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(words: list[str]) -> None:
+        sys.exit(EXIT_BUG)
+
+    monkeypatch.setattr(verb_runs, "main", fails)
+    with pytest.raises(AssertionError, match="ended as a bug of this package"):
+        given(name)
+
+
+@pytest.mark.parametrize("name", HARNESSES)
+def test_sound_input_is_no_find(name: str) -> None:
+    given(name)
+
+
+def test_the_exit_code_of_a_bug_is_declared_once() -> None:
+    from i2s_spec.linter.report_data import Totals, exit_code
+
+    report: Any = {"bugs": ["x"], "summary": {"readable": True}}
+    assert exit_code(report) == EXIT_BUG
+    totals = Totals()
+    totals.fail(EXIT_BUG)
+    assert totals.exit_code == EXIT_BUG
+    package = HERE.parent / "i2s_spec"
+    places = [path.name for path in package.rglob("*.py") if "EXIT_BUG = " in path.read_text()]
+    assert places == ["errors.py"]

@@ -1,0 +1,79 @@
+"""The law that every harness asks for: no input makes a verb end with the exit code of a bug in this package.
+
+Harnesses call functions; here what they were given goes through the command line too, in this process, with its streams
+caught and in a folder of its own. Verbs cost more than functions: of the inputs a share is taken, chosen by their bytes,
+which is small for a replay, so that the tests stay quick, and larger for a search.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import os
+import shutil
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from zlib import crc32
+
+from i2s_spec.cli import main
+from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_USAGE
+
+#: How a verb may end, whatever it is given.
+ANSWERS = (0, EXIT_FINDINGS, EXIT_USAGE, EXIT_INPUT)
+
+#: One in so many inputs goes through the verbs: of what is replayed, and of what a search makes.
+EVERY, EVERY_FOUND = 16, 4
+
+
+def require_answers(data: bytes, *lines: str, **files: bytes) -> None:
+    """Give files to verbs, one after another: none of them may end as if this package had failed.
+
+    :param data: the input of the harness, by which it is chosen
+    :param lines: the words of each call, separated by spaces
+    :param files: what is in the folder first, by names whose `__` stands for a dot
+    """
+    if crc32(data) % EVERY:
+        return
+    folder = emptied()
+    for name, content in files.items():
+        (folder / name.replace("__", ".")).write_bytes(content)
+    for line in lines:
+        answered(line.split(" "), folder)
+
+
+def answered(words: list[str], folder: Path, stdin: bytes = b"") -> tuple[int, str, str]:
+    """Run the command line in this process, with its streams caught: its exit code, and what it wrote to both."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "surrogateescape", write_through=True) for _ in range(2))
+    kept = sys.stdout, sys.stderr, sys.stdin, os.getcwd()
+    sys.stdout, sys.stderr, sys.stdin = out, err, io.TextIOWrapper(io.BytesIO(stdin))
+    os.chdir(folder)
+    status = 0
+    try:
+        main(words)
+    except SystemExit as stop:
+        status = stop.code if isinstance(stop.code, int) else 0
+    finally:
+        sys.stdout, sys.stderr, sys.stdin = kept[:3]
+        os.chdir(kept[3])
+    said, complained = (stream.buffer.getvalue().decode("utf-8", "replace") for stream in (out, err))
+    assert status != EXIT_BUG, f"{words} ended as a bug of this package: {complained}"
+    assert status in ANSWERS, (words, status, complained)
+    assert "Traceback" not in complained, complained
+    return status, said, complained
+
+
+def emptied() -> Path:
+    """A folder for files of one input, with nothing in it."""
+    folder = _folder()
+    for path in folder.iterdir():
+        path.unlink() if path.is_file() or path.is_symlink() else shutil.rmtree(path)
+    return folder
+
+
+@cache
+def _folder() -> Path:
+    folder = tempfile.mkdtemp(prefix="i2s-verbs-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
