@@ -42,7 +42,7 @@ cdef struct Waiting:
 
 @cython.final
 cdef class Walk:
-    """What was seen so far of one array of strings; `feed` goes on with the bytes that follow."""
+    """What was seen so far of one array of strings; `feed` goes on with the bytes that follow, for one thread at a time."""
 
     cdef readonly int64_t index        # strings that were passed over
     cdef readonly int64_t position     # where the next one begins
@@ -62,6 +62,7 @@ cdef class Walk:
     cdef const uint8_t *text[NEEDLES]
     cdef int64_t text_length[NEEDLES]
     cdef int texts_count
+    cdef bint fed  # a thread is in `feed`
 
     def __cinit__(self, int64_t start, int64_t count, bint big, seed, int64_t limit, list texts, int64_t kept_forms):
         cdef uint64_t room = 64
@@ -78,7 +79,7 @@ cdef class Walk:
         self.first_empty = self.first_odd_pair = self.first_numbered = self.longest_at = -1
         self.longest = -1
         self.byte_forms = []
-        self.texts = texts
+        self.texts = texts = list(texts)  # their bytes are kept alive by this list, which nobody else has
         self.needles = [-1] * len(texts)
         self.texts_count = len(texts)
         for i, text in enumerate(texts):
@@ -90,7 +91,28 @@ cdef class Walk:
     def feed(self, const uint8_t[::1] part, int64_t most):
         """Walk over the strings that lie whole in `part`, which begins at `position`; of longer ones than `most`, the
         content is not looked at. Returns the strings that seem to be there a second time: index and where each begins.
+
+        :raises RuntimeError: while another thread feeds
         """
+        self.begin()
+        try:
+            return self.walked(part, most)
+        finally:
+            self.end()
+
+    @cython.critical_section
+    cdef int begin(self) except -1:
+        if self.fed:
+            raise RuntimeError("another thread feeds this walk")
+        self.fed = True
+        return 0
+
+    @cython.critical_section
+    cdef int end(self) except -1:
+        self.fed = False
+        return 0
+
+    cdef list walked(self, const uint8_t[::1] part, int64_t most):
         cdef const uint8_t *base = &part[0]
         cdef int64_t at = 0, size = part.shape[0]
         cdef uint64_t length

@@ -5,6 +5,7 @@
 What is found in a part is defined by `i2s_spec.codec.observation`.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -46,6 +47,9 @@ cdef extern from "survey.h" nogil:
     void i2s_part_feed(i2s_part *, const i2s_survey_set *, const uint8_t *, int64_t) noexcept
     void i2s_part_join(i2s_part *, const i2s_part *) noexcept
     int i2s_survey_work(i2s_survey_list *, uint8_t *, int64_t, int64_t) noexcept
+    void i2s_survey_stop(i2s_survey_list *) noexcept
+    int64_t i2s_survey_done(const i2s_survey_list *) noexcept
+    int64_t i2s_survey_failed(const i2s_survey_list *) noexcept
     int i2s_survey_probe(i2s_survey_list *, uint8_t *, int64_t) noexcept
 
 #: Places from here on are in no file: sums of two of them and a tail do not wrap.
@@ -83,10 +87,15 @@ cdef class Buffer:
 
 
 cdef class Parts:
-    """A list of parts; where they are read from is set once, by `of_file` or `of_memory`, or each is fed by hand."""
+    """A list of parts; where they are read from is set once, by `of_file` or `of_memory`, or each is fed by hand.
+
+    Threads may share one: any number of them in `work` at a time. What changes the list, or what it is read from, is refused
+    with a RuntimeError while one of them is there, and they while it happens.
+    """
 
     cdef i2s_survey_list list
     cdef int64_t room
+    cdef int64_t workers  # threads that read; -1 while one has the parts for itself
     cdef const uint8_t[::1] held
 
     def __cinit__(self, str set):
@@ -108,6 +117,38 @@ cdef class Parts:
     def __len__(self):
         return self.list.count
 
+    @cython.critical_section
+    cdef int enter(self) except -1:
+        """One more thread reads."""
+        if self.workers < 0:
+            raise RuntimeError("the parts are being changed by another thread")
+        self.workers += 1
+        return 0
+
+    @cython.critical_section
+    cdef int leave(self) except -1:
+        self.workers -= 1
+        return 0
+
+    @cython.critical_section
+    cdef int claim(self) except -1:
+        """Have the parts for this thread alone."""
+        if self.workers:
+            raise RuntimeError("the parts are being read by another thread")
+        self.workers = -1
+        return 0
+
+    @cython.critical_section
+    cdef int unclaim(self) except -1:
+        self.workers = 0
+        return 0
+
+    cdef int require_idle(self) except -1:
+        if self.workers:
+            raise RuntimeError("the parts are being read by another thread")
+        return 0
+
+    @cython.critical_section
     def add(self, int64_t at, int64_t pos, int64_t size, int tail_bytes=0, int width=0, uint64_t mask=0):
         """Append a part: where it is in the file, where in its payload (a multiple of `BLOCK`), how many bytes it has,
         how many of the tail are behind them; `width` is 0 for codes, that of a float whose exponent's bits are `mask`, or
@@ -118,6 +159,9 @@ cdef class Parts:
             raise ValueError("no such part")
         if pos % I2S_BLOCK or not 0 <= tail_bytes <= 32 or width not in (0, 1, 2, 4, 8):
             raise ValueError("no such part")
+        self.require_idle()
+        if self.list.memory != NULL and at + size + tail_bytes > self.held.shape[0]:
+            raise ValueError("a part lies outside the buffer")
         if self.list.count == self.room:
             room = max(16, self.room * 3 // 2)
             grown = <i2s_part *>realloc(self.list.parts, room * sizeof(i2s_part))
@@ -131,12 +175,14 @@ cdef class Parts:
         i2s_part_begin(part)
         self.list.count += 1
 
+    @cython.critical_section
     def of_groups(self, int kind, int64_t unit, bint swap=False, bint octaves=True):
         """The part that was added last is of a type with a scale for each group: which one, as `kernel_kinds` has it, how
         many bytes a group has, whether scales are in the other byte order than little, and whether they are sorted by
         their octaves."""
         cdef i2s_part *part
         cdef i2s_groups *groups
+        self.require_idle()
         if not (self.list.count and 0 <= kind < I2S_BLOCK_KINDS and 0 < unit < FAR):
             raise ValueError("no such groups")
         part = &self.list.parts[self.list.count - 1]
@@ -150,22 +196,27 @@ cdef class Parts:
         part.groups = groups
         i2s_part_begin(part)
 
+    @cython.critical_section
     def of_file(self, int fd, bint sparse=False):
         """Parts are read from this descriptor; with `sparse`, those that were never written are not read."""
+        self.require_idle()
         self.list.fd, self.list.sparse = fd, sparse
 
+    @cython.critical_section
     def of_memory(self, const uint8_t[::1] data):
         """Parts lie in this buffer."""
         cdef int64_t i
+        self.require_idle()
         for i in range(self.list.count):
             if self.list.parts[i].at + self.list.parts[i].size + self.list.parts[i].tail_bytes > data.shape[0]:
                 raise ValueError("a part lies outside the buffer")
         self.held = data
-        if data.shape[0]:
-            self.list.memory = &data[0]
+        self.list.memory = &data[0] if data.shape[0] else NULL
 
+    @cython.critical_section
     def release(self):
         """Let go of the buffer or the descriptor; what was found stays."""
+        self.require_idle()
         self.held = None
         self.list.memory = NULL
         self.list.fd = -1
@@ -176,8 +227,11 @@ cdef class Parts:
             raise IndexError(number)
         cdef i2s_part *part = &self.list.parts[number]
         cdef int64_t n = data.shape[0], i
+        if tail.shape[0] > part.tail_bytes:
+            raise ValueError("too many bytes of a tail")
         if n and (part.seen % I2S_BLOCK or part.seen + n > part.size):
             raise ValueError("too many bytes, or some behind the last block")
+        self.claim()
         if n:
             with nogil:
                 i2s_part_feed(part, self.list.set, &data[0], n)
@@ -185,6 +239,7 @@ cdef class Parts:
             part.tail[i] = tail[i]
         self.list.done += n + tail.shape[0]
         self.list.next = self.list.count
+        self.unclaim()
 
     def work(self, int64_t room, int64_t budget):
         """Take parts and read them, `room` bytes at a time, until about `budget` bytes were read; False once there is
@@ -195,8 +250,10 @@ cdef class Parts:
             raise ValueError("the buffer must be whole blocks")
         if self.list.fd < 0 and self.list.memory == NULL and self.list.next < self.list.count:
             raise ValueError("nothing to read from")
+        self.enter()
         with nogil:
             more = i2s_survey_work(&self.list, buffer.start, room, budget)
+        self.leave()
         return bool(more)
 
     def probe(self, int64_t room):
@@ -205,38 +262,45 @@ cdef class Parts:
         cdef int good
         if self.list.fd < 0:
             raise ValueError("nothing to read from")
+        self.enter()
         with nogil:
             good = i2s_survey_probe(&self.list, buffer.start, room)
+        self.leave()
         return bool(good)
 
     def stop(self):
         """Ask every thread to leave off."""
-        self.list.stop = 1
+        i2s_survey_stop(&self.list)
 
+    @cython.critical_section
     def again(self):
         """All parts can be taken anew."""
+        self.require_idle()
         self.list.next = self.list.done = self.list.stop = 0
         self.list.failed = -1
 
     @property
     def done(self):
         """Bytes that were read so far."""
-        return self.list.done
+        return i2s_survey_done(&self.list)
 
     @property
     def failed(self):
         """Where in the file a read gave nothing or failed, or -1."""
-        return self.list.failed
+        return i2s_survey_failed(&self.list)
 
     def join(self, int64_t first, int64_t count):
         """Put `count` parts of one payload, in order, together in the first of them."""
         cdef int64_t i
         if first < 0 or count < 1 or first + count > self.list.count:
             raise IndexError(first)
+        self.claim()
         with nogil:
             for i in range(first + 1, first + count):
                 i2s_part_join(&self.list.parts[first], &self.list.parts[i])
+        self.unclaim()
 
+    @cython.critical_section
     def found(self, int64_t number):
         """What was found in a part, as `i2s_spec.codec.observation.Observation` names it."""
         if not 0 <= number < self.list.count:
@@ -249,6 +313,7 @@ cdef class Parts:
             p.digest, p.non_finite, p.first_non_finite,
         )
 
+    @cython.critical_section
     def groups(self, int64_t number):
         """What was found in the groups of a part, as `i2s_spec.codec.payload_facts.Groups` names it, or None."""
         if not 0 <= number < self.list.count:
@@ -263,6 +328,7 @@ cdef class Parts:
             tuple([g.octaves[i] for i in range(I2S_OCTAVES)]) if g.octaves != NULL else (),
         )
 
+    @cython.critical_section
     def tail(self, int64_t number):
         """The tail behind a part."""
         if not 0 <= number < self.list.count:
@@ -270,6 +336,7 @@ cdef class Parts:
         cdef i2s_part *p = &self.list.parts[number]
         return PyBytes_FromStringAndSize(<const char *>p.tail, p.tail_bytes)
 
+    @cython.critical_section
     def where(self, int64_t number):
         """Where a part begins in the file and in its payload, and its size."""
         if not 0 <= number < self.list.count:
@@ -277,12 +344,14 @@ cdef class Parts:
         cdef i2s_part *p = &self.list.parts[number]
         return p.at, p.pos, p.size
 
+    @cython.critical_section
     def width(self, int64_t number):
         """Bytes of one float in a part, 1 for other types, 0 for codes."""
         if not 0 <= number < self.list.count:
             raise IndexError(number)
         return self.list.parts[number].width
 
+    @cython.critical_section
     def tail_bytes(self, int64_t number):
         """Bytes of tail behind a part."""
         if not 0 <= number < self.list.count:

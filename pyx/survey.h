@@ -266,6 +266,11 @@ typedef struct {
 
 #define I2S_LOAD(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
 
+/* What a thread may ask and say while others work. */
+static inline void i2s_survey_stop(i2s_survey_list *list) { __atomic_store_n(&list->stop, 1, __ATOMIC_RELAXED); }
+static inline int64_t i2s_survey_done(const i2s_survey_list *list) { return I2S_LOAD(list->done); }
+static inline int64_t i2s_survey_failed(const i2s_survey_list *list) { return I2S_LOAD(list->failed); }
+
 static int i2s_read_fully(int fd, uint8_t *buffer, int64_t size, int64_t at) {
     while (size) {
         const ssize_t got = pread(fd, buffer, (size_t)size, (off_t)at);

@@ -182,13 +182,11 @@ def refuse_taken(path: str | os.PathLike[str], force: bool = False, name: str | 
         raise _taken(name)
 
 
-def refuse_source(target: Target, source: Source, force: bool = False) -> None:
-    """Refuse to write a copy over what it is copied from.
+def refuse_source(target: Target, source: Source) -> None:
+    """Refuse to write over the file that is read, also where files may be replaced: nobody means to lose a model to its
+    own copy.
 
-    A path is safe with `force`: the file under it stays as it is, and readable, until the complete copy takes its name.
-    A stream is not: what is written to it would be read back as the source.
-
-    :raises FileExistsError: where the path is that of the source, under whatever name, and `force` is not given
+    :raises FileExistsError: where the path is that of the source, under whatever name
     :raises ValueError: where the target is a stream onto the source
     """
     origin = source.name if isinstance(source, MapSource) else source
@@ -198,8 +196,8 @@ def refuse_source(target: Target, source: Source, force: bool = False) -> None:
         return
     if not isinstance(target, str | os.PathLike):
         raise ValueError("the target is a stream onto the source, which would be read back half-written")
-    if not force:
-        raise FileExistsError(errno.EEXIST, "this is the file to be copied; force replaces it", os.fspath(target))
+    message = "this is the file that is read; what is written needs another name"
+    raise FileExistsError(errno.EEXIST, message, os.fspath(target))
 
 
 def write_all(stream: BinaryIO, data: Buffer) -> None:

@@ -269,6 +269,22 @@ def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
         return file.read(min(most, max(os.fstat(file.fileno()).st_size, 1 << 16)))  # `read` takes that much memory
 
 
+#: A file is read whole unless more than so many bytes of it lie in holes, and more than so many times what was written.
+MOST_UNWRITTEN, UNWRITTEN_SHARE = 1 << 34, 64
+
+
+def require_written(source: Source) -> None:
+    """Refuse to read a file whole that consists of holes: a few bytes on the disk can stand for any number.
+
+    :raises ValueError: for such a file
+    """
+    number = getattr(getattr(source, "origin", source), "fileno", None)  # a file with edits has that of the original
+    written = getattr(os.fstat(number()), "st_blocks", None) if number is not None else None
+    if written is None or source.size - 512 * written <= max(MOST_UNWRITTEN, UNWRITTEN_SHARE * 512 * written):
+        return
+    raise ValueError(f"only {512 * written:,} of {source.size:,} bytes were ever written; the file is not read whole")
+
+
 def chunks(source: Source, start: int, stop: int, size: int = CHUNK) -> Iterator[bytes]:
     """The bytes from `start` to `stop`, at most `size` at a time."""
     while start < stop:

@@ -12,8 +12,9 @@ from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from i2s_spec.deprecation import renamed_keyword
-from i2s_spec.errors import FormatError, SettingError, quote
+from i2s_spec.errors import Fault, FormatError, SettingError, quote
 from i2s_spec.schema import dialect as dialects
+from i2s_spec.schema import faults
 from i2s_spec.schema.checks import order_prefix
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 #: Errors of files that other programs stop at, and that can be read here as they are meant.
 READ_HERE: Final = frozenset({"G321"})
+
+#: What stops the reader, and a model whose architecture or sizes are not known: `force` changes nothing about these.
+_ALWAYS: Final = frozenset(each for each in vars(faults).values() if isinstance(each, Fault))
+_UNKNOWN: Final = frozenset({"M001", "M002", "M003", "M004"})
 
 #: What `pooling_type` means.
 POOLINGS: Final = {1: "mean", 2: "first", 3: "last"}
@@ -59,12 +64,13 @@ def load_model(
     :param trusted: map the file into memory; only for files that nobody can shorten
     :param progress: called with (bytes that were read, bytes in all), by profiles that read all weights before they begin
     :raises FormatError: with the linter's first error, and for an architecture or sizes that cannot be run (M001 to M004)
-    :raises ValueError: for a dialect that does not exist
+    :raises ValueError: for a dialect that does not exist, and for a file that consists of holes
     :raises SettingError: for settings that do not exist, and for a model that is sound but cannot be run here: experts,
         scaled positions other than linear, types of tensors that no operation reads
     """
     from i2s_spec.gguf.reader import File
     from i2s_spec.gguf.reader import open as open_file
+    from i2s_spec.gguf.source import require_written
     from i2s_spec.model.numeric_profile import numeric_profile
 
     chosen = numeric_profile(numerics)
@@ -74,6 +80,7 @@ def load_model(
         raise SettingError(f"{threads} threads do nothing; at least 1 is needed")
     file = origin if isinstance(origin, File) else open_file(origin, trusted=trusted)
     try:
+        require_written(file.source)
         if not force:
             refuse_broken(file)
         model = _model(file, chosen, threads, read_as, activation, pooling, force)
@@ -103,6 +110,11 @@ def refuse_broken(file: File, *, select: tuple[str, ...] = (), payload: Literal[
     for finding in lint(file.source, select=select, payload=payload).findings:
         if finding.severity is Severity.ERROR and finding.code not in READ_HERE:
             raise FormatError(finding.rule.fault, finding.span, finding.got, finding.want, **finding.details)
+
+
+def refused_always(error: FormatError) -> bool:
+    """Whether a file is refused for this with `force` as well: what the reader cannot read, and no known architecture."""
+    return error.fault in _ALWAYS or error.code in _UNKNOWN
 
 
 def _model(

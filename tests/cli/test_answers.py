@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 from examples import examples
@@ -18,11 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pace import units
 
+import i2s_spec
 from i2s_spec.cli import main
 from i2s_spec.convert.container.rewrite import rewrite
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.gguf.source import require_written
 from i2s_spec.golden.candidates.dumps import read_dump
 from i2s_spec.golden.records.eval_callback import LONGEST_LINE, node_of, read_callback_text
 from i2s_spec.linter.batch.file_arguments import inputs
@@ -348,3 +351,97 @@ def test_too_little_memory_is_no_bug(
     monkeypatch.setattr(module, "identity", short)
     assert called("hash", str(place / "m.gguf")) == 71
     assert "not enough memory" in capsys.readouterr().err
+
+
+# --- answers to what a stranger gives -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", ["hash F", "fix F --dry-run", "diff F F", "identify F --sha256", "run F --prompt x"])
+def test_a_file_of_holes_is_not_read_whole(place: Path, tmp_path: Path, words: str) -> None:
+    path = tmp_path / "F"
+    draft = Draft()
+    file = draft.records()
+    file.key_values[4].value = 2  # there is something to repair
+    file.tensor_infos = [tensor_info(b"t", (1 << 40,), 0, 0)]
+    file.data = b""
+    path.write_bytes(draft.built(file))
+    with path.open("r+b") as stream:
+        try:
+            stream.truncate(path.stat().st_size + 4 * (1 << 40))
+        except OSError:
+            pytest.skip("no file here may be that large")
+    with open_file(path) as opened, pytest.raises(ValueError, match="bytes were ever written"):
+        require_written(opened.source)
+    done = subprocess.run(
+        [sys.executable, "-m", "i2s_spec", *words.replace("F", str(path)).split()],
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 1, 2, 3), done.stderr
+    assert "were ever written" in done.stderr + done.stdout or words.startswith("run")
+
+
+def test_a_file_with_a_hole_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(Draft().data)
+    with path.open("r+b") as stream:
+        stream.truncate(1 << 24)
+    with open_file(path) as opened:
+        require_written(opened.source)
+    assert called("hash", str(path)) == 0
+
+
+@pytest.mark.parametrize("words", ["hash F --json", "identify F --json", "identify F --format json", "diff F F --json",
+                                   "diff m.gguf F --format json"])  # fmt: skip
+def test_who_asks_for_json_gets_json(
+    place: Path, monkeypatch: pytest.MonkeyPatch, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    assert called(*words.replace("F", "missing").split()) == 3
+    out = capsys.readouterr().out
+    document = json.loads(out)
+    assert (document["path"], document["fault"]["code"]) == ("missing", "S901")
+    schema = {"identify": "identify/identify.schema.json", "diff": "compare/diff.schema.json"}.get(
+        words.split(maxsplit=1)[0]
+    )
+    if schema is not None:
+        inspect = Path(i2s_spec.__file__).parent / "inspect"
+        jsonschema.validate(document, json.loads((inspect / schema).read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("words", ["golden compare g g -o F -q", "perplexity m.gguf --tokens 1,5,9,20,33,64,100,200 -c 4 "
+                                   "--kl-divergence-base F -q"])  # fmt: skip
+def test_no_other_file_is_replaced_unasked(place: Path, tmp_path: Path, monkeypatch: Any, words: str) -> None:
+    monkeypatch.chdir(place)
+    path = tmp_path / "F"
+    path.write_bytes(b"mine")
+    line = words.replace("F", str(path)).split()
+    assert called(*line) == 2
+    assert path.read_bytes() == b"mine"
+    assert called(*line, "--overwrite" if "perplexity" in words else "--force") == 0
+    assert path.read_bytes() != b"mine"
+
+
+@pytest.mark.parametrize("scale", ["nan", "inf", "-inf"])
+def test_a_scale_that_is_no_number_is_refused(tmp_path: Path, scale: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for dtype in (np.int8, np.float32):
+        np.save(tmp_path / "a.npy", np.ones((2, 128), dtype))
+        assert called("encode", str(tmp_path / "a.npy"), str(tmp_path / "out"), "--scale", scale) == 2
+        assert "no weight can be computed from it" in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_file_of_four_bytes_has_no_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "f").write_bytes(b"GGUF")
+    assert called("identify", str(tmp_path / "f")) == 1
+    assert "version unknown" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>", b"GGUF", Draft().data])
+@pytest.mark.parametrize("words", ["run F --prompt x", "golden record F --tokens 1 -o h"])
+def test_force_is_named_only_where_it_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("F").write_bytes(content)
+    assert called(*words.split()) in (2, 3)
+    assert "--force tries it" not in capsys.readouterr().err

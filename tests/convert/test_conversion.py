@@ -251,11 +251,14 @@ def test_another_architecture_needs_its_tensors() -> None:
 def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(model_file())
-    with pytest.raises(FileExistsError):
-        convert_file(open_file(path), path, to="TQ2_0")
-    assert path.read_bytes() == model_file()
-    convert_file(open_file(path), path, to="TQ2_0", force=True)
-    assert str(open_file(path).tensors["blk.0.attn_q.weight"].type) == "TQ2_0"
+    other = tmp_path / "other.gguf"
+    other.write_bytes(b"before")
+    for name, force in ((path, False), (path, True), (other, False)):
+        with pytest.raises(FileExistsError):
+            convert_file(open_file(path), name, to="TQ2_0", force=force)
+    assert (path.read_bytes(), other.read_bytes()) == (model_file(), b"before")
+    convert_file(open_file(path), other, to="TQ2_0", force=True)
+    assert str(open_file(other).tensors["blk.0.attn_q.weight"].type) == "TQ2_0"
 
 
 def test_a_file_of_version_2_becomes_big_endian() -> None:

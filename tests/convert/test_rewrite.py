@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 from builders import written
 
-from i2s_spec.convert.container.rewrite import Replacement, Value, rewrite
+from i2s_spec.convert.container.rewrite import Replacement, Value, convert_endian, rewrite
+from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.convert.tensors.tensor_io import decode_tensor
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
@@ -295,20 +297,27 @@ class TestSourcesThatAreRefused:
 
 
 class TestTargets:
-    def test_the_source_can_be_replaced_by_its_copy(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("force", [False, True])
+    @pytest.mark.parametrize("trusted", [False, True])
+    @pytest.mark.parametrize("name", ["x.gguf", "hard.gguf", "soft.gguf"])
+    def test_the_source_is_never_replaced_by_its_copy(
+        self, tmp_path: Path, name: str, trusted: bool, force: bool
+    ) -> None:
         path = tmp_path / "x.gguf"
         path.write_bytes(MODEL)
-        with open_file(path) as file:
-            with pytest.raises(FileExistsError, match="this is the file to be copied"):
-                rewrite(file, path, drop_tensors=["norm"])
-            assert path.read_bytes() == MODEL
-            rewrite(file, path, drop_tensors=["norm"], force=True)
-            assert file.tensors["norm"].array().tolist() == [0, 1, 2, 3, 4]
-        assert path.read_bytes() == copied(MODEL, drop_tensors=["norm"])
-        with open_file(path, trusted=True) as file:
-            rewrite(file, path, drop_tensors=["embd"], force=True)
-        assert list(content(path.read_bytes())[1]) == ["weight"]
-        assert list(tmp_path.iterdir()) == [path]
+        os.link(path, tmp_path / "hard.gguf")
+        (tmp_path / "soft.gguf").symlink_to(path)
+        with open_file(path, trusted=trusted) as file:
+            for write in (
+                lambda to: rewrite(file, to, drop_tensors=["norm"], force=force),
+                lambda to: convert_file(file, to, force=force),
+                lambda to: convert_endian(file, to, "big", force=force),
+                lambda to: decode_tensor(file, "norm", to, form="float32", force=force),
+            ):
+                with pytest.raises(FileExistsError, match="this is the file that is read"):
+                    write(tmp_path / name)
+        assert path.read_bytes() == MODEL
+        assert len(list(tmp_path.iterdir())) == 3
 
     def test_a_stream_onto_the_source_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "x.gguf"

@@ -278,14 +278,13 @@ class TestSourceAsTarget:
         return target
 
     @pytest.mark.parametrize("kind", [FileSource, MapSource])
-    def test_a_path_needs_force(self, path: Path, kind: type[FileSource] | type[MapSource]) -> None:
+    def test_a_path_is_refused_under_whatever_name(self, path: Path, kind: type[FileSource] | type[MapSource]) -> None:
         source = kind(path)
         other = path.with_name("link")
         os.link(path, other)
         for name in (path, other):
-            with pytest.raises(FileExistsError, match="the file to be copied"):
+            with pytest.raises(FileExistsError, match="this is the file that is read"):
                 refuse_source(name, source)
-            refuse_source(name, source, force=True)
         refuse_source(path.with_name("new"), source)
         source.close()
 
@@ -303,7 +302,7 @@ class TestSourceAsTarget:
         with path.open("r+b") as stream:
             for source in (FileSource(path), StreamSource(stream)):
                 with pytest.raises(ValueError, match="read back half-written"):
-                    refuse_source(stream, source, force=True)
+                    refuse_source(stream, source)
                 source.close()
         memory = io.BytesIO(b"source")
         with pytest.raises(ValueError, match="read back half-written"):

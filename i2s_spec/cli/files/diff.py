@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from i2s_spec.cli.files.target import keep_inputs, writing
+from i2s_spec.cli.files.target import keep_inputs, reading, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.draw.text import json_document
 from i2s_spec.errors import EXIT_FINDINGS, FormatError
@@ -69,7 +69,12 @@ def command(
 
     keep_inputs(output, a, b)
     try:
-        with open_file(a) as one, open_file(b) as other, progress_bar("comparing", quiet) as progress:
+        with (
+            reading(None, as_json or form == "json"),
+            open_file(a) as one,
+            open_file(b) as other,
+            progress_bar("comparing", quiet) as progress,
+        ):
             found = difference(one, other, dialect_a, dialect_b, threads or os.cpu_count() or 1, progress)
     except FormatError:
         raise

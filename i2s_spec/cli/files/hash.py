@@ -65,7 +65,7 @@ def command(
     known = None if base is None else _read_base(base)
     lineage = lineage or known is not None
     try:
-        with reading(file), open_file(file) as opened, progress_bar("hashing", quiet) as progress:
+        with reading(file, as_json), open_file(file) as opened, progress_bar("hashing", quiet) as progress:
             found = identity(opened, dialect, threads or os.cpu_count() or 1, progress, lineage)
     except FormatError:
         raise

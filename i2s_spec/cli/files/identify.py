@@ -106,7 +106,8 @@ def command(
         raise click.UsageError("--likelihood runs the model, and --header-only reads no weights")
     text = _text(likelihood) if likelihood else None
     payloads: Any = "none" if header_only else "full" if full else "sample"
-    with reading(file), File(source_of(origin(file))) as opened, progress_bar("reading", quiet) as progress:
+    as_json = as_json or form == "json"
+    with reading(file, as_json), File(source_of(origin(file))) as opened, progress_bar("reading", quiet) as progress:
         try:
             weights = None
             if reference is not None:
@@ -125,7 +126,7 @@ def command(
         except (KeyError, ValueError, TypeError) as error:
             raise click.UsageError(str(error.args[0] if isinstance(error, KeyError) else error)) from None
         outcome = None if likelihood is None else _likelihood(opened, found, text, threads, quiet)
-    if as_json or form == "json":
+    if as_json:
         likelihood_dict = None if outcome is None else answer.as_dict(outcome)
         sys.stdout.writelines(json_document({**found.as_dict(), "likelihood": likelihood_dict}))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import reduce
@@ -11,6 +12,7 @@ from typing import Any
 import click
 
 from i2s_spec.cli.termination import cleaned_up
+from i2s_spec.draw.text import json_document, json_string
 from i2s_spec.errors import FormatError, quote
 
 Command = Callable[..., Any]
@@ -39,14 +41,30 @@ def keep_inputs(target: str | None, *inputs: str | None) -> None:
 
 
 @contextmanager
-def reading(path: str | None) -> Iterator[None]:
-    """Read one file: a fault that is met there is said with its name, where nothing more exact is known."""
+def reading(path: str | None, as_json: bool = False) -> Iterator[None]:
+    """Read one file: a fault that is met there is said with its name, where nothing more exact is known.
+
+    :param as_json: whoever asked for JSON gets the fault as JSON too, on stdout
+    """
     try:
         yield
     except FormatError as error:
         if path is not None:
             error.of_file(path)
+        if as_json:
+            sys.stdout.writelines(json_document(refusal(error)))
         raise
+
+
+def refusal(error: FormatError) -> dict[str, Any]:
+    """What JSON says of a file that could not be read: the file, where it is known, and the fault."""
+    from i2s_spec.inspect.show import fault
+
+    return {
+        "schema_version": 1,
+        "path": None if error.file is None else json_string(error.file),
+        "fault": fault(error),
+    }
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.files.target import keep_inputs, reading
+from i2s_spec.cli.files.target import keep_inputs, reading, writing
 from i2s_spec.cli.models.default_model import named, origin
 from i2s_spec.cli.models.model_input import (
     TokenIds,
@@ -17,6 +17,7 @@ from i2s_spec.cli.models.model_input import (
     numerics_option,
     read_text,
     remark,
+    remark_refusal,
     tokenizer_of,
 )
 from i2s_spec.cli.termination import cleaned_up
@@ -91,9 +92,9 @@ def record(
             opened = load_model(
                 origin(model), numerics=numerics, threads=threads, dialect=dialect, activation=activation, force=force
             )
-    except FormatError:
-        if not force and not quiet:
-            remark("this model is refused; --force tries it all the same")
+    except FormatError as error:
+        if not quiet:
+            remark_refusal(error, force)
         raise
     except ValueError as error:
         raise SettingError(str(error)) from None
@@ -159,7 +160,7 @@ def _refuse_taken(folder: str, force: bool) -> None:
     "--format", "form", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True
 )
 @click.option("-o", "--output", type=click.Path(), help="Write the report to a file.")
-@click.option("--force", is_flag=True, help="Try a model that the linter calls broken.")
+@click.option("--force", is_flag=True, help="Replace a report; try a model that the linter calls broken.")
 @click.option("--no-diagnosis", is_flag=True, help="Do not look for the mistake that explains what is wrong.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads. [default: one per processor]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bars.")
@@ -175,9 +176,13 @@ def compare(
 
     Exit code: 0 nothing is wrong, 1 something is, 2 usage, 3 a file cannot be read.
     """
+    from i2s_spec.gguf.atomic_file import refuse_taken
     from i2s_spec.golden import compare as run
 
     keep_inputs(output, model, candidate)
+    if output is not None:
+        with writing(output):
+            refuse_taken(output, force)
     try:
         with counting_bar("taps", None, quiet) as progress:
             result = run(
@@ -188,17 +193,17 @@ def compare(
         if isinstance(error, FormatError | SettingError):
             raise
         raise SettingError(str(error)) from None
-    _write(result, form, output)
+    _write(result, form, output, force)
     return 0 if result.ok else EXIT_FINDINGS
 
 
-def _write(result: Comparison, form: str, output: str | None) -> None:
+def _write(result: Comparison, form: str, output: str | None, force: bool) -> None:
     from i2s_spec.golden.report import report
 
     if output is not None:
         from i2s_spec.gguf.atomic_file import OutputFile
 
-        with cleaned_up(), OutputFile(output, force=True) as file:
+        with writing(output), OutputFile(output, force=force) as file:
             for line in report(result, form):
                 file.write(line.encode("utf-8", "backslashreplace"))
         return

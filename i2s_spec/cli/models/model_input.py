@@ -60,6 +60,14 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def remark_refusal(error: FormatError, force: bool) -> None:
+    """Name the option that tries a refused model all the same, where it would not be refused again."""
+    from i2s_spec.model.load import refused_always
+
+    if not force and not refused_always(error):
+        remark("this model is refused; --force tries it all the same")
+
+
 def open_model(path: str | None, numerics: str, threads: int | None, force: bool, quiet: bool, embeds: bool) -> Any:
     """Load a model; on a terminal with a bar that moves while that takes time.
 
@@ -76,10 +84,10 @@ def open_model(path: str | None, numerics: str, threads: int | None, force: bool
     try:
         with reading(path), counting_bar("loading", None, quiet) as progress:
             model = load_model(file, numerics=numerics, threads=threads, force=force, progress=progress)
-    except FormatError:
+    except FormatError as error:
         file.close()
-        if not force and not quiet:
-            remark("this model is refused; --force tries it all the same")
+        if not quiet:
+            remark_refusal(error, force)
         raise
     except ValueError as error:
         file.close()

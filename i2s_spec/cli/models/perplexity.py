@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from i2s_spec.cli.files.target import keep_inputs
+from i2s_spec.cli.files.target import keep_inputs, shown
 from i2s_spec.cli.models.model_input import (
     TokenIds,
     counting_bar,
@@ -39,8 +39,9 @@ SCHEMA_VERSION = 1
 @click.option("--bos/--no-bos", default=None, help="A first token in every chunk. [default: as the file says]")
 @click.option(
     "--kl-divergence-base", "base", type=click.Path(), metavar="FILE",
-    help="Write the log-probabilities too, for llama-perplexity --kl-divergence; a file there is replaced.",
+    help="Write the log-probabilities too, for llama-perplexity --kl-divergence.",
 )  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace the file of --kl-divergence-base if there is one.")
 @click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @model_options
 def command(
@@ -51,6 +52,7 @@ def command(
     most: int | None,
     bos: bool | None,
     base: str | None,
+    overwrite: bool,
     output: str,
     numerics: str,
     threads: int | None,
@@ -73,6 +75,8 @@ def command(
     if (path is None) == (tokens is None):
         raise click.UsageError("one of --file and --tokens is needed")
     keep_inputs(base, model, path)
+    if base is not None:
+        _refuse_taken(base, overwrite)
     text = read_text(path) if path is not None else None
     with open_model(model, numerics, threads, force, quiet, embeds=False) as opened:
         tokenizer = tokenizer_of(opened, pre, quiet) if text is not None else tokenizer_if_any(opened, pre, quiet)
@@ -85,7 +89,7 @@ def command(
         estimate: Any = None
         seen = output == "text" and sys.stdout.isatty()  # the lines themselves show how far it is
         with (
-            _base(base, pieces, opened.vocab_size) as also,
+            _base(base, overwrite, pieces, opened.vocab_size) as also,
             counting_bar("chunks", len(pieces), quiet or seen) as progress,
         ):
             for estimate in perplexity(opened, pieces, progress, also):
@@ -106,7 +110,7 @@ def command(
 
 
 @contextmanager
-def _base(path: str | None, pieces: Any, vocab: int) -> Iterator[Callable[[Any], object] | None]:
+def _base(path: str | None, overwrite: bool, pieces: Any, vocab: int) -> Iterator[Callable[[Any], object] | None]:
     """What takes the logits of the scored tokens and writes them; the file appears when it is complete."""
     if path is None:
         yield None
@@ -114,8 +118,18 @@ def _base(path: str | None, pieces: Any, vocab: int) -> Iterator[Callable[[Any],
     from i2s_spec.gguf.atomic_file import OutputFile
     from i2s_spec.golden.records.kl_base import BaseWriter
 
-    with cleaned_up(), OutputFile(path, force=True) as file:
+    with cleaned_up(), OutputFile(path, force=overwrite) as file:
         yield BaseWriter(file, [piece.tokens for piece in pieces], vocab).add
+
+
+def _refuse_taken(path: str, overwrite: bool) -> None:
+    """Say early what would be said at the end: the name is taken."""
+    from i2s_spec.gguf.atomic_file import refuse_taken
+
+    try:
+        refuse_taken(path, overwrite)
+    except FileExistsError:
+        raise click.UsageError(f"{shown(path)} already exists; use --overwrite to replace it") from None
 
 
 def _shown(perplexity: float) -> str:

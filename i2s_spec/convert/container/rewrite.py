@@ -72,7 +72,7 @@ def rewrite(
     :param rename_tensors: new names of tensors
     :param alignment: of tensors, in bytes; `general.alignment` follows. Without it the source's is kept.
     :param byte_order: of the copy; where it is not the source's, every word is swapped (see `convert_endian`)
-    :param force: replace an existing file, the source itself too: it is read until the complete copy takes its name
+    :param force: replace an existing file, but never the source itself
     :param progress: called now and then with (bytes written, bytes of the copy)
     :returns: bytes of the copy
     :raises FormatError: where the source has a fault, a kept tensor is not all there or is of a type without known
@@ -80,13 +80,14 @@ def rewrite(
     :raises KeyError: for a key or tensor to drop, rename or replace that the source does not have
     :raises ValueError: where names would occur twice, kept tensors overlap, a type has no place for a tensor's shape, or
         the writer refuses what is kept or set
+    :raises FileExistsError: where the target is the source, also with `force`
     :raises OSError: as `OutputFile` does; after any error the target is as it was
     """
     file = source_file
     if file.fault is not None:
         raise file.fault
     assert file.version is not None
-    refuse_source(target, file.source, force)
+    refuse_source(target, file.source)
     order: ByteOrder = byte_order or file.byte_order
     convert = _conversion(file, order)
 

@@ -108,7 +108,7 @@ def convert_file(
     :param arch: another architecture to call the model; keys that begin with the old name get the new one
     :param hidden_activation: `relu2`, `silu` or `gelu`, stored as `<architecture>.hidden_activation`
     :param byte_order: of the copy; without it, the source's
-    :param force: replace an existing file
+    :param force: replace an existing file, but never the one that is read
     :param progress: called now and then with (bytes written, bytes of the copy)
     :param threads: how many threads decode and encode
     :raises ValueError: for unknown names, tensors that are not ternary or have no place in the type, scales that it cannot

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from i2s_spec.convert.container.rewrite import Replacement, rewrite
 from i2s_spec.convert.tensors.npy import write_npy
 from i2s_spec.deprecation import renamed_keyword
 from i2s_spec.errors import quote
+from i2s_spec.gguf.atomic_file import refuse_source
 from i2s_spec.gguf.source import CHUNK, chunks
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
@@ -65,12 +67,14 @@ def decode_tensor(
     :param unused_code: whether the code that stands for nothing is refused or 0
     :raises KeyError: for the name of a tensor that is not there
     :raises ValueError: for a form that the tensor does not have
-    :raises FormatError, OSError: for a file that does not hold it, and a path that cannot be written
+    :raises FormatError, OSError: for a file that does not hold it, and a path that cannot be written; `FileExistsError` for
+        the path of the file itself, also with `force`
     """
     if form not in FORMS:
         raise ValueError(f"{quote(form)} is not one of {', '.join(FORMS)}")
     if name not in file.tensors:
         raise KeyError(f"the file has no tensor {quote(name)}")
+    refuse_source(path, file.source)
     tensor = file.tensors[name]
     kind = tensor.type.name if tensor.type is not None else f"type {tensor.number}"
     scale: float | None = None
@@ -131,10 +135,12 @@ def encode_array(
     :param array: int8 trits, whose scale is given; or floats, which a rule makes ternary (see `codec.quantize`)
     :param rule: `absmax` (the default for floats), `hf-first`, `embedding-mean` or `given`
     :param scale: of trits, and for the rule `given`
-    :raises ValueError: for trits without a scale or with a rule that computes one, values that are none, and shapes that
-        the layout has no place for
+    :raises ValueError: for a scale that is NaN or infinite, trits without a scale or with a rule that computes one,
+        values that are not trits, and shapes that the layout has no place for
     :raises TypeError: for an array of another sort
     """
+    if scale is not None and not isfinite(scale):
+        raise ValueError(f"the scale is {scale}: no weight can be computed from it")
     if array.dtype.kind in "iu":
         if rule not in {None, "given"}:
             raise ValueError(f"the array holds trits already; rule {rule} makes them of floats")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf import byte_order
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
-from i2s_spec.gguf.source import chunks
+from i2s_spec.gguf.source import chunks, require_written
 
 if TYPE_CHECKING:
     from i2s_spec.codec.trits import Trits
@@ -98,13 +98,15 @@ def words_known(file: File, tensor: Tensor) -> bool:
 
 
 def require_own_bytes(file: File) -> None:
-    """Refuse a file whose tensors are larger than it is, which only bytes of several tensors make possible.
+    """Refuse a file that cannot be read whole in reasonable time: one of holes, or whose tensors are larger than it is,
+    which only bytes of several tensors make possible.
 
     Whoever reads each tensor whole would need time that grows with the square of the file's size.
 
     :raises FormatError: for a tensor that the file does not hold whole, or whose size is not known
     :raises ValueError: for such a file
     """
+    require_written(file.source)
     total = 0
     for tensor in file.tensors.rows:
         tensor.require(tensor.span)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from i2s_spec.draw.text import json_string
 from i2s_spec.errors import FormatError, quote
-from i2s_spec.gguf.source import CHUNK, Origin, chunks, source_of
+from i2s_spec.gguf.source import CHUNK, Origin, chunks, require_written, source_of
 from i2s_spec.inspect.identify import origin as origins
 from i2s_spec.inspect.identify import packer, packing
 from i2s_spec.inspect.identify.evidence import Question
@@ -226,6 +226,7 @@ def _asked(file: File, seen: Observed, payloads: str, threads: int) -> LayoutEvi
 def _digest(file: File, progress: Progress | None) -> str:
     import hashlib
 
+    require_written(file.source)
     whole, done = hashlib.sha256(), 0
     for chunk in chunks(file.source, 0, file.size, CHUNK):
         whole.update(chunk)

@@ -21,8 +21,9 @@ def page(found: Identification, everything: bool = False) -> Iterator[Line]:
 
     :param everything: all hypotheses with all evidence, also what is unlikely or excluded
     """
-    order = f", {found.byte_order}-endian" if found.version is not None else ""
-    yield [Piece(visible(found.path, 4096, bare=True), "bold"), Piece(f"  GGUF version {found.version}{order}")]
+    known = found.version is not None
+    version = f"GGUF version {found.version}, {found.byte_order}-endian" if known else "GGUF, version unknown"
+    yield [Piece(visible(found.path, 4096, bare=True), "bold"), Piece(f"  {version}")]
     retained = "none of them I2_S" if not found.i2s else f"{found.i2s:,} of them I2_S"
     architecture = visible(found.architecture, 64, bare=True) or "no architecture"
     plural = "" if found.tensors == 1 else "s"
