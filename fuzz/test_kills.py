@@ -1,0 +1,218 @@
+"""Verbs that write are killed at moments that nobody chose: nothing is lost then, and nothing is left after the next run.
+
+    python fuzz/test_kills.py 10000
+
+kills so many runs and prints what happened. A kill is SIGKILL, so that nothing of this package has a say. After each one the
+result is not there, or whole: the old one or the new one; the inputs are as they were. Now and then the verb then runs to
+its end: its result is the new one, and no other name is in the folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from i2s_spec.cli import main
+
+#: Calls of verbs that write TARGET; those with --force replace what is there.
+CALLS = (
+    "new TARGET --force --seed 5",
+    "convert m.gguf TARGET --to Q2_0",
+    "convert m.gguf TARGET --to interleave-64 --force",
+    "convert m.gguf TARGET --endian big --force",
+    "fix odd.gguf -o TARGET --unsafe --force",
+    "sanitize m.gguf -o TARGET --force",
+    "decode m.gguf blk.0.attn_q.weight TARGET --force",
+    "encode w.npy TARGET --scale 0.5 --force",
+    "encode w.npy TARGET --scale 0.5 --into m.gguf --tensor blk.0.attn_q.weight",
+    "golden record m.gguf --tokens 1,2 -o TARGET --force",
+    "golden record m.gguf --tokens 1,2 -o TARGET",
+    "golden compare g g -o TARGET --force --format html",
+    "diff m.gguf n.gguf --lineage --format html -o TARGET --force",
+    "lint m.gguf --report html=TARGET",
+    "schema --format json -o TARGET --force",
+    "perplexity m.gguf --tokens 1,5,9,20,33,64,100,200 -c 4 --kl-divergence-base TARGET --overwrite",
+)
+
+#: One kill in so many is followed by a run to the end.
+ENDED = 4
+
+
+class State(NamedTuple):
+    """What lies under a name: nothing, or the digest of a file or folder."""
+
+    digest: str | None
+
+
+def state(path: Path) -> State:
+    if not path.exists():
+        return State(None)
+    digest = hashlib.sha256()
+    for each in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        digest.update(each.name.encode() + b"\0" + each.read_bytes())
+    return State(digest.hexdigest())
+
+
+def begun(words: list[str], folder: Path) -> int:
+    """The process of a verb that runs in a folder: a copy of this one, in which everything is imported already."""
+    process = os.fork()
+    if process:
+        return process
+    try:
+        os.chdir(folder)
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(null, number)
+        main(words)
+    except SystemExit as end:
+        os._exit(end.code if isinstance(end.code, int) else 0)
+    finally:
+        os._exit(99)
+
+
+def finished(words: list[str], folder: Path) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(begun(words, folder), 0)[1])
+
+
+def warm(folder: Path) -> None:
+    """Run every call here once, so that the copies of this process have nothing to import."""
+    sys.stdout.flush()
+    kept, null = [os.dup(1), os.dup(2)], os.open(os.devnull, os.O_RDWR)
+    here = Path.cwd()
+    try:
+        os.chdir(folder)
+        for number in (1, 2):
+            os.dup2(null, number)
+        for line in CALLS:
+            with suppress(SystemExit):
+                main(line.replace("TARGET", f"warm{CALLS.index(line)}").split())
+    finally:
+        os.chdir(here)
+        for number, was in zip((1, 2), kept, strict=True):
+            os.dup2(was, number)
+            os.close(was)
+        os.close(null)
+
+
+def furnish(folder: Path) -> None:
+    """The inputs."""
+    for line in ("new m.gguf --layers 1", "new n.gguf --layers 1 --seed 1", "new odd.gguf --layers 1",
+                 "golden record m.gguf --tokens 1,2 -o g"):  # fmt: skip
+        assert finished(line.split(), folder) == 0, line
+    np.save(folder / "w.npy", np.resize(np.array([-1, 0, 1], np.int8), (128, 128)))
+
+
+class Campaign:
+    """Kills in one folder."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.chance = folder, Random(seed)
+        furnish(folder)
+        warm(folder)
+        for path in folder.glob("warm*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self.inputs = {path: state(path) for path in folder.iterdir()}
+        self.target = folder / "TARGET"
+        self.old = b"what was there before"
+        self.seen: Counter[str] = Counter()
+
+    def rounds(self, line: str, kills: int) -> None:
+        """Kill one call so often."""
+        words = line.split()
+        force = "--force" in words or "--overwrite" in words or "--report" in words
+        self.reset(line, force)
+        began = time.monotonic()
+        assert finished(words, self.folder) in (0, 1), line
+        lasts = time.monotonic() - began
+        new = state(self.target)
+        assert new.digest is not None, line
+        before = self.reset(line, force)
+        for i in range(kills):
+            process = begun(words, self.folder)
+            time.sleep(self.chance.uniform(0, 1.1 * lasts))
+            os.kill(process, signal.SIGKILL)
+            ended = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+            self.seen["killed" if ended == -signal.SIGKILL else "ended first"] += 1
+            now = state(self.target)
+            assert now in (before, new) or now.digest is None, f"{line}: the result is neither old nor new"
+            assert now.digest is not None or not force or self.brought_back(words, before, new), f"{line}: it is lost"
+            self.seen["new" if now == new else "old"] += 1
+            left = self.leftovers()
+            self.seen["left behind"] += bool(left)
+            assert {path: state(path) for path in self.inputs} == self.inputs, f"{line}: an input changed"
+            if i % ENDED == ENDED - 1 or i == kills - 1:
+                if not force and now == new:
+                    self.reset(line, force)
+                assert finished(words, self.folder) in (0, 1), line
+                assert state(self.target) == new, line
+                assert self.leftovers() == [], f"{line}: {self.leftovers()} after the next run"
+                before = self.reset(line, force)
+            elif not force and now == new:
+                self.reset(line, force)
+
+    def brought_back(self, words: list[str], before: State, new: State) -> bool:
+        """Whether the next run has what a moment without a name took away."""
+        return finished(words, self.folder) in (0, 1) and state(self.target) == new
+
+    def leftovers(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir() if path not in self.inputs and path != self.target)
+
+    def reset(self, line: str, force: bool) -> State:
+        """The result as it is before a run: another one of its sort where it is to be replaced, else nothing."""
+        if self.target.is_dir():
+            for path in self.target.iterdir():
+                path.unlink()
+            self.target.rmdir()
+        self.target.unlink(missing_ok=True)
+        if force and line.startswith("golden record"):
+            assert finished(["golden", "record", "m.gguf", "--tokens", "3", "-o", "TARGET"], self.folder) == 0
+        elif force:
+            self.target.write_bytes(self.old)
+        return state(self.target)
+
+
+def campaign(folder: Path, kills: int, seed: int = 0) -> Counter[str]:
+    """Kill so many runs, spread over all calls."""
+    made = Campaign(folder, seed)
+    for i, line in enumerate(CALLS):
+        made.rounds(line, kills // len(CALLS) + (i < kills % len(CALLS)))
+    return made.seen
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be copied here")
+def test_kills(tmp_path: Path) -> None:
+    seen = campaign(tmp_path, 5 * len(CALLS))
+    assert seen["killed"] > len(CALLS)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be copied here")
+def test_the_campaign_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from i2s_spec.gguf import atomic_file
+
+    monkeypatch.setattr(atomic_file, "remove_leftovers", lambda folder, base: 0)
+    monkeypatch.setattr(sys.modules[__name__], "CALLS", ("convert m.gguf TARGET --to interleave-64 --force",))
+    with pytest.raises(AssertionError, match="after the next run"):
+        campaign(tmp_path, 60)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="i2s-kills-") as place:
+        count, chosen = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else int(time.time())
+        begin = time.monotonic()
+        total = campaign(Path(place), count, chosen)
+        print(f"seed {chosen}, {time.monotonic() - begin:.0f} s: {dict(total)}")
