@@ -1,0 +1,142 @@
+"""What this package depends on: the lowest versions that it accepts, held against advisories, and a bill of materials.
+
+    python .ci/dependencies.py check            exits with 1 where a version is accepted that advisories.json lists
+    python .ci/dependencies.py floors           the lowest accepted versions, as pip-audit takes them
+    python .ci/dependencies.py sbom FILE        CycloneDX JSON of the package and what is installed for it
+
+It needs nothing but Python. The bill of materials has no date, so that the same environment gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+import uuid
+from collections.abc import Iterator
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+
+Version = tuple[int, ...]
+
+
+def version(text: str) -> Version:
+    """The numbers of a version, for comparison."""
+    return tuple(map(int, re.findall(r"\d+", text)))
+
+
+def requirements() -> Iterator[tuple[str, str]]:
+    """Every requirement of the project, its extras and its build, and the lowest version that it accepts ('' for any)."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project = declared["project"]
+    lists = [declared["build-system"]["requires"], project["dependencies"], *project["optional-dependencies"].values()]
+    for each in (requirement for some in lists for requirement in some):
+        name = re.match(r"[A-Za-z0-9_.-]+", each)
+        floor = re.search(r"[>=]=\s*([0-9.]+)", each)
+        assert name is not None
+        yield normal(name[0]), floor[1] if floor else ""
+
+
+def normal(name: str) -> str:
+    """A name as package indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def floors() -> dict[str, str]:
+    """The lowest version of each package that any place accepts."""
+    found: dict[str, str] = {}
+    for name, floor in requirements():
+        found[name] = min(found.get(name, floor), floor, key=version)
+    return found
+
+
+def advisories() -> list[dict[str, str]]:
+    """The committed list."""
+    listed: list[dict[str, str]] = json.loads((HERE / "advisories.json").read_text(encoding="utf-8"))
+    return listed
+
+
+def accepted() -> list[str]:
+    """What is wrong: versions that are accepted though an advisory lists them, and advisories of nothing that is used."""
+    lowest = floors()
+    wrong = [f"{name} has no lowest version" for name, floor in lowest.items() if not floor]
+    for each in advisories():
+        floor = lowest.get(each["package"])
+        if floor is None:
+            wrong.append(f"{each['id']} is about {each['package']}, which is not used")
+        elif version(floor) < version(each["mended_in"]):
+            wrong.append(f"{each['package']} {floor} is accepted, and {each['id']} is mended in {each['mended_in']}")
+    return wrong
+
+
+def sbom() -> dict[str, Any]:
+    """The package and what is installed for it, as CycloneDX 1.6."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    root = _component(project["name"], project["version"], project["license"])
+    components: dict[str, dict[str, Any]] = {}
+    edges: dict[str, list[str]] = {}
+    waiting = [(root["bom-ref"], [normal(_name(each)) for each in project["dependencies"]])]
+    while waiting:
+        parent, names = waiting.pop()
+        edges[parent] = []
+        for name in names:
+            try:
+                found = distribution(name)
+            except PackageNotFoundError:  # of an operating system or a Python that this is not
+                continue
+            component = _component(found.metadata["Name"], found.version, _licence(found))
+            edges[parent].append(component["bom-ref"])
+            if component["bom-ref"] not in components:
+                components[component["bom-ref"]] = component
+                plain = [each for each in found.requires or [] if "extra ==" not in each]
+                waiting.append((component["bom-ref"], [normal(_name(each)) for each in plain]))
+    body = {
+        "metadata": {"component": root},
+        "components": [components[ref] for ref in sorted(components)],
+        "dependencies": [{"ref": ref, "dependsOn": sorted(set(edges[ref]))} for ref in sorted(edges)],
+    }
+    serial = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(body, sort_keys=True))
+    head = {"bomFormat": "CycloneDX", "specVersion": "1.6", "serialNumber": f"urn:uuid:{serial}", "version": 1}
+    return {**head, **body}
+
+
+def _component(name: str, number: str, licence: str) -> dict[str, Any]:
+    purl = f"pkg:pypi/{normal(name)}@{number}"
+    component = {"type": "library", "bom-ref": purl, "name": name, "version": number, "purl": purl}
+    return {**component, "licenses": [{"license": {"name": licence}}]} if licence else component
+
+
+def _licence(found: Distribution) -> str:
+    declared = found.metadata.get("License-Expression") or found.metadata.get("License") or ""
+    return declared.split("\n")[0].strip()
+
+
+def _name(requirement: str) -> str:
+    name = re.match(r"[A-Za-z0-9_.-]+", requirement)
+    assert name is not None
+    return name[0]
+
+
+def main(words: list[str]) -> int:
+    """Do what the words ask for; the exit code."""
+    if words == ["check"]:
+        wrong = accepted()
+        print("\n".join(wrong) or f"no accepted version is in {len(advisories())} advisories")
+        return int(bool(wrong))
+    if words == ["floors"]:
+        print("\n".join(f"{name}=={floor}" for name, floor in sorted(floors().items()) if floor))
+        return 0
+    if words[:1] == ["sbom"] and len(words) == 2:
+        Path(words[1]).write_text(json.dumps(sbom(), indent=1) + "\n", encoding="utf-8")
+        return 0
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
