@@ -39,7 +39,7 @@ def benchmarks() -> list[Benchmark]:
     ]
 
 
-def _model(setting: Setting) -> Path:
+def full_size(setting: Setting) -> Path:
     """A model of the full size, in the page cache; made once for all benchmarks."""
     path = setting.folder / "model.gguf"
     if not path.exists():
@@ -82,7 +82,7 @@ def _survey(path: Path, threads: int, mode: Mode = "full") -> None:
 
 def payload(setting: Setting) -> Result:
     """`lint` in one process against the probe, and the survey alone, with one thread and with two."""
-    path = _model(setting)
+    path = full_size(setting)
     contenders = []
     for threads in (1, 2):
         contenders += [
@@ -113,7 +113,7 @@ def payload(setting: Setting) -> Result:
 
 def header_only(setting: Setting) -> Result:
     """`i2s lint --header-only FILE` as a whole process, beyond `i2s --version`, in pairs; and the same with payloads."""
-    path = _model(setting)
+    path = full_size(setting)
     cache = setting.folder / "bytecode"
     count = 3 if setting.quick else 10 * setting.rounds
     times: dict[str, tuple[float, ...]] = {}
@@ -134,7 +134,7 @@ def header_only(setting: Setting) -> Result:
 
 def memory(setting: Setting) -> Result:
     """Peak memory of `lint` with payloads in a fresh process, above its imports: for the large file and for small ones."""
-    large = _model(setting)
+    large = full_size(setting)
     small = setting.folder / "small.gguf"
     processes.command(["new", str(small)], setting.folder / "bytecode")
     found = []

@@ -18,6 +18,7 @@ PARTS = {
     "model": "bench.model",
     "lint": "bench.lint",
     "groups": "bench.group_lint",
+    "evidence": "bench.evidence",
 }
 
 

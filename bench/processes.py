@@ -29,6 +29,7 @@ JOBS = {
     "GGUFReader": (("gguf",), "bench.readers:gguf_table"),
     "lint": (("i2s_spec.linter.engine", "i2s_spec.linter.rules"), "i2s_spec.linter.engine:lint"),
     "lint, payloads": (("bench.lint", "i2s_spec.linter.rules"), "bench.lint:whole"),
+    "evidence": (("bench.evidence",), "bench.evidence:ask"),
 }
 
 

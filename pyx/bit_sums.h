@@ -1,7 +1,9 @@
-/* How often each bit of each byte is set, down the columns of a matrix of bytes and along its segments.
+/* How many pairs of bits are set, down the columns of a matrix of bytes and along its segments.
  *
- * Bits are counted in slices: plane k of a vector holds bit k of as many counters as the vector has bits, and a carry-save
- * adder puts eight vectors into the planes at once. Planes of eight hold 255; then they are added to the counters.
+ * Of each pair one bit counts: the lower one, or whether either is set. Those of two rows are joined in one vector, the upper
+ * bits being of the second row, and serve both directions. Bits are counted in slices: plane k of a vector holds bit k of as
+ * many counters as the vector has bits, and a carry-save adder puts eight vectors into the planes at once. Planes of eight
+ * hold 255; then they are added to the counters.
  */
 #ifndef I2S_BIT_SUMS_H
 #define I2S_BIT_SUMS_H
@@ -13,16 +15,12 @@
 
 enum { I2S_PLANES = 8, I2S_MOST_BYTES = 64 };
 
-/* Bit k of byte b becomes bit b of byte k. */
-static inline uint64_t i2s_transposed(uint64_t x) {
-    uint64_t t;
-    t = (x ^ (x >> 7)) & 0x00AA00AA00AA00AAu;
-    x ^= t ^ (t << 7);
-    t = (x ^ (x >> 14)) & 0x0000CCCC0000CCCCu;
-    x ^= t ^ (t << 14);
-    t = (x ^ (x >> 28)) & 0x00000000F0F0F0F0u;
-    return x ^ t ^ (t << 28);
-}
+/* Loops over planes, which stay in registers. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define I2S_UNROLLED _Pragma("GCC unroll 16")
+#else
+#define I2S_UNROLLED
+#endif
 
 /* a + b + c, of each bit: the sum in low, the carry in high. */
 #define I2S_CSA(type, high, low, a, b, c)                                                                               \
@@ -32,6 +30,10 @@ static inline uint64_t i2s_transposed(uint64_t x) {
         (low) = i2s_u ^ i2s_c;                                                                                          \
     } while (0)
 
+/* The bytes of each number of 64 bits, added up: what one instruction does where there is one. */
+#define I2S_SAD_STEP(x, by, mask) (((x) & (mask)) + ((x) >> (by) & (mask)))
+#define I2S_SUMS_SAD(V, x)                                                                                              \
+    I2S_SAD_STEP(I2S_SAD_STEP(I2S_SAD_STEP(x, 8, 0x00FF00FF00FF00FFu), 16, 0x0000FFFF0000FFFFu), 32, 0xFFFFFFFFu)
 #define I2S_SUMS_BYTES 16
 #define I2S_SUMS(name) i2s_##name##_portable
 #define I2S_SUMS_TARGET
@@ -39,14 +41,17 @@ static inline uint64_t i2s_transposed(uint64_t x) {
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #define I2S_SUMS_X86 1
+#include <immintrin.h>
+#define I2S_SUMS_SAD(V, x) (V)_mm256_sad_epu8((__m256i)(x), _mm256_setzero_si256())
 #define I2S_SUMS_BYTES 32
 #define I2S_SUMS(name) i2s_##name##_avx2
 #define I2S_SUMS_TARGET __attribute__((target("avx2,popcnt")))
 #include "bit_sums_body.h"
 
+#define I2S_SUMS_SAD(V, x) (V)_mm512_sad_epu8((__m512i)(x), _mm512_setzero_si512())
 #define I2S_SUMS_BYTES 64
 #define I2S_SUMS(name) i2s_##name##_avx512
-#define I2S_SUMS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt")))
+#define I2S_SUMS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt,prefer-vector-width=512")))
 #include "bit_sums_body.h"
 
 static int i2s_sums_has_avx2(void) { return i2s_cpu_avx2() && i2s_cpu_popcnt(); }
@@ -58,7 +63,7 @@ static int i2s_sums_has_portable(void) { return 1; }
 typedef struct {
     const char *name;
     int (*available)(void);
-    void (*sums)(const uint8_t *, int64_t, int64_t, int64_t, uint32_t *, uint32_t *, uint8_t *);
+    void (*sums)(const uint8_t *, int64_t, int64_t, int64_t, int, uint32_t *, uint32_t *, int64_t, uint8_t *);
 } i2s_sums_set;
 
 /* From the slowest to the fastest. */

@@ -1,12 +1,13 @@
-"""This module counts the bits of a payload, down its columns and along its rows: what profiles of every layout are made of.
+"""This module counts pairs of bits of a payload, down its columns and along its rows: what profiles of layouts are made of.
 
-A payload is taken as a matrix of bytes whose rows hold four rows of the tensor. How often each bit of each column of bytes
-is set, and of each quarter of a row, gives how many zeros there are in each row and column under any layout and code map.
-`bit_sums_reference` is the definition; `BitSums` adds pieces up with the compiled kernel.
+A payload is taken as a matrix of bytes whose rows hold four rows of the tensor. How many codes of each column of bytes are
+not that of 0, by their pair of bits, and of each quarter of a row, gives how many zeros there are in each row and column
+under any layout. A code counts where its lower bit is set, or where either is. `bit_sums_reference` is the definition;
+`BitSums` adds pieces up with the compiled kernel.
 
-    >>> sums = bit_sums_reference(bytes([1, 2, 3, 4]), width=2, segment=1)
-    >>> sums[0][:, :3].tolist(), sums[1][:, :3].tolist()
-    ([[2, 1, 0], [0, 1, 1]], [[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]])
+    >>> sums = bit_sums_reference(bytes([1, 2, 3, 4]), width=2, segment=1, either=False)
+    >>> sums[0][:2].tolist(), sums[1][:2].tolist()
+    ([[2, 0], [0, 1]], [[1, 0, 1, 0], [0, 0, 0, 1]])
 """
 
 from __future__ import annotations
@@ -29,32 +30,37 @@ def kernel_row() -> int:
     return next(rows, 0)
 
 
-def bit_sums_reference(data: Any, width: int, segment: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """How often each bit is set, in each column of a matrix of bytes and in each stretch of it.
+def bit_sums_reference(
+    data: Any, width: int, segment: int, either: bool
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """How often each pair of bits is set, in each column of a matrix of bytes and in each stretch of it.
 
     :param data: whole rows of `width` bytes
     :param segment: bytes of a stretch, which divide a row
-    :returns: uint32 [width, 8] and uint32 [stretches, 8]; bit 0 is the least
+    :param either: whether a pair is set where any of its bits is, or where the lower one is
+    :returns: uint32 [4, width] and uint32 [4, stretches]; pair 0 has the least bits
     """
     raw = np.frombuffer(data, dtype=np.uint8)
-    bits = np.unpackbits(raw[:, None], axis=1, bitorder="little").astype(np.uint32)
-    columns = bits.reshape(-1, width, 8).sum(axis=0, dtype=np.uint32)
-    segments = bits.reshape(-1, segment, 8).sum(axis=1, dtype=np.uint32)
+    codes = raw >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
+    is_set = (codes != 0) if either else (codes & 1 != 0)
+    columns = is_set.reshape(4, -1, width).sum(axis=1, dtype=np.uint32)
+    segments = is_set.reshape(4, -1, segment).sum(axis=2, dtype=np.uint32)
     return columns, segments
 
 
 class BitSums:
-    """The sums of a payload that comes in pieces of whole rows.
+    """The sums of a payload that comes in pieces of whole rows: `columns` and `segments`, as the definition has them.
 
     :param rows: of the matrix of bytes
     :param width: bytes of each row
     :param segment: bytes of a stretch, which divide a row
+    :param either: whether a pair is set where any of its bits is, or where the lower one is
     """
 
-    def __init__(self, rows: int, width: int, segment: int) -> None:
-        self.columns: NDArray[np.uint32] = np.zeros((width, 8), dtype=np.uint32)
-        self.segments: NDArray[np.uint32] = np.zeros((rows * (width // segment), 8), dtype=np.uint32)
-        self._width, self._segment, self._seen = width, segment, 0
+    def __init__(self, rows: int, width: int, segment: int, either: bool) -> None:
+        self.columns: NDArray[np.uint32] = np.zeros((4, width), dtype=np.uint32)
+        self.segments: NDArray[np.uint32] = np.zeros((4, rows * (width // segment)), dtype=np.uint32)
+        self._width, self._segment, self._either, self._seen = width, segment, either, 0
         self._row = kernel_row()
 
     def add(self, data: Any) -> None:
@@ -62,7 +68,7 @@ class BitSums:
 
         :raises ValueError: for a part of a row, or more rows than there are
         """
-        count = len(data) // self._segment
-        part = self.segments[self._seen : self._seen + count]
-        _bit_sums.add_bit_sums(self._row, data, self._width, self._segment, self.columns, part)
-        self._seen += count
+        _bit_sums.add_bit_sums(
+            self._row, data, self._width, self._segment, self._either, self.columns, self.segments, self._seen
+        )
+        self._seen += len(data) // self._segment

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.inspect.evidence import grams, profiles
-from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES
+from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, permutations
 from i2s_spec.inspect.evidence.roles import GAINS, READERS, WRITERS
 from i2s_spec.inspect.evidence.zeros import zero_comparisons
 
@@ -99,6 +99,7 @@ class _Columns:
         self._matrix = matrix
         self._base = {side: counted.base(side) for side in SIDES}
         self._ranks = {side: profiles.ranks(base) for side, base in self._base.items()}
+        self._shared: dict[str, NDArray[np.float64] | None] = {}
 
     def scores(self, ranks: NDArray[np.float64] | None, share: int = 1, width: int = 1) -> Scores:
         """The scores against the ranks of a profile; none where one side is almost constant.
@@ -110,23 +111,21 @@ class _Columns:
         if ranks is None or share < 1 or cols % (share * width) or ranks.size * share != cols:
             return {}
         found: Scores = {}
-        for each in HYPOTHESES:
-            base_ranks = self._ranks[each.in_rows]
+        for side, base_ranks in self._ranks.items():
             if base_ranks is None:
                 return {}
-            if not each.fits(self._matrix.rows, cols):
+            names, places = permutations(self._matrix.rows, cols, side)
+            if not grouped:
+                found.update(zip(names, profiles.permuted_scores(ranks, base_ranks, places).tolist(), strict=True))
                 continue
-            index = each.places(cols)
-            if grouped:
-                summed = (
-                    self._base[each.in_rows][index].reshape(-1, share, width).sum(axis=1, dtype=np.int64).reshape(-1)
-                )
-                column_ranks = profiles.ranks(summed)
-            else:
-                column_ranks = base_ranks[index]
-            if column_ranks is None:
-                return {}
-            found[each.name] = profiles.ranked_score(ranks, column_ranks)
+            for name, index in zip(names, places, strict=True):
+                if name not in self._shared:
+                    heads = self._base[side][index].reshape(-1, share, width)
+                    self._shared[name] = profiles.ranks(heads.sum(axis=1, dtype=np.uint32).reshape(-1))
+                column_ranks = self._shared[name]
+                if column_ranks is None:
+                    return {}
+                found[name] = profiles.ranked_score(ranks, column_ranks)
         return found
 
 
@@ -195,16 +194,13 @@ class _Read:
         return found
 
     def _score(self, each: Hypothesis, rows: NDArray[np.float32], share: int, width: int) -> float | None:
-        matrix: NDArray[np.float32] | None
         if share == 1:
-            matrix, first = grams.as_read(self._correlations[each.in_rows], each, self._matrix.cols)
-        else:
-            matrix, first = grams.as_read(self._products[each.in_rows], each, self._matrix.cols)
-            matrix = grams.shared(matrix, width, share) if first == 0 else None
-            matrix = grams.correlations(matrix) if matrix is not None else None
-        if matrix is None:
+            return grams.score_as_read(self._correlations[each.in_rows], rows, each, self._matrix.cols)
+        matrix, first = grams.as_read(self._products[each.in_rows], each, self._matrix.cols)
+        grouped = grams.shared(matrix, width, share) if first == 0 else None
+        if grouped is None:
             return None
-        n = min(len(matrix), len(rows) - first)
+        n = min(len(grouped), len(rows))
         if n < profiles.VALUES:
             return None
-        return grams.score(matrix[:n, :n], rows[first : first + n, first : first + n])
+        return grams.score(grams.correlations(grouped)[:n, :n], rows[:n, :n])

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from i2s_spec.inspect.evidence.hypotheses import Hypothesis
     from i2s_spec.schema.dialect import CodeMap
 
-#: Bytes that are read at once, about.
-PIECE: Final = 1 << 18
+#: Bytes that are read at once, about: they stay in the second-level cache while they are counted.
+PIECE: Final = 1 << 19
 #: Rows and columns of the largest tensor that is looked at.
 MOST: Final = 1 << 18
 
@@ -27,8 +27,8 @@ MOST: Final = 1 << 18
 class Counted:
     """The counts of one tensor.
 
-    :param pairs: uint32 [cols, 4], weights that are not 0 by byte of a row of bytes and pair of bits
-    :param stretches: uint32 [rows, 4], likewise by quarter of such a row
+    :param pairs: uint32 [4, cols], weights that are not 0 by pair of bits and byte of a row of bytes
+    :param stretches: uint32 [4, rows], likewise by quarter of such a row
     """
 
     def __init__(self, pairs: NDArray[np.uint32], stretches: NDArray[np.uint32]) -> None:
@@ -37,17 +37,17 @@ class Counted:
 
     @property
     def cols_count(self) -> int:
-        return len(self.pairs)
+        return int(self.pairs.shape[1])
 
     @property
     def rows_count(self) -> int:
-        return len(self.stretches)
+        return int(self.stretches.shape[1])
 
     def base(self, in_rows: bool) -> NDArray[np.uint32]:
         """Weights that are not 0 by the place of a column, as `Hypothesis.places` numbers places, uint32 [cols]."""
         if in_rows:
-            return _total(self.pairs.reshape(4, -1, 4), 0).reshape(-1)
-        return _total(self.pairs, 1)
+            return _total(self.pairs.reshape(4, 4, -1).transpose(1, 0, 2)).T.reshape(-1)
+        return _total(self.pairs)
 
     def columns(self, each: Hypothesis) -> NDArray[np.uint32]:
         """Weights that are not 0 in each column, uint32 [cols]."""
@@ -56,13 +56,16 @@ class Counted:
     def rows(self, each: Hypothesis) -> NDArray[np.uint32]:
         """Weights that are not 0 in each row, uint32 [rows]; those of shifted payloads are as of unshifted ones."""
         if each.in_rows:
-            return _total(self.stretches, 1)
-        groups = _total(self.stretches.reshape(-1, 4, 4), 1)
-        return groups[:, ::-1].reshape(-1)  # the first row has the highest pair
+            return _total(self.stretches)
+        groups = _total(self.stretches.reshape(4, -1, 4).transpose(2, 0, 1))
+        return groups[::-1].T.reshape(-1)  # the first row has the highest pair
 
 
-def _total(counts: NDArray[np.uint32], axis: int) -> NDArray[np.uint32]:
-    found: NDArray[np.uint32] = counts.sum(axis=axis, dtype=np.uint32)
+def _total(counts: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Four arrays, added up."""
+    found: NDArray[np.uint32] = counts[0] + counts[1]
+    found += counts[2]
+    found += counts[3]
     return found
 
 
@@ -71,32 +74,28 @@ def looked_at(rows: int, cols: int) -> bool:
     return 0 < rows <= MOST and 0 < cols <= MOST and cols % 128 == 0 and rows % 4 == 0
 
 
-def count(source: Source, start: int, rows: int, cols: int, code_map: CodeMap) -> Counted:
+def count(
+    source: Source, start: int, rows: int, cols: int, code_map: CodeMap, buffer: memoryview | None = None
+) -> Counted:
     """Read a payload and count.
 
     :param start: of the payload in the source
-    :param code_map: which code is 0
+    :param code_map: which code is 0; the code that is unused is taken to be missing
+    :param buffer: for what is read; of at least PIECE and MOST bytes
     :raises FormatError: where the source does not hold the payload
     """
-    sums = BitSums(rows // 4, cols, cols // 4)
-    step = max(1, PIECE // cols) * cols
+    # Codes 1 and 3 have the lower bit, 2 and 3 the upper one. Where 1 is that of 0 and 3 is missing, those without the lower
+    # bit count; where 0 is and 3 is missing, those with either; else 3 and another one are not 0 and have the lower bit.
+    zero, full = code_map.code_of(0), code_map.unused != 3
+    sums = BitSums(rows // 4, cols, cols // 4, either=not full and zero != 1)
+    step = max(1, PIECE // (2 * cols) * 2) * cols
     size = rows * cols // 4
+    if buffer is None:
+        buffer = memoryview(bytearray(min(size, max(PIECE, MOST))))
     for at in range(0, size, step):
-        sums.add(source.read(start + at, min(step, size - at)))
-    return Counted(not_zero(sums.columns, rows // 4, code_map), not_zero(sums.segments, cols // 4, code_map))
-
-
-def not_zero(bits: NDArray[np.uint32], many: int, code_map: CodeMap) -> NDArray[np.uint32]:
-    """Weights that are not 0, from counts of bits.
-
-    :param bits: uint32 [..., 8], how often each bit of a byte is set in `many` bytes
-    :returns: uint32 [..., 4], by pair of bits
-
-    The code that is unused is taken to be missing; then the bits of a pair tell how many codes are that of 0.
-    """
-    low, high = bits[..., 0::2], bits[..., 1::2]
-    if code_map.unused != 3:
-        return low.copy()  # code 3 and another one are not 0, and both have the low bit that the code of 0 has not
-    if code_map.code_of(0) == 1:
-        return np.uint32(many) - low
-    return low + high
+        piece = buffer[: min(step, size - at)]
+        source.readinto(start + at, piece)
+        sums.add(piece)
+    if not full and zero == 1:
+        return Counted(np.uint32(rows // 4) - sums.columns, np.uint32(cols // 4) - sums.segments)
+    return Counted(sums.columns, sums.segments)

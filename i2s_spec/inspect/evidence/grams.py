@@ -20,6 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.inspect.evidence import _bit_sums
+from i2s_spec.inspect.evidence.profiles import VALUES
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -43,7 +46,7 @@ def column_gram(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool
     """
     places = min(matrix.cols, CHANNELS)
     trits = _first_rows(source, matrix, code_map, in_rows, OVER, places)
-    trits -= trits.mean(axis=0, keepdims=True)
+    trits -= np.ones(len(trits), dtype=np.float32) @ trits / np.float32(len(trits))  # exact up to the division
     found: NDArray[np.float32] = trits.T @ trits
     return found
 
@@ -51,7 +54,8 @@ def column_gram(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool
 def row_gram(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool) -> NDArray[np.float32]:
     """Products of the first rows of a matrix with each other, each row less its mean, float32 [rows, rows]."""
     trits = _first_rows(source, matrix, code_map, in_rows, CHANNELS, min(matrix.cols, OVER))
-    trits -= trits.mean(axis=1, keepdims=True)
+    places = trits.shape[1]
+    trits -= (trits @ np.ones(places, dtype=np.float32) / np.float32(places))[:, None]
     found: NDArray[np.float32] = trits @ trits.T
     return found
 
@@ -62,18 +66,26 @@ def _first_rows(
     """The trits of at most so many first rows and places."""
     rows = max(4, min(matrix.rows, rows, READ // (matrix.cols // 4) // 4 * 4))
     raw = np.frombuffer(source.read(matrix.start, rows * matrix.cols // 4), dtype=np.uint8)
-    table = _trits(code_map)
     if in_rows:
-        return table[raw.reshape(rows, -1)[:, : places // 4]].reshape(rows, places)
-    mixed = table[raw.reshape(rows // 4, -1)[:, :places]]  # four rows for each place, the last one first
-    return mixed[:, :, ::-1].transpose(0, 2, 1).reshape(rows, places)
+        return _four(code_map).take(raw.reshape(rows, -1)[:, : places // 4]).view(np.float32)
+    mixed = raw.reshape(rows // 4, -1)[:, :places]  # four rows for each place, the last one first
+    trits = np.empty((rows // 4, 4, places), dtype=np.float32)
+    for row, table in enumerate(_each(code_map)):
+        table.take(mixed, out=trits[:, row], mode="clip")
+    return trits.reshape(rows, places)
 
 
 @lru_cache(maxsize=4)
-def _trits(code_map: CodeMap) -> NDArray[np.float32]:
-    """The trits of each byte, float32 [256, 4], the least pair of bits first; the unused code counts as 0."""
-    table = [[code_map.trits[byte >> 2 * pair & 3] or 0 for pair in range(4)] for byte in range(256)]
+def _each(code_map: CodeMap) -> NDArray[np.float32]:
+    """The trits of each byte, float32 [4, 256], the greatest pair of bits first; the unused code counts as 0."""
+    table = [[code_map.trits[byte >> 2 * pair & 3] or 0 for byte in range(256)] for pair in (3, 2, 1, 0)]
     return np.array(table, dtype=np.float32)
+
+
+@lru_cache(maxsize=4)
+def _four(code_map: CodeMap) -> NDArray[np.complex128]:
+    """The trits of each byte, the least pair of bits first, four of them as one item of 16 bytes."""
+    return np.ascontiguousarray(_each(code_map)[::-1].T).view(np.complex128).reshape(-1)
 
 
 def correlations(products: NDArray[Any]) -> NDArray[np.float32]:
@@ -90,10 +102,29 @@ def correlations(products: NDArray[Any]) -> NDArray[np.float32]:
 
 def as_read(products: NDArray[np.float32], each: Hypothesis, cols: int) -> tuple[NDArray[np.float32], int]:
     """The part of a column Gram that a hypothesis has channels for, in their order, and the first of these channels."""
-    index = each.places(cols)[: len(products)]
-    chosen = np.flatnonzero(index < len(products))
-    index = index[chosen]
-    return products[index].take(index, axis=1), int(chosen[0])
+    index, first = read_places(each, cols, len(products))
+    return products[index].take(index, axis=1), first
+
+
+@lru_cache(maxsize=256)
+def read_places(each: Hypothesis, cols: int, known: int) -> tuple[NDArray[np.int32], int]:
+    """Of the first `known` places those that a hypothesis has channels for, in their order, and the first channel."""
+    index = each.places(cols)[:known]
+    chosen = np.flatnonzero(index < known)
+    return index[chosen].astype(np.int32), int(chosen[0])
+
+
+def score_as_read(
+    products: NDArray[np.float32], other: NDArray[np.float32], each: Hypothesis, cols: int
+) -> float | None:
+    """The `score` of the channels that `as_read` finds and as many of `other`; None also where these are too few."""
+    index, first = read_places(each, cols, len(products))
+    n = min(len(index), len(other) - first)
+    if n < VALUES:
+        return None
+    product, one_square, other_square = _bit_sums.gram_products(products, other, index[:n], first)
+    size = one_square * other_square
+    return product / sqrt(size) * sqrt(n * (n - 1) / 2) if size > 0 else None
 
 
 def score(one: NDArray[np.float32], other: NDArray[np.float32]) -> float | None:

@@ -78,6 +78,19 @@ def _places(each: Hypothesis, cols: int) -> NDArray[np.intp]:
     return byte * 4 + pair
 
 
+@lru_cache(maxsize=64)
+def permutations(rows: int, cols: int, in_rows: bool) -> tuple[list[str], NDArray[np.int32]]:
+    """The names of all hypotheses that fit a shape and leave rows where they are, or do not; and the places of each.
+
+    :returns: names, and int32 [names, cols]
+    """
+    found = [each for each in HYPOTHESES if each.in_rows == in_rows and each.fits(rows, cols)]
+    places = np.empty((len(found), cols), dtype=np.int32)
+    for row, each in enumerate(found):
+        places[row] = each.places(cols)
+    return [each.name for each in found], places
+
+
 def _made() -> tuple[Hypothesis, ...]:
     layouts = [layout for layout in LAYOUTS.values() if layout.in_gguf]
     interleaved = [layout for layout in layouts if layout.block > 4]

@@ -7,13 +7,14 @@ laid out otherwise is mixed, and these are named.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.inspect.evidence.comparisons import Comparison, gram_comparisons, profile_comparisons
-from i2s_spec.inspect.evidence.counted import Counted, count
+from i2s_spec.inspect.evidence.counted import MOST, PIECE, Counted, count
 from i2s_spec.inspect.evidence.decision import Decision, decide
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis
 from i2s_spec.inspect.evidence.roles import Matrix, Roles, roles
@@ -86,21 +87,31 @@ def layout_evidence(
     found = roles(file, layers)
     if not found.matrices:
         return None
-    counts = _counted(file, found, code_map, threads)
-    comparisons = list(profile_comparisons(found, counts))
-    comparisons += gram_comparisons(file.source, _few(found), code_map)
-    return judge(found, counts, comparisons)
+    counts, of_grams = _looked(file, found, code_map, threads)
+    return judge(found, counts, [*profile_comparisons(found, counts), *of_grams])
 
 
-def _counted(file: File, found: Roles, code_map: CodeMap, threads: int) -> dict[tuple[int, str], Counted]:
+def _looked(
+    file: File, found: Roles, code_map: CodeMap, threads: int
+) -> tuple[dict[tuple[int, str], Counted], list[Comparison]]:
+    """What reads payloads: the counts of every matrix, and the comparisons of Grams."""
+    local = threading.local()
+
     def one(matrix: Matrix) -> Counted:
-        return count(file.source, matrix.start, matrix.rows, matrix.cols, code_map)
+        if not hasattr(local, "buffer"):
+            local.buffer = memoryview(bytearray(max(PIECE, MOST)))
+        return count(file.source, matrix.start, matrix.rows, matrix.cols, code_map, local.buffer)
+
+    def of_grams() -> list[Comparison]:
+        return list(gram_comparisons(file.source, _few(found), code_map))
 
     matrices = list(found.matrices.values())
     if threads < 2 or len(matrices) < 2:
-        return {matrix.key: one(matrix) for matrix in matrices}
+        return {matrix.key: one(matrix) for matrix in matrices}, of_grams()
     with ThreadPoolExecutor(threads) as pool:
-        return dict(zip((matrix.key for matrix in matrices), pool.map(one, matrices), strict=True))
+        compared = pool.submit(of_grams)
+        counts = dict(zip((matrix.key for matrix in matrices), pool.map(one, matrices), strict=True))
+        return counts, compared.result()
 
 
 def _few(found: Roles) -> Roles:
@@ -186,19 +197,13 @@ def _decide(comparisons: Sequence[Comparison], sides: dict[tuple[int, str], bool
 
     :param sides: how the rows of partners are read; those of a partner that is not here as the hypothesis reads its own
     """
-    sums: dict[str, float] = {}
-    for each in HYPOTHESES:
-        if not all(each.fits(one.matrix.rows, one.matrix.cols) for one in comparisons):
-            continue
-        total = 0.0
-        for one in comparisons:
-            side = _majority((sides[key] for key in one.partners if key in sides), each.in_rows)
-            score = one.scores[side].get(each.name, 0.0)
-            total += max(0.0, score) ** 2 if one.gram else score**2
-        sums[each.name] = total
+    shapes = {(one.matrix.rows, one.matrix.cols) for one in comparisons}
+    fitting = [each for each in HYPOTHESES if all(each.fits(*shape) for shape in shapes)]
+    sums = dict.fromkeys((each.name for each in fitting), 0.0)
+    for one in comparisons:
+        seen = [sides[key] for key in one.partners if key in sides]
+        majority = 2 * sum(seen) >= len(seen)
+        for each in fitting:
+            score = one.scores[majority if seen else each.in_rows].get(each.name, 0.0)
+            sums[each.name] += score**2 if score > 0 or not one.gram else 0.0
     return decide(sums, len(comparisons))
-
-
-def _majority(sides: Iterable[bool], otherwise: bool) -> bool:
-    seen = list(sides)
-    return 2 * sum(seen) >= len(seen) if seen else otherwise

@@ -17,28 +17,35 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.inspect.evidence import _bit_sums
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: Different values that a profile must have; one that is almost constant has no ranks worth comparing.
 VALUES: Final = 4
-#: Integers below this are sorted by counting.
+#: Unsigned integers below this are sorted by counting.
 COUNTS: Final = 1 << 20
 
 
 def ranks(profile: NDArray[Any]) -> NDArray[np.float64] | None:
     """Ranks with mean 0, equals sharing one; None for a profile that is almost constant or not finite."""
-    if profile.dtype.kind in "iu" and profile.size and profile.min() >= 0 and profile.max() < COUNTS:
-        place: NDArray[Any] = profile
-        counts = np.bincount(profile)  # sorts counts by counting them
-    else:
-        if not np.isfinite(profile).all():
-            return None
-        _, place, counts = np.unique(profile, return_inverse=True, return_counts=True)
-    if np.count_nonzero(counts) < VALUES:
+    found: NDArray[np.float64]
+    if profile.dtype.kind == "u" and profile.size and (most := int(profile.max())) < COUNTS:
+        found = np.empty(profile.size)
+        different = _bit_sums.ranks(np.ascontiguousarray(profile, dtype=np.uint32), most, found)
+        return found if different >= VALUES else None
+    if not np.isfinite(profile).all() or not profile.size or profile.min() == profile.max():
+        return None
+    found = np.empty(profile.size)
+    if profile.dtype == np.float32:
+        different = _bit_sums.ranks_in_order(profile, np.argsort(profile), found)
+        return found if different >= VALUES else None
+    _, place, counts = np.unique(profile, return_inverse=True, return_counts=True)
+    if counts.size < VALUES:
         return None
     middle = np.cumsum(counts) - (counts + 1) / 2
-    found: NDArray[np.float64] = (middle - (profile.size - 1) / 2)[place]
+    found[:] = (middle - (profile.size - 1) / 2)[place]
     return found
 
 
@@ -54,5 +61,23 @@ def score(one: NDArray[Any], other: NDArray[Any]) -> float | None:
 
 def ranked_score(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     """The score of two profiles from their ranks."""
-    size = sqrt(float(first @ first) * float(second @ second))
-    return float(first @ second) / size * sqrt(first.size - 1)
+    return float(first @ second) / _size(first, second)
+
+
+def permuted_scores(
+    first: NDArray[np.float64], second: NDArray[np.float64], places: NDArray[np.int32]
+) -> NDArray[np.float64]:
+    """The scores of two profiles from their ranks, the second one permuted.
+
+    :param places: int32 [permutations, elements]; every place is one of the second profile's
+    :returns: float64 [permutations], of each the `ranked_score` of `first` and `second[places]`
+    """
+    found = np.empty(len(places))
+    _bit_sums.products(first, second, places, found)
+    found /= _size(first, second)
+    return found
+
+
+def _size(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """What the product of ranks is divided by."""
+    return sqrt(float(first @ first) * float(second @ second)) / sqrt(first.size - 1)

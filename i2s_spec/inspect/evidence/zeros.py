@@ -8,8 +8,8 @@ drawing rows at random (hypergeometric), and its normal quantile the score, so t
 
 from __future__ import annotations
 
-from math import exp, lgamma, log, pi, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from math import exp, inf, lgamma, log, pi, sqrt
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     from i2s_spec.inspect.evidence.counted import Counted
     from i2s_spec.inspect.evidence.hypotheses import Hypothesis
+
+
+#: Terms of a sum that are smaller than the greatest by a factor of e to this do not count.
+NEGLIGIBLE: Final = 50.0
 
 
 class ZeroChannels(NamedTuple):
@@ -40,6 +44,8 @@ class ZeroChannels(NamedTuple):
     @property
     def score(self) -> float:
         """The normal quantile of the chance that so many rows lie among the columns, were these drawn at random; or less."""
+        if self.both * self.channels <= self.rows * self.columns:
+            return 0.0  # no more than are expected: that chance is not small
         return normal_of(log_tail(self.channels, self.rows, self.columns, self.both))
 
 
@@ -52,8 +58,13 @@ def log_tail(channels: int, rows: int, columns: int, both: int) -> float:
     most = min(rows, columns)
     if both <= max(0, rows + columns - channels):
         return 0.0
-    terms = [choose(columns, k) + choose(channels - columns, rows - k) for k in range(both, most + 1)]
-    largest = max(terms)
+    terms: list[float] = []
+    largest = -inf
+    for k in range(both, most + 1):
+        terms.append(choose(columns, k) + choose(channels - columns, rows - k))
+        largest = max(largest, terms[-1])
+        if terms[-1] < largest - NEGLIGIBLE:
+            break  # beyond the greatest they only fall
     return min(0.0, largest + log(sum(exp(term - largest) for term in terms)) - choose(channels, rows))
 
 
@@ -83,11 +94,14 @@ def zero_comparisons(counts: Mapping[tuple[int, str], Counted]) -> Iterator[tupl
             gate, up = (counts[name].rows(used) == 0 for name in names)
             if not gate.size == up.size == down.cols_count:
                 break
-            scores[side] = {
-                each.name: _channels(layer, gate, up, down.columns(each) == 0).score
-                for each in HYPOTHESES
-                if each.fits(down.rows_count, down.cols_count)
-            }
+            fitting = [each for each in HYPOTHESES if each.fits(down.rows_count, down.cols_count)]
+            scores[side] = dict.fromkeys((each.name for each in fitting), 0.0)
+            if not (gate & up).any():
+                continue
+            bases = {in_rows: down.base(in_rows) == 0 for in_rows in (True, False)}
+            for each in fitting:
+                columns = bases[each.in_rows][each.places(down.cols_count)]
+                scores[side][each.name] = _channels(layer, gate, up, columns).score
         if len(scores) == 2 and any(any(each.values()) for each in scores.values()):
             yield layer, scores
 

@@ -7,17 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from i2s_spec.inspect.evidence import _bit_sums
+from i2s_spec.inspect.evidence import _bit_sums, grams, profiles
 from i2s_spec.inspect.evidence.bit_sums import BitSums, bit_sums_reference, kernel_row
+from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis
 
 SETS = [row for row, (_, available) in enumerate(_bit_sums.kernel_sets()) if available]
 
 
-def compiled(row: int, data: bytes, width: int, segment: int) -> tuple[np.ndarray, np.ndarray]:
-    columns = np.zeros((width, 8), dtype=np.uint32)
-    segments = np.full((len(data) // segment, 8), 77, dtype=np.uint32)
-    _bit_sums.add_bit_sums(row, data, width, segment, columns, segments)
-    return columns, segments
+def compiled(row: int, data: bytes, width: int, segment: int, either: bool) -> tuple[np.ndarray, np.ndarray]:
+    columns = np.zeros((4, width), dtype=np.uint32)
+    segments = np.full((4, len(data) // segment + 2), 77, dtype=np.uint32)
+    _bit_sums.add_bit_sums(row, data, width, segment, either, columns, segments, 1)
+    assert (segments[:, [0, -1]] == 77).all()
+    return columns, segments[:, 1:-1]
 
 
 @pytest.mark.parametrize("row", SETS)
@@ -28,51 +30,55 @@ def compiled(row: int, data: bytes, width: int, segment: int) -> tuple[np.ndarra
     stretches=st.integers(1, 4),
     seed=st.integers(0, 1 << 30),
     dense=st.booleans(),
+    either=st.booleans(),
 )
-def test_every_set_is_the_definition(row: int, rows: int, segment: int, stretches: int, seed: int, dense: bool) -> None:
+def test_every_set_is_the_definition(
+    row: int, rows: int, segment: int, stretches: int, seed: int, dense: bool, either: bool
+) -> None:
     random = np.random.default_rng(seed)
     made = random.integers(0, 256, size=rows * segment * stretches, dtype=np.uint8)
     data = (made | (255 if dense else 0)).astype(np.uint8).tobytes()
     width = segment * stretches
     if rows == 0:
         return
-    for one, other in zip(compiled(row, data, width, segment), bit_sums_reference(data, width, segment), strict=True):
+    found = compiled(row, data, width, segment, either)
+    for one, other in zip(found, bit_sums_reference(data, width, segment, either), strict=True):
         assert np.array_equal(one, other)
 
 
 @pytest.mark.parametrize("row", SETS)
 def test_counters_of_long_segments_do_not_wrap(row: int) -> None:
     segment = 64 * 600 + 7
-    data = b"\xff" * segment
-    _, segments = compiled(row, data, segment, segment)
-    assert segments.tolist() == [[segment] * 8]
+    data = b"\xff" * segment * 2
+    _, segments = compiled(row, data, segment, segment, False)
+    assert segments.tolist() == [[segment] * 2] * 4
 
 
 @given(st.lists(st.integers(0, 40), max_size=6), st.integers(0, 1 << 30))
 @settings(max_examples=30, deadline=None)
 def test_pieces_add_up(pieces: list[int], seed: int) -> None:
     data = np.random.default_rng(seed).integers(0, 256, size=sum(pieces) * 128, dtype=np.uint8).tobytes()
-    sums = BitSums(sum(pieces), 128, 32)
+    sums = BitSums(sum(pieces), 128, 32, either=False)
     at = 0
     for rows in pieces:
         sums.add(data[at : at + rows * 128])
         at += rows * 128
     if data:
-        columns, segments = bit_sums_reference(data, 128, 32)
+        columns, segments = bit_sums_reference(data, 128, 32, either=False)
         assert np.array_equal(sums.columns, columns)
         assert np.array_equal(sums.segments, segments)
 
 
 @pytest.mark.parametrize(("size", "width", "segment"), [(5, 4, 2), (8, 4, 3), (8, 0, 1), (8, 4, 0)])
 def test_what_is_not_whole_is_refused(size: int, width: int, segment: int) -> None:
-    columns = np.zeros((max(width, 1), 8), dtype=np.uint32)
-    segments = np.zeros((size // max(segment, 1), 8), dtype=np.uint32)
+    columns = np.zeros((4, max(width, 1)), dtype=np.uint32)
+    segments = np.zeros((4, size // max(segment, 1)), dtype=np.uint32)
     with pytest.raises(ValueError, match="whole rows"):
-        _bit_sums.add_bit_sums(0, bytes(size), width, segment, columns, segments)
+        _bit_sums.add_bit_sums(0, bytes(size), width, segment, False, columns, segments, 0)
 
 
 def test_more_rows_than_there_are() -> None:
-    sums = BitSums(1, 8, 2)
+    sums = BitSums(1, 8, 2, either=True)
     sums.add(bytes(8))
     with pytest.raises(ValueError, match="another shape"):
         sums.add(bytes(8))
@@ -81,3 +87,50 @@ def test_more_rows_than_there_are() -> None:
 def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("I2S_ISA", "portable")
     assert kernel_row() == 0
+
+
+PROFILES = st.lists(st.integers(0, 9), min_size=4, max_size=60).filter(
+    lambda values: len(set(values)) >= profiles.VALUES
+)
+
+
+@given(PROFILES)
+def test_ranks_of_counts_are_those_of_numbers(values: list[int]) -> None:
+    middles = [(sum(b < a for b in values) + sum(b <= a for b in values) - len(values)) / 2 for a in values]
+    for dtype in (np.uint32, np.float32, np.float64):
+        found = profiles.ranks(np.array(values, dtype=dtype))
+        assert found is not None
+        assert found.tolist() == middles
+
+
+def test_ranks_that_mean_nothing() -> None:
+    for dtype in (np.uint32, np.float32, np.float64):
+        assert profiles.ranks(np.array([1, 2, 3, 1, 2, 3], dtype=dtype)) is None
+    assert profiles.ranks(np.array([1, 2, 3, 4, np.inf], dtype=np.float32)) is None
+    with pytest.raises(ValueError, match="larger"):
+        _bit_sums.ranks(np.array([5], dtype=np.uint32), 4, np.empty(1))
+
+
+@given(st.integers(4, 70), st.integers(0, 1 << 30))
+@settings(max_examples=30, deadline=None)
+def test_permuted_scores_are_those_of_permuted_profiles(size: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    first, second = random.permutation(size) - (size - 1) / 2, random.permutation(size) - (size - 1) / 2
+    places = np.stack([random.permutation(size) for _ in range(3)]).astype(np.int32)
+    found = profiles.permuted_scores(first, second, places)
+    assert found.tolist() == [profiles.ranked_score(first, second[row]) for row in places]
+
+
+@pytest.mark.parametrize("hypothesis", HYPOTHESES, ids=lambda each: each.name)
+def test_scores_of_grams_are_those_of_what_is_read(hypothesis: Hypothesis) -> None:
+    random = np.random.default_rng(7)
+    for known, others, cols in ((256, 256, 512), (256, 240, 256), (128, 200, 128)):
+        if not hypothesis.fits(4, cols):
+            continue
+        one, other = (grams.correlations(random.normal(size=(n, n)) + np.eye(n) * n) for n in (known, others))
+        matrix, first = grams.as_read(one, hypothesis, cols)
+        n = min(len(matrix), others - first)
+        wanted = grams.score(
+            np.ascontiguousarray(matrix[:n, :n]), np.ascontiguousarray(other[first : first + n, first : first + n])
+        )
+        assert grams.score_as_read(one, other, hypothesis, cols) == pytest.approx(wanted, abs=1e-3)
