@@ -24,9 +24,18 @@
 #define I2S_INTO static inline
 #endif
 
+/* Keeps a loop that only moves numbers from being made one of vectors, which are put together more slowly. */
+#if defined(__GNUC__) || defined(__clang__)
+#define I2S_ONE_BY_ONE(x) __asm__("" : "+r"(x))
+#else
+#define I2S_ONE_BY_ONE(x) (void)0
+#endif
+
 #define I2S_OCTAVES 32
 /* Blocks that the kernels take at once; of every kind whole vectors. */
 #define I2S_GROUP_TILE 32
+/* Tiles whose scales are gathered at once. */
+#define I2S_GROUP_TILES 8
 #define I2S_LARGEST_BLOCK 66
 
 typedef struct {

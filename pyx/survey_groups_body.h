@@ -8,57 +8,90 @@ I2S_INTO I2S_TARGET int I2S_NAME(i2s_codes_seen)(const uint8_t *p, const uint8_t
     return both != 0;
 }
 
+/* A tile that has something odd, or scales that the sums of octaves are not made for yet. */
+I2S_TARGET static void I2S_NAME(i2s_look_again)(i2s_groups *g, int kind, const uint8_t *p, int64_t number, int *base) {
+    const i2s_block shape = i2s_block_kinds[kind];
+    uint16_t scales[I2S_GROUP_TILE], most = 0;
+    int c;
+    for (c = 0; c < I2S_GROUP_TILE; c++) {
+        const uint8_t *s = p + c * shape.bytes + shape.scale;
+        uint16_t less;
+        scales[c] = g->swap ? (uint16_t)(s[0] << 8 | s[1]) : (uint16_t)(s[1] << 8 | s[0]);
+        less = (uint16_t)(scales[c] - 1);  /* of 0 the largest number of all */
+        most = less > most ? less : most;
+    }
+    if (most >= 0x7BFF) {  /* infinite, NaN, negative or 0 */
+        i2s_groups_plain(g, p, I2S_GROUP_TILE, number);
+        return;
+    }
+    g->scales += I2S_GROUP_TILE;
+    most++;
+    if (most > g->largest) i2s_group_largest(g, scales, most, number);
+    if (!g->octaves) return;
+    if (*base < 0) *base = most >> 10 < 2 ? 0 : (most >> 10) - 2;
+    for (c = 0; c < I2S_GROUP_TILE; c++) g->octaves[scales[c] >> 10]++;
+}
+
 I2S_INTO I2S_TARGET void I2S_NAME(i2s_look)(i2s_groups *g, int kind, const uint8_t *p, int64_t count, int64_t number) {
     const i2s_block shape = i2s_block_kinds[kind];
     const int digits = kind == I2S_TQ1 || kind == I2S_PTQ1, n = I2S_GROUP_TILE * shape.bytes;
     const int fours = kind == I2S_TQ1 ? 4 : 2;  /* bytes of four digits before the scale */
+    const int swap = g->swap != I2S_BIG_ENDIAN;
     const uint8_t *mask = i2s_group_masks[kind];
     uint16_t near[4][I2S_GROUP_TILE] = {{0}};  /* how often each of four octaves was seen, lane by lane */
     int64_t held = 0;
     int base = -1, k, c;
-    for (; count >= I2S_GROUP_TILE; count -= I2S_GROUP_TILE, number += I2S_GROUP_TILE, p += n) {
-        uint16_t scales[I2S_GROUP_TILE], octave[I2S_GROUP_TILE], most = 0, beyond = 0;
-        int odd;
-        for (c = 0; c < I2S_GROUP_TILE; c++) memcpy(&scales[c], p + c * shape.bytes + shape.scale, 2);
-        if (g->swap != I2S_BIG_ENDIAN)
-            for (c = 0; c < I2S_GROUP_TILE; c++) scales[c] = (uint16_t)(scales[c] << 8 | scales[c] >> 8);
-        for (c = 0; c < I2S_GROUP_TILE; c++) {
-            const uint16_t less = (uint16_t)(scales[c] - 1);  /* of 0 the largest number of all */
-            most = less > most ? less : most;
+    while (count >= I2S_GROUP_TILE) {
+        /* Scales and the bytes before them are laid beside each other for several tiles: a vector that was written in parts
+         * just now would wait for all of them. */
+        const int tiles = count >= I2S_GROUP_TILES * I2S_GROUP_TILE ? I2S_GROUP_TILES : (int)(count / I2S_GROUP_TILE);
+        uint16_t heads[I2S_GROUP_TILES * I2S_GROUP_TILE], pairs[I2S_GROUP_TILES * I2S_GROUP_TILE * 2];
+        const uint8_t *s = p + shape.scale;
+        uint8_t *h = (uint8_t *)heads, *f = (uint8_t *)pairs;
+        int tile;
+        for (c = tiles * I2S_GROUP_TILE; c > 0; c--, s += shape.bytes, h += 2) {
+            uint16_t scale;
+            uint32_t before = 0;
+            memcpy(&scale, s, 2);
+            if (digits) memcpy(&before, s - fours, (size_t)fours);
+            I2S_ONE_BY_ONE(scale);
+            I2S_ONE_BY_ONE(before);
+            memcpy(h, &scale, 2);
+            if (digits) memcpy(f, &before, (size_t)fours), f += fours;
         }
-        if (digits) {
-            uint16_t pairs[I2S_GROUP_TILE * 2], worst = 0;
-            for (c = 0; c < I2S_GROUP_TILE; c++) memcpy(pairs + c * fours / 2, p + c * shape.bytes + shape.scale - fours, (size_t)fours);
-            for (c = 0; c < I2S_GROUP_TILE * fours / 2; c++) {
-                const uint16_t low = (uint16_t)(pairs[c] * 81) & 255, high = (uint16_t)((pairs[c] >> 8) * 81) & 255;
-                worst = low > worst ? low : worst;
-                worst = high > worst ? high : worst;
+        for (tile = 0; tile < tiles; tile++, count -= I2S_GROUP_TILE, number += I2S_GROUP_TILE, p += n) {
+            const uint16_t *head = heads + tile * I2S_GROUP_TILE, *pair = pairs + tile * I2S_GROUP_TILE * fours / 2;
+            const uint16_t top = (uint16_t)g->largest, first = (uint16_t)(base < 0 ? 0 : base << 10);
+            uint16_t scales[I2S_GROUP_TILE], special = 0, above = 0, odd = 0;
+            for (c = 0; c < I2S_GROUP_TILE; c++) scales[c] = swap ? (uint16_t)(head[c] << 8 | head[c] >> 8) : head[c];
+            /* none of the four octaves, 0, or not finite */
+            for (c = 0; c < I2S_GROUP_TILE; c++)
+                special |= (uint16_t)(((uint16_t)(scales[c] - 1) >= 0x7BFF) | ((uint16_t)(scales[c] - first) > 0xFFF));
+            for (c = 0; c < I2S_GROUP_TILE; c++) above |= (uint16_t)(scales[c] > top);
+            if (digits)
+                for (c = 0; c < I2S_GROUP_TILE * fours / 2; c++)
+                    odd |= (uint16_t)((((pair[c] & 255) * 81 & 255) > 80) | (((pair[c] >> 8) * 81 & 255) > 80));
+            if (digits ? odd | I2S_NAME(i2s_digits)(p, mask, n) : I2S_NAME(i2s_codes_seen)(p, mask, n)) {
+                i2s_groups_plain(g, p, I2S_GROUP_TILE, number);
+                continue;
             }
-            odd = (worst > 80) | I2S_NAME(i2s_digits)(p, mask, n);
-        } else odd = I2S_NAME(i2s_codes_seen)(p, mask, n);
-        if (odd || most >= 0x7BFF) {  /* infinite, NaN, negative or 0 */
-            i2s_groups_plain(g, p, I2S_GROUP_TILE, number);
-            continue;
-        }
-        g->scales += I2S_GROUP_TILE;
-        most++;
-        if (most > g->largest) i2s_group_largest(g, scales, most, number);
-        if (!g->octaves) continue;
-        if (base < 0) base = scales[0] >> 10 < 2 ? 0 : (scales[0] >> 10) - 2;
-        for (c = 0; c < I2S_GROUP_TILE; c++) {
-            octave[c] = (uint16_t)((scales[c] >> 10) - base);
-            beyond = octave[c] > beyond ? octave[c] : beyond;
-        }
-        if (beyond > 3) {
-            for (c = 0; c < I2S_GROUP_TILE; c++) g->octaves[scales[c] >> 10]++;
-            continue;
-        }
-        for (k = 0; k < 4; k++)
-            for (c = 0; c < I2S_GROUP_TILE; c++) near[k][c] = (uint16_t)(near[k][c] + (octave[c] == k));
-        if (++held == 65535) {
+            if (special) {
+                I2S_NAME(i2s_look_again)(g, kind, p, number, &base);
+                continue;
+            }
+            g->scales += I2S_GROUP_TILE;
+            if (above) {
+                uint16_t most = 0;
+                for (c = 0; c < I2S_GROUP_TILE; c++) most = scales[c] > most ? scales[c] : most;
+                i2s_group_largest(g, scales, most, number);
+            }
+            for (k = 0; k < 4; k++)
+                for (c = 0; c < I2S_GROUP_TILE; c++)
+                    near[k][c] = (uint16_t)(near[k][c] + ((uint16_t)(scales[c] - first) >> 10 == k));
+            if (++held < 65535) continue;
             for (k = 0; k < 4; k++)
                 for (c = 0; c < I2S_GROUP_TILE; c++) {
-                    if (near[k][c]) g->octaves[base + k] += near[k][c];
+                    if (g->octaves && near[k][c]) g->octaves[base + k] += near[k][c];
                     near[k][c] = 0;
                 }
             held = 0;
@@ -66,7 +99,7 @@ I2S_INTO I2S_TARGET void I2S_NAME(i2s_look)(i2s_groups *g, int kind, const uint8
     }
     for (k = 0; k < 4 && held; k++)
         for (c = 0; c < I2S_GROUP_TILE; c++)
-            if (near[k][c]) g->octaves[base + k] += near[k][c];
+            if (g->octaves && near[k][c]) g->octaves[base + k] += near[k][c];
     i2s_groups_plain(g, p, count, number);
 }
 
