@@ -148,4 +148,22 @@ _TENSORS = seeded(
      "        if not done < self.nbytes:\n            return"),
 )
 
-BUGS: Final[list[Bug]] = [*_SOURCE, *_KEY_VALUES, *_INDEX, *_TENSOR_INFOS, *_VALUES, *_WRITER, *_TENSORS]
+_CAUSES = [
+    *seeded(
+        "i2s_spec/gguf/text_decoded.py", "linter/test_one_fault_one_code.py",
+        ("decoded-any-character", "a damaged file with a vocabulary of other scripts was text",
+         "kind = _REPLACED if replaced * _SHARE >= beyond else _LATIN_1", "kind = _REPLACED if beyond else _LATIN_1"),
+        ("decoded-latin-1-as-replaced", "controls of Latin-1 are not counted",
+         'controls += sum(1 for character in text if "\\x80" <= character <= "\\x9f")', "controls += 0"),
+    ),
+    *seeded(
+        "i2s_spec/linter/analysis/shifted_data.py", "linter/test_one_fault_one_code.py",
+        ("shift-of-a-cut-file", "a file that ends early is shifted, whatever its scales say",
+         "return _plausible(file, shift.base, scales, _SCALES) and not _plausible(file, stated, scales, _SCALES)",
+         "return True"),
+        ("shift-without-offset", "offsets that begin with another number are counted twice",
+         "return self.begins - self.offset", "return self.begins"),
+    ),
+]
+
+BUGS: Final[list[Bug]] = [*_SOURCE, *_KEY_VALUES, *_INDEX, *_TENSOR_INFOS, *_VALUES, *_WRITER, *_TENSORS, *_CAUSES]

@@ -22,6 +22,7 @@ from i2s_spec.gguf.header_index import HeaderIndex, KeyValue
 from i2s_spec.gguf.metadata import Metadata
 from i2s_spec.gguf.source import Origin, Source, source_of
 from i2s_spec.gguf.tensors_read import Tensor, Tensors
+from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.schema import faults
 from i2s_spec.schema.checks import ByteOrder
 
@@ -55,6 +56,8 @@ class File:
         self.source = source
         self.index = HeaderIndex(source)
         self.fault: FormatError | None = self.index.fault
+        if self.fault is not None and self.fault.code not in faults.NO_INPUT:
+            self.fault = text_decoded(source) or self.fault
         self.byte_order: ByteOrder = self.index.byte_order
         self.version: int | None = self.index.version
         #: Bytes that tensors are aligned to; None where the header gives no usable value.

@@ -151,6 +151,9 @@ class _Run:
 
     def _run(self, subject: Subject) -> bool:
         """Run the rules; False where the file went away under them."""
+        fault = subject.file.fault
+        if fault is not None and fault.code == faults.TEXT_DECODED.code:  # nothing that was read was in its place
+            return True
         for code, rule in self._rules.items():
             if rule.check is None:
                 continue

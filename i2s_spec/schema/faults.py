@@ -31,6 +31,10 @@ SWAPPED_MAGIC: Final = Fault(
     "G007", "swapped-magic", "the magic is byte-swapped ({got}): the magic is 'GGUF' in either byte order"
 )
 OTHER_FORMAT: Final = Fault("G008", "other-format", "this is {kind}, not a GGUF file")
+TEXT_DECODED: Final = Fault("G009", "text-decoded", "this file was read and written as text: {kind}")
+UTF_16: Final = Fault(
+    "G010", "utf-16", "this file was written as UTF-16 text ({kind}): each byte became two, and some may be lost"
+)
 
 # Header.
 HEADER_TRUNCATED: Final = Fault(
@@ -126,6 +130,8 @@ NO_INPUT: Final = frozenset(
         LEGACY_GGML,
         SWAPPED_MAGIC,
         OTHER_FORMAT,
+        TEXT_DECODED,
+        UTF_16,
         UNREADABLE,
         NOT_A_FILE,
     )

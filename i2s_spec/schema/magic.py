@@ -41,6 +41,13 @@ _OTHERS: Final = (
     (b"{", "JSON text"),
 )
 
+_UTF_16: Final = (
+    (b"\xff\xfe", "utf-16-le", "little-endian, with a byte order mark"),
+    (b"\xfe\xff", "utf-16-be", "big-endian, with a byte order mark"),
+    (b"", "utf-16-le", "little-endian, without a byte order mark"),
+    (b"", "utf-16-be", "big-endian, without a byte order mark"),
+)
+
 #: Formats that can hide behind a GGUF file or between its tensors; each signature is at least four bytes long.
 EMBEDDABLE: Final = (
     (b"GGUF", "a second GGUF file"),
@@ -65,6 +72,12 @@ def not_gguf(head: bytes, size: int) -> FormatError | None:
     span = Span(0, min(size, 4), "header.magic")
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
 
+    for mark, encoding, kind in _UTF_16:
+        if head.startswith(mark + MAGIC.decode().encode(encoding)):
+            return FormatError(faults.UTF_16, span, got=start, want=MAGIC, kind=TrustedText(kind))
+    if head.startswith(b"\xef\xbb\xbf" + MAGIC):
+        kind = "it begins with a UTF-8 byte order mark"
+        return FormatError(faults.TEXT_DECODED, span, got=start, want=MAGIC, kind=TrustedText(kind))
     if start == MAGIC[::-1]:
         return FormatError(faults.SWAPPED_MAGIC, span, got=start, want=MAGIC)
     if text.startswith(b"version https://git-lfs"):

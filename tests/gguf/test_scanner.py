@@ -131,7 +131,8 @@ def test_twins_agree_on_malformed_files(name: str) -> None:
         assert File(BufferSource(case.data)).index is not None  # the schema takes minutes over these
         return
     code = scanner_against_schema(case.data)
-    assert code is None or code == case.code
+    # That a file was text is asked of the whole file, where something stopped the scanner.
+    assert code is None or case.code in (code, "G009")
 
 
 def test_twins_agree_on_files_of_other_projects(shared: Path) -> None:

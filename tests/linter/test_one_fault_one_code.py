@@ -21,7 +21,7 @@ from i2s_spec.linter.runtimes.verdicts import verdicts
 from i2s_spec.linter.selection.config import found
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.types import I2_S, ValueType, padded
-from i2s_spec.testing.sample import Model, array
+from i2s_spec.testing.sample import Draft, Model, array, tensor_info
 
 TAIL = 32
 
@@ -241,3 +241,110 @@ def test_what_is_no_tensor_info_is_not_taken_for_one(name: bytes, behind: bytes)
     assert file.infos_end is not None
     data = file.source.read(0, file.infos_end) + struct.pack("<Q", len(name)) + name + behind
     assert uncounted(File(BufferSource(data))) is None
+
+
+def _unpadded(data: bytes, file: File) -> bytes:
+    return data[: file.infos_end] + data[file.data_start :]
+
+
+def _later(data: bytes, file: File) -> bytes:
+    return data[: file.data_start] + b"\x5a" * 52 + data[file.data_start :]
+
+
+def _offsets(data: bytes, file: File, more: int) -> bytes:
+    broken = bytearray(data)
+    for tensor in file.tensors.rows:
+        at = tensor.info_span.stop - 8
+        broken[at : at + 8] = (tensor.offset + more).to_bytes(8, file.byte_order)
+    return bytes(broken)
+
+
+def _from_file_start(data: bytes, file: File) -> bytes:
+    return _offsets(data, file, file.data_start or 0)
+
+
+def _from_64(data: bytes, file: File) -> bytes:
+    return _offsets(data, file, 64)
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize(
+    ("change", "shift"), [(_unpadded, -20), (_later, 52), (_from_file_start, -7104), (_from_64, -64)]
+)
+def test_data_that_lie_elsewhere_are_one_fault_and_put_back(
+    change: Callable[[bytes, File], bytes], shift: int, order: ByteOrder
+) -> None:
+    sound = next(
+        data
+        for fill in range(1, 33)
+        if (data := Model("bitnet-b1.58", order=order).set("general.name", b"n" * fill).built())
+        and (File(BufferSource(data)).infos_end or 0) % 32 == 12
+    )
+    data = change(sound, File(BufferSource(sound)))
+    (found,) = (finding for finding in lint(data).findings if finding.rule.severity is Severity.ERROR)
+    assert (found.code, found.got - found.want) == ("G414", shift)
+    assert codes_of(data) - {"G414"} <= codes_of(sound)
+    assert repaired(data) == sound
+    assert fix(data, io.BytesIO(), unsafe=True).weights.unchanged
+
+
+@pytest.mark.parametrize("cut", range(1, 40))
+def test_a_file_that_ends_early_is_not_taken_for_a_shifted_one(cut: int) -> None:
+    assert "G414" not in codes_of(Model("bitnet-b1.58").built()[:-cut])
+
+
+@pytest.mark.parametrize("more", [1, 20, 32, 64, 4096])
+def test_bytes_behind_the_data_are_not_taken_for_a_shift(more: int) -> None:
+    assert codes_of(Model("bitnet-b1.58").built() + b"\x11" * more) == {"G407"}
+
+
+def test_without_weights_that_tell_nothing_is_said_of_a_shift() -> None:
+    """Bytes of floats that lie four bytes later are floats too: that is a gap, or the first tensor's offset is wrong."""
+    model = Model("llama")
+    for tensor in model.tensors:
+        if tensor.number == I2_S.number:
+            model.like(tensor.name.decode(), tensor.ne, "F16")
+    data = model.built()
+    start = File(BufferSource(data)).data_start
+    assert "G414" not in codes_of(data[:start] + bytes(64) + data[start:])
+
+
+def decoded(data: bytes, how: str) -> bytes:
+    return (data.decode("utf-8", "replace") if how == "utf-8" else data.decode(how)).encode()
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize("architecture", ["bitnet-b1.58", "llama", "qwen3"])
+def test_a_file_that_was_text_is_one_fault_to_every_reader(architecture: str, order: ByteOrder) -> None:
+    sound = Model(architecture, order=order).built()
+    for how in ("utf-8", "latin-1"):
+        data = decoded(sound, how)
+        assert codes_of(data) == {"G009"}
+        fault = File(BufferSource(data)).fault
+        assert fault is not None
+        assert fault.code == "G009"
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+        assert codes_of(sound.decode("latin-1").encode(encoding)) == {"G010"}
+
+
+def test_a_file_whose_header_is_ascii_was_text_by_its_weights() -> None:
+    draft = Draft()
+    file = draft.records()
+    file.tensor_infos, file.data = (
+        [tensor_info(b"a", (8, 4), 0, 0)],
+        struct.pack("<32f", *(-1.1 * i for i in range(32))),
+    )
+    data = draft.built(file)
+    assert codes_of(data) == set()
+    assert codes_of(decoded(data, "utf-8")) == codes_of(decoded(data, "latin-1")) == {"G009"}
+
+
+def test_a_damaged_file_with_a_vocabulary_of_many_scripts_was_not_text() -> None:
+    """Tokens are UTF-8, one of them may be U+FFFD, and bytes that are no text are anywhere else."""
+    tokens = [chr(0x400 + i).encode() for i in range(300)] + [b"\xef\xbf\xbd"] * 20
+    model = Model("bitnet-b1.58").set("tokenizer.ggml.tokens", array(ValueType.STRING, tokens))
+    data = model.built()
+    assert "G009" not in codes_of(data)
+    (end,) = (pair.value_span.stop for pair in (File(BufferSource(data)).metadata.entry("tokenizer.ggml.tokens"),))
+    assert "G009" not in codes_of(data[: end - 10])
+    assert "G009" not in codes_of(data[: end + 100] + b"\xff" * 64)

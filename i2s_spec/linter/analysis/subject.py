@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File, Tensor
+from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, size_of, sound_shape
 from i2s_spec.inspect.survey.result import Reading
+from i2s_spec.linter.analysis.shifted_data import Shift, shifted
 from i2s_spec.linter.analysis.uncounted_infos import uncounted
 from i2s_spec.pattern import pattern
 from i2s_spec.schema import limits, types
@@ -73,6 +75,14 @@ class Subject:
             file.index.data_start = padded(self.uncounted.end, file.alignment or limits.DEFAULT_ALIGNMENT)
         #: Whether the data section begins elsewhere than `general.alignment` says; `file.data_start` is where it does.
         self.data_start_overridden = self._override_data_start()
+        #: How far all tensors lie beside where the header puts them; `file.data_start` is what offsets count from then.
+        self.shift: Shift | None = None
+        if not self.data_start_overridden and self.uncounted is None:
+            self.shift = shifted(file, self.placements, self.effective_alignment)
+        if self.shift is not None:
+            self._take_data_to_begin(self.shift.base)
+        elif self.data_size_unexplained and (error := text_decoded(file.source)) is not None:
+            raise error
 
     def _override_data_start(self) -> bool:
         """Take the data section to begin at a multiple of 32 where `general.alignment` says otherwise, and the running
@@ -87,10 +97,20 @@ class Subject:
         ends = [{base + end, base + padded(end, step)} for base, step in (stated, (start, wanted))]
         if file.size in ends[0] or file.size not in ends[1]:
             return False
-        file.index.data_start = start
-        for name in ("placements", "in_table_order", "data_size"):  # what was worked out for the other place
-            vars(self).pop(name, None)
+        self._take_data_to_begin(start)
         return True
+
+    def _take_data_to_begin(self, start: int) -> None:
+        """Count offsets from another place, and forget what was worked out for the one before."""
+        self.file.index.data_start = start
+        for name in ("placements", "in_table_order", "data_size"):
+            vars(self).pop(name, None)
+
+    @property
+    def data_size_unexplained(self) -> bool:
+        """Whether the header was read and the file holds much more than its tensors."""
+        end = max((placement.end for placement in self.placements), default=0)
+        return bool(self.placements) and self.data_size > padded(end, limits.DEFAULT_ALIGNMENT)
 
     def begin(self) -> None:
         """Let all threads but this one start to read the payloads; `end` must follow. Without it they start when a rule

@@ -6,9 +6,11 @@ import struct
 
 from construct import Container
 
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import BufferSource
 from i2s_spec.schema.types import BY_NAME, ValueType, padded
 from i2s_spec.testing.malformed.case import Bytes, add
-from i2s_spec.testing.sample import Draft, array, i2s_bytes, key_value, tensor_info
+from i2s_spec.testing.sample import Draft, Model, array, i2s_bytes, key_value, tensor_info
 
 
 def _sound() -> Draft:
@@ -41,6 +43,13 @@ F32, I8, BF16, Q8_0, I2S = (BY_NAME[name].number for name in ("F32", "I8", "BF16
 _FLOATS = bytes(range(1, 33))
 _NEXT = (b"next.weight", (8,), F32, None, _FLOATS)
 
+
+def _as_text(how: str) -> bytes:
+    """A sound model after a text decoder: bytes that are not UTF-8 replaced, or each taken as a Latin-1 character."""
+    data = Model("bitnet-b1.58").built()
+    return (data.decode("utf-8", "replace") if how == "replace" else data.decode(how)).encode()
+
+
 # --- what the file is instead -------------------------------------------------------------------------------------
 
 add("empty", "G001", "header", lambda: b"")
@@ -57,6 +66,11 @@ add("tar", "G005", "header.magic", lambda: b"model.gguf".ljust(257, b"\0") + b"u
 add("ggjt", "G006", "header.magic", lambda: b"tjgg" + bytes(60))
 add("magic_swapped", "G007", "header.magic", lambda: b"FUGG" + _sound().data[4:])
 add("safetensors", "G008", "header.magic", lambda: b"\x10" + bytes(7) + b'{"a":{"dtype":1' + bytes(60))
+add("text_decoded", "G009", "header.magic", lambda: _as_text("replace"))
+add("text_latin_1", "G009", "header.magic", lambda: _as_text("latin-1"))
+add("text_bom", "G009", "header.magic", lambda: b"\xef\xbb\xbf" + _sound().data)
+add("utf_16", "G010", "header.magic", lambda: _sound().data.decode("latin-1").encode("utf-16"))
+add("utf_16_be", "G010", "header.magic", lambda: _sound().data.decode("latin-1").encode("utf-16-be"))
 add("pickle", "G008", "header.magic", lambda: b"\x80\x02}q\x00." + bytes(60))
 
 # --- header -------------------------------------------------------------------------------------------------------
@@ -280,6 +294,24 @@ add("name_scale", "G319", _NAME, lambda: _info(name=b"first.weight_scale"))
 
 # --- where tensors lie --------------------------------------------------------------------------------------------
 
+
+def _shifted(after: int = 0, offsets: str = "data") -> bytes:
+    """A model whose tensors lie so many bytes later, or without padding (-1); or whose offsets count from elsewhere."""
+    for fill in range(1, 33):
+        data = Model("bitnet-b1.58").set("general.name", b"n" * fill).built()
+        file = File(BufferSource(data))
+        end, start = file.infos_end or 0, file.data_start or 0
+        if start - end == 20:
+            break
+    if offsets == "file":
+        broken = bytearray(data)
+        for tensor in file.tensors.rows:
+            at = tensor.info_span.stop - 8
+            broken[at : at + 8] = struct.pack("<Q", start + tensor.offset)
+        return bytes(broken)
+    return data[:end] + data[start:] if after < 0 else data[:start] + bytes(after) + data[start:]
+
+
 add("trunc_data", "G401", "data[1]", lambda: _sound().data[:-200])
 add("trunc_at_data", "G401", "data[0]", lambda: _sound().data[: _sound().span("data")[0]])
 add("trunc_f32", "G401", "data[2]", lambda: Draft(last="f32").data[:-5])
@@ -295,6 +327,9 @@ add("overlap_same", "G404", "tensor_infos[1].offset", lambda: _with_tensors(
 add("pad_not_zero", "G406", "padding[0]", lambda: _with_tensors(
     (b"a", (6,), F32, None, _FLOATS[:24] + b"\0\0A\0\0\0\0\0"), _NEXT))  # fmt: skip
 add("head_pad_not_zero", "G406", "padding", lambda: _head_padding(b"\x41"))
+add("data_unpadded", "G414", "padding", lambda: _shifted(after=-1))
+add("data_later", "G414", "padding", lambda: _shifted(after=64))
+add("offsets_absolute", "G414", "tensor_infos[0].offset", lambda: _shifted(offsets="file"))
 add("trailing", "G407", "trailing", lambda: _sound().data + b"attached" * 8)
 add("no_last_pad", "G408", "data[0]", lambda: _with_tensors((b"a", (6,), F32, None, _FLOATS[:24])))
 add("mem_ovf", "G410", "tensor_infos[0].ne", lambda: _with_tensors(

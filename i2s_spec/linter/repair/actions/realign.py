@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from i2s_spec.convert.container.edits import Edit, zeros
+from i2s_spec.errors import Span
 from i2s_spec.linter.repair.actions.tensor_layout import Unclear, places_of, relaid, require_clear_sizes
 from i2s_spec.linter.repair.registry import Action, Declined, Layout, Outcome, repair
 from i2s_spec.linter.repair.workspace import Workspace
@@ -105,6 +107,24 @@ def honoured_alignment(workspace: Workspace) -> Iterator[Outcome]:
 def usual_alignment(workspace: Workspace) -> Iterator[Outcome]:
     """A large alignment adds only padding (clause 12.2)."""
     yield from _from_stated(workspace, "S105")
+
+
+@repair("G414", Fix.UNSAFE, "the data section is laid where the header puts it")
+def data_in_place(workspace: Workspace) -> Iterator[Outcome]:
+    """Offsets count from the first multiple of the alignment after the tensor infos (clause 2.7)."""
+    for finding in workspace.findings("G414"):
+        shift, end = workspace.subject.shift, workspace.file.infos_end
+        assert shift is not None
+        assert end is not None
+        fill = zeros(-end % workspace.subject.effective_alignment)
+        edits: list[Edit] = []
+        if shift.begins - end != len(fill):
+            edits.append(Edit(Span(end, shift.begins, "padding"), fill))
+        if shift.offset:
+            rows = workspace.subject.placements
+            edits += (workspace.with_offset(place.row, place.offset - shift.offset) for place in rows)
+        does = f"the first tensor begins at byte {end + len(fill):,}, with offset 0, and the others follow it"
+        yield Action("G414", finding.span, does, tuple(edits), safe=False)
 
 
 def _from_stated(workspace: Workspace, code: str) -> Iterator[Outcome]:

@@ -125,6 +125,39 @@ raised(
 )
 
 raised(
+    faults.TEXT_DECODED,
+    """The file went through a text decoder.
+
+    Why: a program read the model as text and wrote it again. Bytes that are not UTF-8 became U+FFFD, the bytes EF BF
+    BD, and everything after the first of them has moved: what readers take for a length or a count is in the wrong
+    place. The whole file is UTF-8 now, which no file with float weights is.
+
+    Example: a script that copies a model with open(path, errors='replace').read(), or a web server that serves it as
+    text.
+
+    Fix: fetch or copy the file again, as bytes. What became U+FFFD is lost; a file that went through Latin-1 can be
+    undone, by decoding it as UTF-8 and encoding it as Latin-1.
+    """,
+    clause="12.1",
+    stops=NOT_GGUF,
+)
+
+raised(
+    faults.UTF_16,
+    """The file was written as UTF-16.
+
+    Why: a program read the model as text and wrote it with two bytes for each character, so every second byte is zero
+    and the magic is not 'GGUF' to any loader.
+
+    Example: a file that a redirection of Windows PowerShell ('>') wrote, which begins with FF FE 47 00 47 00.
+
+    Fix: fetch or copy the file again, as bytes.
+    """,
+    clause="12.1",
+    stops=NOT_GGUF,
+)
+
+raised(
     faults.UNREADABLE,
     """The file cannot be read.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from i2s_spec.errors import Span, TrustedText
 from i2s_spec.inspect.placement import INT64_END, Placement
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.tensor_extents import oversized, size_mistake
@@ -76,7 +77,7 @@ def offset_misaligned(subject: Subject) -> Iterator[Finding]:
 
     Fix: lay the tensors out again.
     """
-    if subject.ignores_alignment:
+    if subject.ignores_alignment or subject.shift is not None:
         return
     before: Placement | None = None
     step = subject.effective_alignment
@@ -152,7 +153,7 @@ def last_tensor_unpadded(subject: Subject) -> Iterator[Finding]:
 
     Fix: append zero bytes.
     """
-    if not subject.placements or not subject.contiguous:
+    if not subject.placements or not subject.contiguous or subject.shift is not None:
         return
     last = subject.in_table_order[-1]
     missing = padded(last.end, subject.effective_alignment) - subject.data_size
@@ -225,9 +226,43 @@ def first_tensor_not_at_start(subject: Subject) -> Iterator[Finding]:
 
     Fix: lay the tensors out again.
     """
-    if not subject.placements or subject.placements[0].offset in (0, subject.data_size):
+    if not subject.placements or subject.placements[0].offset in (0, subject.data_size) or subject.shift is not None:
         return
     first = subject.placements[0]
     if not _astray(subject, first) and first.offset % subject.effective_alignment == 0:
         span = subject.info_span(first.row, "offset")
         yield first_tensor_not_at_start.at(span, got=first.offset, want=0)
+
+
+@rule("G414", "data-shifted", "tensors begin at byte {got}, where the header puts them at byte {want}: all lie {shift} "
+      "{where}{why}", clause="2.7", fix=Fix.UNSAFE, ambiguous=True, reads_table=True)  # fmt: skip
+def data_shifted(subject: Subject) -> Iterator[Finding]:
+    """All tensors lie the same number of bytes beside where the header puts them.
+
+    Why: the writer left out the padding before the data section, counted offsets from the start of the file, or put
+    something in front of the first tensor. Readers find noise in every payload, and the last tensor is cut or followed
+    by bytes of no tensor. Found where the offsets are in the running order, the file ends where they say once moved,
+    and scales or other floats make sense there and not where the header puts them.
+
+    Example: a data section that begins right after the last tensor info, at byte 1,003 instead of 1,024.
+
+    Fix: lay the data section where the alignment puts it, with offsets that count from there.
+    """
+    shift, end = subject.shift, subject.file.infos_end
+    if shift is None or end is None:
+        return
+    moved = abs(shift.bytes)
+    why = ""
+    if shift.base == 0:
+        why = "; the offsets count from the start of the file"
+    elif shift.begins == end:
+        why = "; the padding after the tensor infos is missing"
+    elif shift.offset:
+        why = f"; the offsets begin with {shift.offset:,} instead of 0"
+    span = Span(end, min(shift.stated, subject.file.size), "padding")
+    if shift.offset:
+        span = subject.info_span(subject.placements[0].row, "offset")
+    yield data_shifted.at(
+        span, got=shift.begins, want=shift.stated, shift=TrustedText(f"{moved:,} byte{'s' * (moved != 1)}"),
+        where=TrustedText("earlier" if shift.bytes < 0 else "later"), why=TrustedText(why),
+    )  # fmt: skip

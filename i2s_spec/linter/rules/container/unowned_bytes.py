@@ -35,7 +35,8 @@ def _padding(subject: Subject, least: int = 1) -> Iterator[tuple[int, int, str]]
     if file.infos_end is None or file.data_start is None:
         return
     end = file.infos_end if subject.uncounted is None else subject.uncounted.end
-    yield end, min(file.data_start, file.size), "padding"
+    if subject.shift is None:
+        yield end, min(file.data_start, file.size), "padding"
     step, size_of_file = subject.effective_alignment, file.size
     if step <= least:
         return
@@ -145,7 +146,7 @@ def _gaps(subject: Subject) -> Iterator[tuple[int, int, str]]:
     base = subject.file.data_start
     if base is None:
         return
-    if subject.placements and 0 < subject.placements[0].offset <= subject.data_size:
+    if subject.shift is None and subject.placements and 0 < subject.placements[0].offset <= subject.data_size:
         yield base, base + subject.placements[0].offset, "gap"
     size, step = subject.file.size, subject.effective_alignment
     found = oversized(subject) if extent_anomalies(subject).largest_gap >= WORTH_HIDING_IN else ()

@@ -1,0 +1,112 @@
+"""This module tells that all tensors lie as many bytes beside where the header puts them (clause 2.7).
+
+A writer that leaves out the padding before the data section, counts offsets from the start of the file, or puts
+something in front of the first tensor makes one mistake, and every payload looks wrong to readers. It is taken as found
+only where the offsets are in the running order, the file ends where they say once they are moved, and the weights
+agree.
+"""
+
+from __future__ import annotations
+
+import struct
+from math import isfinite
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from i2s_spec.schema.checks import order_prefix
+from i2s_spec.schema.types import BY_NAME, I2_S, TAIL_BYTES, padded
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.reader import File
+    from i2s_spec.inspect.placement import Placement
+
+#: Tensors whose scale, or whose first floats, are looked at.
+_SAMPLED: Final = 16
+#: Scales of trained models (clause 6.2), and floats that are anything at all, each with a wide margin.
+_SCALES: Final = (1e-4, 1e2)
+_FLOATS: Final = (1e-20, 1e20)
+_F32: Final = BY_NAME["F32"].number
+
+
+class Shift(NamedTuple):
+    """Where the first byte of the first tensor is, and where the header puts it; the offset that its info states."""
+
+    begins: int
+    stated: int
+    offset: int
+
+    @property
+    def bytes(self) -> int:
+        """How much later than stated all tensors lie; below 0 where they lie earlier."""
+        return self.begins - self.stated
+
+    @property
+    def base(self) -> int:
+        """What the offsets count from."""
+        return self.begins - self.offset
+
+
+def shifted(file: File, placements: list[Placement], step: int) -> Shift | None:
+    """Where the data section is, if offsets and end of the file say elsewhere than the header, and the weights agree.
+
+    :param placements: every tensor, in the order of the offsets
+    :param step: the alignment that the offsets were counted with
+    """
+    if not placements or file.infos_end is None or file.data_start is None:
+        return None
+    first = placements[0].offset
+    end = _end(placements, step)
+    if end is None:
+        return None
+    ends = {end, first + padded(end - first, step)}
+    if any(file.data_start + each == file.size for each in ends):
+        return None
+    found = []
+    for each in ends:
+        shift = Shift(file.size - each + first, file.data_start + first, first)
+        if shift.begins >= file.infos_end and shift.base >= 0 and _agrees(file, placements, shift):
+            found.append(shift)
+    return found[0] if len(found) == 1 else None
+
+
+def _end(placements: list[Placement], step: int) -> int | None:
+    """Where the last tensor ends, by the offsets; None where they are not in the running order of the table."""
+    expected = end = placements[0].offset
+    for placement in sorted(placements, key=lambda placement: placement.row):
+        if not placement.size or placement.offset != expected:
+            return None
+        end = placement.end
+        expected += padded(placement.size, step)
+    return end
+
+
+def _agrees(file: File, placements: list[Placement], shift: Shift) -> bool:
+    """Whether weights make sense in the place that a shift gives them, and none where the header looks for them."""
+    stated = shift.stated - shift.offset
+    scales = [(p.offset + p.size - TAIL_BYTES, 1) for p in _sampled(placements, I2_S.number) if p.size]
+    if scales:
+        return _plausible(file, shift.base, scales, _SCALES) and not _plausible(file, stated, scales, _SCALES)
+    # Without scales only mistakes that have a name count, and those that the padding shows.
+    if shift.base and (shift.offset or shift.begins != file.infos_end):
+        return False
+    padding = file.source.read(shift.begins, max(0, min(stated, file.size) - shift.begins))
+    floats = [(p.offset, min(8, (p.size or 0) // 4)) for p in _sampled(placements, _F32)]
+    return (not shift.base or any(padding)) and _plausible(file, shift.base, floats, _FLOATS)
+
+
+def _sampled(placements: list[Placement], number: int) -> list[Placement]:
+    """Some tensors of a type, from all over the file."""
+    tensors = [placement for placement in placements if placement.number == number]
+    return tensors[:: max(1, len(tensors) // _SAMPLED)][:_SAMPLED]
+
+
+def _plausible(file: File, base: int, places: list[tuple[int, int]], bounds: tuple[float, float]) -> bool:
+    """Whether the floats at places, and as many as stand there, are in the file and as weights have them."""
+    source, prefix = file.source, order_prefix(file.byte_order)
+    least, most = bounds
+    for at, count in places:
+        if base + at + 4 * count > source.size:
+            return False
+        for value in struct.unpack(f"{prefix}{count}f", source.read(base + at, 4 * count)):
+            if not isfinite(value) or (not least <= abs(value) <= most and (value != 0 or bounds is _SCALES)):
+                return False
+    return True
