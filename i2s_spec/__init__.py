@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from i2s_spec.convert.container.rewrite import convert_endian as convert_endian
     from i2s_spec.convert.container.rewrite import rewrite as rewrite
     from i2s_spec.convert.synthetic.new import new as new
+    from i2s_spec.convert.tensors.quantize_model import quantize_model as quantize_model
     from i2s_spec.errors import FormatError as FormatError
     from i2s_spec.errors import Span as Span
     from i2s_spec.gguf.reader import File as File
@@ -67,6 +68,7 @@ _HOMES = {
     "read_as": "i2s_spec.codec.quantization.remainder",
     "get_rows": "i2s_spec.codec.native",
     "new": "i2s_spec.convert.synthetic.new",
+    "quantize_model": "i2s_spec.convert.tensors.quantize_model",
     "rewrite": "i2s_spec.convert.container.rewrite",
     "convert_endian": "i2s_spec.convert.container.rewrite",
     "identify": "i2s_spec.inspect.identify.identification",

@@ -43,6 +43,7 @@ VERBS = {
     "decode": "files.decode",
     "encode": "files.encode",
     "convert": "files.convert",
+    "quantize": "files.quantize",
     "fix": "files.fix",
     "sanitize": "files.sanitize",
     "hash": "files.hash",

@@ -19,7 +19,7 @@ from transcripts_runner import run
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.gguf.reader import open as open_file
 
-VERBS = ("convert", "decode", "encode", "hash", "diff")
+VERBS = ("convert", "quantize", "decode", "encode", "hash", "diff")
 ATTN = "blk.0.attn_q.weight"
 
 

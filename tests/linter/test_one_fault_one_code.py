@@ -12,6 +12,7 @@ from findings import codes_of
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
+from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.uncounted_infos import uncounted
 from i2s_spec.linter.engine import lint
@@ -348,3 +349,14 @@ def test_a_damaged_file_with_a_vocabulary_of_many_scripts_was_not_text() -> None
     (end,) = (pair.value_span.stop for pair in (File(BufferSource(data)).metadata.entry("tokenizer.ggml.tokens"),))
     assert "G009" not in codes_of(data[: end - 10])
     assert "G009" not in codes_of(data[: end + 100] + b"\xff" * 64)
+
+
+def test_text_of_many_scripts_is_not_what_a_decoder_leaves() -> None:
+    """A cut vocabulary is UTF-8 to its end; its tokens are letters, and one may be U+FFFD."""
+    letters = "".join(chr(0x400 + i) for i in range(300))
+    assert text_decoded(BufferSource(b"GGUF" + f"{letters}{chr(0xFFFD) * 20}".encode())) is None
+    assert text_decoded(BufferSource(b"GGUF" + f"{letters}{chr(0xFFFD) * 200}".encode())) is not None
+    assert text_decoded(BufferSource(b"GGUF" + chr(0xFFFD).encode() * 15)) is None
+    # Windows cut characters; what they cut is no reason to call the rest anything but text.
+    assert text_decoded(BufferSource(b"GGUF" + b"a" * 65_533 + chr(0xFFFD).encode() * 20_000)) is not None
+    assert text_decoded(BufferSource(b"GGUF" + chr(0xFFFD).encode() * 60_000 + b"\xff")) is None

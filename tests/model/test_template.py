@@ -36,6 +36,7 @@ def text_of(name: str, answer: bool = True) -> str:
          "<|assistant|>\n"),
         ("chatml", "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\n"
          "Hello.<|im_end|>\n<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n"),
+        ("inst", "Be brief.\n\n[INST] Hi! [/INST] Hello.</s>[INST] Bye [/INST]"),
         ("plain", "Be brief.\n\nUser: Hi!\nAssistant: Hello.\nUser: Bye\nAssistant:"),
     ],
 )  # fmt: skip

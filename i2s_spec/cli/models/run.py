@@ -71,7 +71,7 @@ STORY_TOKENS = 383
     "--chat-format",
     "form",
     metavar="NAME",
-    help="bitnet, llama3, falcon3, chatml or plain; file renders the file's own template, in a sandbox. "
+    help="bitnet, llama3, falcon3, chatml, inst or plain; file renders the file's own template, in a sandbox. "
     "[default: by the model]",
 )
 @click.option("--show-template", is_flag=True, help="Show the file's chat template and exit.")

@@ -255,6 +255,11 @@ def _ternarise(
     return trits.reshape(weights.shape), scale
 
 
+def ternary_magnitude(weights: ArrayLike) -> float | None:
+    """The s of weights that are -s, 0 and +s, with zeros among them, up to a rounding to bfloat16; None of others."""
+    return _size(Weights(weights))
+
+
 def _size(weights: Weights) -> float | None:
     """The s of weights that are -s, 0 and +s, with both kinds among them; None of others. Ends at the first of those."""
     least, most, zeros = np.inf, 0.0, False

@@ -126,6 +126,13 @@ FORMATS: Final[Mapping[str, ChatFormat]] = {
             "<|im_start|>assistant\n",
         ),
         ChatFormat(
+            "inst",
+            "[INST], as some programs prompt 1bitLLM's base models and Llama 2",
+            {"system": "", "user": "[INST] ", "assistant": " "},
+            {"system": "\n\n", "user": " [/INST]", "assistant": "</s>"},
+            "",
+        ),
+        ChatFormat(
             "plain",
             "no special tokens at all",
             {"system": "", "user": "User: ", "assistant": "Assistant: "},
