@@ -46,6 +46,7 @@ def _files() -> dict[str, Small]:
     for architecture, types in (
         ("llama", ("F32", "F16", "TQ1_0", "TQ2_0", "Q2_0", "Q2_0_G128", "PQ2_0", "PTQ1_0", "IQ1_BN", "IQ2_BN")),
         ("bitnet-b1.58", ("F32", "Q2_0")), ("bitnet", ("F32", "Q2_0", "TQ2_0")), ("qwen3", ("F32", "Q2_0")),
+        ("qwen3-lm", ("F32", "TQ2_0", "Q2_0", "PQ2_0", "PTQ1_0")),
         ("gemma3", ("F32", "Q2_0")),
     ):  # fmt: skip
         origin, stated = f"{architecture}.i2_s", f"{architecture}.i2_s.relu2"

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import i2s_spec as i2s
 from i2s_spec.linter.runtimes.run_records import RECORDS_FILE, SCHEMA_VERSION
+from i2s_spec.schema.architectures.hyperparameters import architecture_of
 from runs.child import Answer, answer_of
 from runs.files import SMALL_FILES, Small, digest, make
 from runs.llama_cpp import as_floats, correlation, likeliest, log_softmax
@@ -25,7 +26,7 @@ TOKENS: Final = (5, 6, 7, 8, 100, 200, 31, 44)
 NUMERICS: Final = "bitnet-golden-1"
 
 #: Architectures that give logits; the others are embedding models, which are loaded only.
-_LANGUAGE: Final = ("llama", "bitnet", "bitnet-b1.58")
+_LANGUAGE: Final = ("llama", "bitnet", "bitnet-b1.58", "qwen3-lm")
 
 #: What a scanner says of every tensor is recorded once.
 _TENSOR: Final = re.compile(r"blk\.\d+\.\w+\.weight")
@@ -47,7 +48,7 @@ class Recorder:
         path = make(self.folder, file)
         with i2s.open(path) as opened:
             types = {tensor.type.name if tensor.type else str(tensor.number) for tensor in opened.tensors.values()}
-            architecture = opened.metadata["general.architecture"]
+            architecture = architecture_of(opened.metadata, opened.tensors).name
         return {
             "name": file.name, "commands": list(file.commands), "sha256": digest(path), "bytes": path.stat().st_size,
             "architecture": architecture, "types": sorted(types),

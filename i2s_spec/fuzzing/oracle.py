@@ -28,7 +28,7 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import REGISTRY, Finding, Severity
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.schema import limits
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.architecture import PREFIXES
 from i2s_spec.schema.types import I2_S, READINGS
 
 
@@ -212,4 +212,4 @@ def needs(file: File) -> set[str]:
 
 
 def _is_model(file: File) -> bool:
-    return file.metadata.get("general.architecture") in ARCHITECTURES and file.index.tensors > 0
+    return file.metadata.get("general.architecture") in PREFIXES and file.index.tensors > 0

@@ -133,7 +133,7 @@ def _model(
     from i2s_spec.model.weights import ModelWeights
     from i2s_spec.schema.architectures.hyperparameters import architecture_of, hyperparameters
 
-    architecture = architecture_of(file.metadata)
+    architecture = architecture_of(file.metadata, file.tensors)
     embedding = file.tensors.get("token_embd.weight")
     h = hyperparameters(file.metadata, embedding.shape[0] if embedding is not None else None)
     if h.experts:
@@ -149,7 +149,7 @@ def _model(
         rope=architecture.rope if profile.rope == "architecture" else profile.rope,
         rope_scale=_rope_scale(architecture, file.metadata),
         pooling=kind,
-        causal=bool(file.metadata.get(f"{architecture.name}.attention.causal", True)),
+        causal=bool(file.metadata.get(f"{architecture.prefix}.attention.causal", True)),
         head=architecture.head,
         sub_norm_eps=profile.sub_norm_eps,
         rotation=_rotation(file),
@@ -206,7 +206,7 @@ def _pooling(architecture: Architecture, metadata: Mapping[str, Any], override: 
         if override not in POOLINGS.values():
             raise SettingError(f"pooling is {quote(override)}; there are {', '.join(POOLINGS.values())}")
         return override, "the caller asked for it"
-    key = f"{architecture.name}.pooling_type"
+    key = f"{architecture.prefix}.pooling_type"
     if not architecture.embedding_model:
         return "last", ""
     if metadata.get(key) in POOLINGS:
@@ -216,10 +216,10 @@ def _pooling(architecture: Architecture, metadata: Mapping[str, Any], override: 
 
 def _rope_scale(architecture: Architecture, metadata: Mapping[str, Any]) -> float:
     """What positions are multiplied by."""
-    kind = metadata.get(f"{architecture.name}.rope.scaling.type", "linear")
-    factor = metadata.get(f"{architecture.name}.rope.scaling.factor")
+    kind = metadata.get(f"{architecture.prefix}.rope.scaling.type", "linear")
+    factor = metadata.get(f"{architecture.prefix}.rope.scaling.factor")
     if factor is None:
-        factor = metadata.get(f"{architecture.name}.rope.scale_linear", 1.0)
+        factor = metadata.get(f"{architecture.prefix}.rope.scale_linear", 1.0)
     if kind == "none" or factor == 1:
         return 1.0
     if kind != "linear":

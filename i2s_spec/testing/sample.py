@@ -191,10 +191,10 @@ class Model:
             self.add("general.quantization_version", ValueType.UINT32, 2)
 
     def _full(self, name: str) -> bytes:
-        return name.replace("{arch}", self.architecture).encode()
+        return name.replace("{arch}", ARCHITECTURES[self.architecture].prefix).encode()
 
     def has(self, name: str) -> bool:
-        """Whether there is a key of this name; `{arch}` stands for the architecture's name."""
+        """Whether there is a key of this name; `{arch}` stands for the architecture's prefix."""
         return any(pair.key == self._full(name) for pair in self.keys)
 
     def place(self, name: str) -> int:

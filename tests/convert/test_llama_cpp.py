@@ -8,6 +8,7 @@ split text as we do is a test of its own.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -50,6 +51,22 @@ def trained_model(folder: Path) -> Path:
     return path
 
 
+def qwen3(folder: Path, head: Literal["tied", "untied"]) -> Path:
+    path = folder / f"qwen3-{head}.gguf"
+    i2s.new(path, "qwen3-lm", embd=256, ff=512, head=head)
+    return path
+
+
+@pytest.fixture(scope="module")
+def tied_qwen3(folder: Path) -> Path:
+    return qwen3(folder, "tied")
+
+
+@pytest.fixture(scope="module")
+def untied_qwen3(folder: Path) -> Path:
+    return qwen3(folder, "untied")
+
+
 @pytest.fixture(params=NAMES)
 def program(request: pytest.FixtureRequest) -> Name:
     name: Name = request.param
@@ -60,7 +77,16 @@ def program(request: pytest.FixtureRequest) -> Name:
 
 
 @pytest.mark.parametrize(
-    ("model", "kind"), [("random_model", "Q2_0"), ("random_model", "TQ2_0"), ("trained_model", "Q2_0")]
+    ("model", "kind"),
+    [
+        ("random_model", "Q2_0"),
+        ("random_model", "TQ2_0"),
+        ("trained_model", "Q2_0"),
+        ("tied_qwen3", "Q2_0"),
+        ("tied_qwen3", "F16"),
+        ("untied_qwen3", "Q2_0"),
+        ("untied_qwen3", "TQ2_0"),
+    ],
 )
 def test_what_is_converted_means_the_same_there(
     request: pytest.FixtureRequest, model: str, kind: str, program: Name

@@ -17,7 +17,7 @@ from i2s_spec.convert.synthetic.new import new
 from i2s_spec.convert.synthetic.recipes import RECIPES
 from i2s_spec.schema import gguf
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
-from i2s_spec.schema.architectures.hyperparameters import hyperparameters
+from i2s_spec.schema.architectures.hyperparameters import architecture_of, hyperparameters
 from i2s_spec.schema.architectures.keys import OPTIONAL, REQUIRED
 
 EACH = pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -34,7 +34,7 @@ def new_bytes(*args: Any, **options: Any) -> bytes:
 def check_fit(data: bytes) -> None:
     """The file has the keys and tensors that its architecture declares, and no others; types and shapes are the usual."""
     file = i2s.open(data)
-    architecture = ARCHITECTURES[file.metadata["general.architecture"]]
+    architecture = architecture_of(file.metadata, file.tensors)
     for entry in file.metadata.rows:
         assert entry.label == architecture.keys[entry.key].types[0]
     tokenizer = file.metadata["tokenizer.ggml.model"]
@@ -388,6 +388,6 @@ def test_the_full_shape(architecture: str) -> None:
 def test_every_architecture_has_a_recipe() -> None:
     assert RECIPES.keys() == ARCHITECTURES.keys()
     for name, recipe in RECIPES.items():
-        keys = [key.replace("{arch}", name) for key in recipe.keys]
+        keys = [key.replace("{arch}", ARCHITECTURES[name].prefix) for key in recipe.keys]
         assert len(set(keys)) == len(keys)
         assert set(keys) <= ARCHITECTURES[name].keys.keys()

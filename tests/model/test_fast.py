@@ -25,13 +25,13 @@ from i2s_spec.model.forward import Model, Result
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference.bitlinear import accumulate
 
-ARCHITECTURES = ["bitnet-b1.58", "bitnet-25", "bitnet", "llama", "qwen3", "gemma3"]
+ARCHITECTURES = ["bitnet-b1.58", "bitnet-25", "bitnet", "llama", "qwen3", "qwen3-lm", "gemma3"]
 SETS = [each for each in fast_operations.kernel_sets() if each.available]
 NAMES = [each.name for each in SETS]
 
 
 def settings_of(architecture: str) -> dict[str, Any]:
-    return {"head_dim": 128} if architecture in ("qwen3", "gemma3") else {}
+    return {"head_dim": 128} if architecture in ("qwen3", "qwen3-lm", "gemma3") else {}
 
 
 def result(found: Result) -> np.ndarray:

@@ -87,6 +87,7 @@ def test_names_are_those_of_llama_cpp(model: Model) -> None:
         ("bitnet", {"ffn_silu-0", "ffn_sub_out-0"}),
         ("llama", {"ffn_silu-0", "ffn_gate_par-0", "attn_out-0", "ffn_out-0"}),
         ("qwen3", {"attn_q_norm_in-0", "Qcur_normed-0", "attn_out_norm_in-0", "ffn_gate_up-0", "ffn_down_norm_in-0"}),
+        ("qwen3-lm", {"Qcur_normed-0", "Kcur_normed-0", "attn_o_out-0", "ffn_gate_up-0", "result_output"}),
         ("gemma3", {"inp_scaled", "Qcur_scaled-0", "attn_post_norm-0", "sa_out-0", "ffn_gate_gelu-0", "embedding"}),
     ],
 )

@@ -51,7 +51,7 @@ GEMMA_NORMS = {
 }  # fmt: skip
 
 
-def loaded(architecture: str, seed: int, profile: str, **sizes: int) -> Model:
+def loaded(architecture: str, seed: int, profile: str, **sizes: Any) -> Model:
     return load_model(model_bytes(architecture, layers=2, seed=seed, **sizes), profile, threads=1)
 
 
@@ -101,6 +101,14 @@ def qwen3(model: Model) -> Any:
     return Qwen3Model(Qwen3Config(**common(model), head_dim=model.hyperparameters.head_dim))
 
 
+def qwen3_lm(model: Model) -> Any:
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    tied = "output.weight" not in model.weights
+    config = Qwen3Config(**common(model), head_dim=model.hyperparameters.head_dim, tie_word_embeddings=tied)
+    return Qwen3ForCausalLM(config)
+
+
 def gemma3(model: Model) -> Any:
     from transformers import Gemma3TextConfig, Gemma3TextModel
 
@@ -121,7 +129,8 @@ def gemma3(model: Model) -> Any:
 
 
 MAKERS: dict[str, Callable[[Model], Any]] = {
-    "bitnet-b1.58": bitnet, "bitnet-25": bitnet, "bitnet": bitnet, "llama": llama, "qwen3": qwen3, "gemma3": gemma3,
+    "bitnet-b1.58": bitnet, "bitnet-25": bitnet, "bitnet": bitnet, "llama": llama, "qwen3": qwen3,
+    "qwen3-lm": qwen3_lm, "gemma3": gemma3,
 }  # fmt: skip
 
 
@@ -140,7 +149,7 @@ class Oracle:
         vector = model.weights.vector
         with torch.no_grad():
             body.embed_tokens.weight.copy_(torch.from_numpy(np.array(floats(model, "token_embd.weight"))))
-            if name == "llama":
+            if "output.weight" in model.weights:
                 whole.lm_head.weight.copy_(torch.from_numpy(np.array(floats(model, "output.weight"))))
             body.norm.weight.copy_(torch.from_numpy(vector("output_norm.weight") - np.float32(less)))
             for i, layer in enumerate(body.layers):
@@ -208,7 +217,8 @@ TOKENS = np.random.default_rng(7).integers(0, 256, 24).tolist()
 #: Sizes small enough for a test, and the seeds that are tried.
 SIZES: dict[str, dict[str, int]] = {
     "bitnet-b1.58": {"heads": 4, "heads_kv": 2}, "bitnet-25": {"heads": 4, "heads_kv": 1}, "bitnet": {"heads": 4},
-    "llama": {"heads": 4, "heads_kv": 2}, "qwen3": {"heads": 4, "heads_kv": 2}, "gemma3": {"heads": 4, "heads_kv": 1},
+    "llama": {"heads": 4, "heads_kv": 2}, "qwen3": {"heads": 4, "heads_kv": 2}, "qwen3-lm": {"heads": 4, "heads_kv": 2},
+    "gemma3": {"heads": 4, "heads_kv": 1},
 }  # fmt: skip
 SEEDS = range(4)
 
@@ -218,7 +228,8 @@ SEEDS = range(4)
 def test_codes_and_results_are_those_of_transformers(architecture: str, profile: str) -> None:
     without = 0
     for seed in SEEDS:
-        model = loaded(architecture, seed, profile, **SIZES[architecture])
+        head = {"head": "untied" if seed % 2 else "tied"} if architecture == "qwen3-lm" else {}
+        model = loaded(architecture, seed, profile, **SIZES[architecture], **head)
         oracle = Oracle(model, packed=seed % 2 == 1)
         theirs = oracle(TOKENS)
         result = model.forward(TOKENS, taps=("act_q8", "result_norm"))
@@ -235,6 +246,34 @@ def test_codes_and_results_are_those_of_transformers(architecture: str, profile:
         else:
             assert distance < 0.1
     assert without >= len(SEEDS) // 2, "nearly every model has a flipped code: that is no rounding any more"
+
+
+@pytest.mark.parametrize("head", ["tied", "untied"])
+@pytest.mark.parametrize("rotated", [False, True])
+def test_qwen3_in_floats(head: str, rotated: bool) -> None:
+    """Without quantization nothing can flip: the logits are those of Qwen3ForCausalLM to the last few bits."""
+    model = loaded("qwen3-lm", 5, "hf-f32", type="F32", head=head, rotated=rotated, heads=4, heads_kv=2)
+    plain = loaded("qwen3-lm", 5, "hf-f32", type="F32", head=head, heads=4, heads_kv=2)
+    whole = qwen3_lm(plain).float().eval()
+    vector = plain.weights.vector
+    with torch.no_grad():
+        whole.model.embed_tokens.weight.copy_(torch.from_numpy(np.array(floats(plain, "token_embd.weight"))))
+        if head == "untied":
+            whole.lm_head.weight.copy_(torch.from_numpy(np.array(floats(plain, "output.weight"))))
+        whole.model.norm.weight.copy_(torch.from_numpy(vector("output_norm.weight")))
+        for i, layer in enumerate(whole.model.layers):
+            for ours, theirs in NORMS.items():
+                if f"blk.{i}.{ours}.weight" in plain.weights:
+                    layer.get_submodule(theirs).weight.copy_(torch.from_numpy(vector(f"blk.{i}.{ours}.weight")))
+            for ours, theirs in PROJECTIONS.items():
+                name = f"blk.{i}.{ours}.weight"
+                rows = plain.file.tensors[name].shape[0]
+                weights = EmbeddingTable(plain.weights, name).take(np.arange(rows))
+                layer.get_submodule(theirs).weight.copy_(torch.from_numpy(np.array(weights)))
+        theirs = whole(torch.tensor([TOKENS])).logits[0].numpy()
+    ours = model.forward(TOKENS).logits
+    assert ours is not None
+    assert np.abs(ours - theirs).max() <= 2e-6 * np.abs(theirs).max()
 
 
 def test_a_wrong_reading_is_far_from_transformers() -> None:

@@ -29,7 +29,7 @@ def logits(data: bytes, profile: str = "bitnet-golden-1") -> np.ndarray[Any, Any
     return result
 
 
-@pytest.mark.parametrize("architecture", ["bitnet-b1.58", "bitnet", "llama", "qwen3", "gemma3"])
+@pytest.mark.parametrize("architecture", ["bitnet-b1.58", "bitnet", "llama", "qwen3", "qwen3-lm", "gemma3"])
 @pytest.mark.parametrize("profile", ["bitnet-golden-1", "fast"])
 def test_rotated_floats_compute_what_plain_ones_do(architecture: str, profile: str) -> None:
     plain = logits(model_bytes(architecture, **FLOAT), profile)

@@ -8,14 +8,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import i2s_spec as i2s
 from i2s_spec.gguf.reader import File
 from i2s_spec.schema.architectures import inventory
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES, Architecture
-from i2s_spec.schema.architectures.hyperparameters import hyperparameters
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES, PREFIXES, Architecture, declared_architecture
+from i2s_spec.schema.architectures.hyperparameters import architecture_of, hyperparameters
 from i2s_spec.schema.architectures.inventory import ROLES
 from i2s_spec.schema.architectures.keys import EXPECTED, OPTIONAL, READERS, REQUIRED
 from i2s_spec.schema.architectures.sizes import Hyperparameters
@@ -40,7 +41,7 @@ FILES = [
 def misfits(file: File) -> list[str]:
     """In what a file does not fit the declarations of its architecture."""
     found = []
-    architecture = ARCHITECTURES[file.metadata["general.architecture"]]
+    architecture = architecture_of(file.metadata, file.tensors)
     holds = {"quantized": any(t.type.is_quantized for t in file.tensors.values() if t.type), "experts": False}
     holds |= {model: file.metadata["tokenizer.ggml.model"] == model for model in ("gpt2", "llama")}
     for entry in file.metadata.rows:
@@ -235,6 +236,29 @@ def test_every_placed_name_is_matched(architecture: Architecture) -> None:
 @EACH
 def test_names_that_are_none_s(architecture: Architecture, name: str) -> None:
     assert architecture.match(name) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "keys", "tensors", "name"),
+    [
+        ("qwen3", (), (), "qwen3-lm"),
+        ("qwen3", {"qwen3.block_count"}, ("blk.0.attn_q.weight", "blk.0.attn_norm.weight"), "qwen3-lm"),
+        ("qwen3", {"gemma3.pooling_type"}, (), "qwen3-lm"),
+        ("qwen3", {"qwen3.pooling_type"}, (), "qwen3"),
+        ("qwen3", (), ("blk.0.attn_q.weight", "blk.0.attn_q_norm_in.weight"), "qwen3"),
+        ("gemma3", (), (), "gemma3"),
+        ("llama", {"llama.pooling_type"}, ("blk.0.attn_q_norm_in.weight",), "llama"),
+    ],
+)
+def test_files_that_share_a_name_are_told_apart(value: str, keys: Any, tensors: Any, name: str) -> None:
+    assert declared_architecture(value, keys, tensors) is ARCHITECTURES[name]
+
+
+def test_no_file_names_an_architecture_by_what_it_is_called_here() -> None:
+    for value in ("qwen3-lm", "qwen35", "", None, 7):
+        assert declared_architecture(value) is None
+    assert "qwen3-lm" not in PREFIXES
+    assert {each.prefix for each in ARCHITECTURES.values()} == set(PREFIXES)
 
 
 def test_what_tells_the_architectures_apart() -> None:

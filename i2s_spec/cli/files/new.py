@@ -19,14 +19,14 @@ from i2s_spec.schema.architectures.architecture import ARCHITECTURES
     type=click.Choice(list(ARCHITECTURES)),
     default="bitnet-b1.58",
     show_default=True,
-    help="The architecture; qwen3 and gemma3 are embedding models.",
+    help="The architecture; qwen3 and gemma3 are embedding models, qwen3-lm is Qwen3 as a language model.",
 )
 @click.option("--layers", type=int, metavar="N", help="Number of layers.")
 @click.option("--embd", type=int, metavar="N", help="Width of the hidden state, a multiple of 128.")
 @click.option("--ff", type=int, metavar="N", help="Width of the feed-forward, a multiple of 128.")
 @click.option("--heads", type=int, metavar="N", help="Number of query heads, a divisor of --embd.")
 @click.option("--heads-kv", type=int, metavar="N", help="Number of key and value heads, a divisor of --heads.")
-@click.option("--head-dim", type=int, metavar="N", help="Width of a head (embedding models only).")
+@click.option("--head-dim", type=int, metavar="N", help="Width of a head (qwen3, qwen3-lm and gemma3 only).")
 @click.option("--vocab", type=int, metavar="N", help="Number of tokens, 259 or more.")
 @click.option("--context", type=int, metavar="N", help="Value of context_length.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Random seed of the weights.")
@@ -52,6 +52,11 @@ from i2s_spec.schema.architectures.architecture import ARCHITECTURES
     "--type", "to", metavar="TYPE", help="Type of the projections, such as Q2_0, TQ2_0 or F16. [default: I2_S]"
 )
 @click.option("--rotated", is_flag=True, help="Fold a Hadamard rotation into the weights, with the keys that say so.")
+@click.option(
+    "--head",
+    type=click.Choice(["tied", "untied"]),
+    help="Whether the head is the embedding or an output.weight (llama and qwen3-lm).",
+)
 @click.option("--force", is_flag=True, help="Overwrite TARGET if it exists.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 def command(
@@ -75,7 +80,11 @@ def command(
 
     With --type the projections have another type: Q2_0, Q2_0_G128, PQ2_0, PTQ1_0, TQ1_0, TQ2_0, IQ1_BN and IQ2_BN get a
     scale of its own for each group; F32, F16 and BF16 are floats. With --rotated they are folded with a Hadamard
-    rotation before that, as PrismML's models are, and so are embedding and head where these are two tensors.
+    rotation before that, as PrismML's models are, and so are embedding and head where these are two tensors, as
+    --head untied makes them.
+
+    Files of --arch qwen3-lm say general.architecture qwen3, as those of qwen3 do: they are told apart by the pooling
+    and the norms that only embedding models have.
 
     With --trained it is a model that has learned to tell short stories, of architecture bitnet-b1.58 (also under the
     names bitnet-25 and bitnet) or llama, in any dialect, type and byte order.

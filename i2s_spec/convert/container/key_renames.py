@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.convert.container.rewrite import Value
 from i2s_spec.errors import quote
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.architecture import PREFIXES, declared_architecture
 from i2s_spec.schema.architectures.keys import FILE_TYPES, MODEL, REQUIRED
 from i2s_spec.schema.types import BY_NAME, ValueType
 
@@ -84,11 +84,13 @@ def check_architecture(file: File, former: str | None, arch: str) -> None:
 
     :raises ValueError: which says what does not fit
     """
-    if arch not in ARCHITECTURES:
-        raise ValueError(f"there is no architecture {quote(arch)} here; there are {', '.join(ARCHITECTURES)}")
+    pooling = {f"{arch}.pooling_type"} if f"{former}.pooling_type" in file.metadata else ()
+    new = declared_architecture(arch, pooling, file.tensors)
+    if new is None:
+        raise ValueError(f"there is no architecture {quote(arch)} here; there are {', '.join(PREFIXES)}")
     if former is None:
         raise ValueError("the file has no architecture that could be renamed")
-    old, new = ARCHITECTURES.get(former), ARCHITECTURES[arch]
+    old = declared_architecture(former, file.metadata, file.tensors)
     if old is not None and old.rope != new.rope:
         raise ValueError(
             f"{former} rotates {_PAIRS[old.rope]} and {arch} {_PAIRS[new.rope]}: the rows of attn_q and attn_k would "

@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import quote
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.architecture import declared_architecture
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,7 +74,7 @@ def heads_that_move(file: File, tensor: str) -> int | None:
     :raises ValueError: for an architecture that no such checkpoints are known of, and where the heads are not said
     """
     architecture = file.metadata.get("general.architecture")
-    declared = ARCHITECTURES.get(architecture) if isinstance(architecture, str) else None
+    declared = declared_architecture(architecture, file.metadata, file.tensors)
     if declared is None or declared.embedding_model:
         raise ValueError(f"no packed checkpoints are known of architecture {quote(str(architecture))}")
     key = {"attn_q": "head_count", "attn_k": "head_count_kv"}.get(tensor.rpartition(".")[0].rpartition(".")[2])

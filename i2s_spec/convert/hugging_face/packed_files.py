@@ -42,6 +42,7 @@ from i2s_spec.convert.tensors.encode import Encoder
 from i2s_spec.errors import quote
 from i2s_spec.gguf.byte_order import swapped_data
 from i2s_spec.gguf.source import chunks
+from i2s_spec.schema.architectures.architecture import declared_architecture
 from i2s_spec.schema.dialect import CANONICAL, Dialect
 
 if TYPE_CHECKING:
@@ -185,6 +186,8 @@ def from_checkpoint(
         values, file_type = changed_keys(model, None, None, None, types, True)
         size = rewrite(model, target, replace=replacements, set=values, force=force, progress=progress)
     architecture = model.metadata.get("general.architecture")
+    declared = declared_architecture(architecture, model.metadata, model.tensors)
+    architecture = architecture if declared is None else declared.name
     text = advice(set(types), architecture, None, None, wanted.layout.name if kind == "I2_S" else None)
     return Conversion(size, tuple(proofs), len(model.tensors) - len(proofs), file_type, text)
 

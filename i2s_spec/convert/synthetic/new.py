@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from i2s_spec.convert.synthetic.recipes import CHAT_TEMPLATE, LAST_TOKEN, RECIPES, SHAPES, Recipe, Size
 from i2s_spec.convert.synthetic.vocabulary import Vocabulary
@@ -41,6 +41,9 @@ class Written(NamedTuple):
 BLOCK: Final = 128
 MOST_COLUMNS: Final = 1 << 20
 
+#: The head, where it is not the embedding.
+_HEAD: Final = "output.weight"
+
 
 def new(
     target: Target,
@@ -61,6 +64,7 @@ def new(
     as_published: bool = False,
     type: str = "I2_S",
     rotated: bool = False,
+    head: Literal["tied", "untied"] | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> Written:
@@ -73,7 +77,7 @@ def new(
     :param ff: width of the feed-forward, a multiple of 128
     :param heads: query heads, a divisor of `embd`
     :param heads_kv: key and value heads, a divisor of `heads`
-    :param head_dim: width of a head, even; only embedding models have another than embd / heads
+    :param head_dim: width of a head, even; only qwen3, qwen3-lm and gemma3 have another than embd / heads
     :param vocab: number of tokens, at least 256 and the special ones
     :param context: what context_length says
     :param seed: of the random weights, from 0 on
@@ -86,6 +90,8 @@ def new(
         whole blocks of it
     :param rotated: fold a rotation into the projections, and the head and the embedding where they are two, and write the
         keys that say so (clause 3.8)
+    :param head: whether the file has an output.weight (`untied`) or the head is the embedding (`tied`); as the
+        architecture's usual files unless it is given
     :param force: replace an existing file
     :param progress: called with (bytes written, bytes of the file)
     :raises ValueError: for sizes that no such model can have, before anything is written
@@ -96,6 +102,11 @@ def new(
         raise ValueError(f"there is no architecture {quote(architecture)} here; there are {known}")
     if seed < 0:
         raise ValueError(f"the seed is {seed}; seeds start at 0")
+    if head is not None and ARCHITECTURES[architecture].head != "untied":
+        able = " and ".join(each.name for each in ARCHITECTURES.values() if each.head == "untied")
+        raise ValueError(f"the head of {architecture} cannot be chosen; that of {able} can")
+    if head not in (None, "tied", "untied"):
+        raise ValueError(f"head is {quote(str(head))}; there are tied and untied")
     recipe = RECIPES[architecture]
     given = {
         "layers": layers, "embd": embd, "ff": ff, "heads": heads, "heads_kv": heads_kv, "head_dim": head_dim,
@@ -113,6 +124,8 @@ def new(
         size,
         make_vocabulary(size.vocab),
         lambda placed: _data(placed, seed, byte_order, kinds),
+        without=(_HEAD,) if head == "tied" else (),
+        beside=(_HEAD,) if head == "untied" else (),
         kinds=kinds,
         as_published=as_published or shape is not None,
         alignment=alignment,
@@ -131,6 +144,7 @@ def write_model(
     *,
     about: Mapping[str, str] | None = None,
     without: Collection[str] = (),
+    beside: Collection[str] = (),
     kinds: WeightKinds | None = None,
     as_published: bool = False,
     alignment: int | None = None,
@@ -143,6 +157,7 @@ def write_model(
     :param data: what `Writer.add_tensor` takes, for a tensor that the architecture declares
     :param about: what keys of type str say, instead of what a synthetic model has there or in addition
     :param without: keys and tensors that are left out
+    :param beside: optional tensors that are written
     :param kinds: types other than the usual ones, and a rotation
     :raises ValueError: for sizes that no such model can have, before anything is written
     """
@@ -153,7 +168,11 @@ def write_model(
     keys = [key for key in recipe.keys_of(as_published) if key not in without]
     first = keys.index("general.name") + 1
     keys[first:first] = [key for key in described if key not in keys]
-    tensors = [each for each in declared.tensors(h) if each.spec.need != OPTIONAL and each.name not in without]
+    tensors = [
+        each
+        for each in declared.tensors(h)
+        if (each.spec.need != OPTIONAL or each.name in beside) and each.name not in without
+    ]
     kinds = WeightKinds() if kinds is None else kinds
     values["general.file_type"] = kinds.resolve(tensors)
 
@@ -162,7 +181,7 @@ def write_model(
     writer = Writer(target, byte_order=byte_order, alignment=alignment, force=force, progress=progress)
     with writer:
         for pattern in keys:
-            name = pattern.replace("{arch}", architecture)
+            name = pattern.replace("{arch}", declared.prefix)
             writer.add(name, values[pattern], declared.keys[name].types[0])
         more = kinds.rotation_keys()
         for key, value in more.items():
@@ -202,7 +221,7 @@ def _hyperparameters(architecture: Architecture, recipe: Recipe, size: Size) -> 
         raise ValueError(f"context is {size.context:,}; it must be 1 to {(1 << 31) - 1:,}")
 
     head_dim = size.embd // size.heads
-    if architecture.embedding_model:  # their heads are wider than the hidden state gives them
+    if recipe.says_head_width:  # their heads are wider than the hidden state gives them
         head_dim = 2 * head_dim if size.head_dim is None else size.head_dim
     elif size.head_dim not in (None, head_dim):
         raise ValueError(
@@ -237,7 +256,7 @@ def _values(architecture: Architecture, recipe: Recipe, h: Hyperparameters, word
     return {
         "tokenizer.ggml.padding_token_id": words.ids["eos"],
         **ids,
-        "general.architecture": architecture.name,
+        "general.architecture": architecture.prefix,
         "general.name": f"synthetic-{architecture.name}",
         "general.quantization_version": 2,
         "{arch}.vocab_size": h.vocab,

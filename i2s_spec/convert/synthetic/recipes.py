@@ -42,6 +42,11 @@ class Recipe(NamedTuple):
     pre: str = "default"
     lacking: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def says_head_width(self) -> bool:
+        """Whether the keys say how wide a head is, which may then be another width than embd / heads."""
+        return "{arch}.attention.key_length" in self.keys
+
     def keys_of(self, as_published: bool) -> tuple[str, ...]:
         """The keys in order, with or without those that published files lack."""
         keys = list(self.keys)
@@ -90,6 +95,14 @@ _QWEN3_KEYS: Final = (
     "tokenizer.ggml.padding_token_id", "tokenizer.ggml.add_eos_token",
 )  # fmt: skip
 
+_QWEN3_LM_KEYS: Final = (
+    *_SIZES, "{arch}.rope.freq_base", "{arch}.attention.layer_norm_rms_epsilon", "{arch}.attention.key_length",
+    "{arch}.attention.value_length", "{arch}.rope.dimension_count", "general.file_type", "tokenizer.ggml.model",
+    "tokenizer.ggml.pre", "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.merges",
+    "tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.padding_token_id",
+    "tokenizer.chat_template", "general.quantization_version",
+)  # fmt: skip
+
 _GEMMA3_KEYS: Final = (
     *_EMBEDDING_KEYS, "tokenizer.ggml.scores", "tokenizer.ggml.token_type", "tokenizer.ggml.add_space_prefix",
     "tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.unknown_token_id",
@@ -117,6 +130,9 @@ RECIPES: Final = {
     ),
     "qwen3": Recipe(
         _QWEN3_KEYS, Size(2, 128, 256, 4, 2, 320, 512), vocabulary.byte_level, 1e6, 1e-6, "gpt2", "qwen2", _VERSION
+    ),
+    "qwen3-lm": Recipe(
+        _QWEN3_LM_KEYS, Size(2, 128, 256, 4, 2, 320, 512), vocabulary.byte_level, 1e6, 1e-6, "gpt2", "qwen2"
     ),
     "gemma3": Recipe(
         _GEMMA3_KEYS, Size(2, 128, 256, 4, 1, 320, 512), _gemma_pieces, 10000.0, 1e-6, "llama", lacking=_VERSION

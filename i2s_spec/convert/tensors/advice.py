@@ -68,7 +68,7 @@ def advice(
     """What to know of a file before it is loaded, most important first.
 
     :param types: types that tensors of the file have
-    :param architecture: what `general.architecture` says
+    :param architecture: its declared name, or what `general.architecture` says
     :param former: what it said before, if it was changed
     :param activation: what the file says of the feed-forward's activation
     :param layout: of the I2_S tensors, where there are any

@@ -26,7 +26,7 @@ from i2s_spec.convert.container.rewrite import Replacement, rewrite
 from i2s_spec.convert.tensors.advice import advice
 from i2s_spec.deprecation import renamed_keyword
 from i2s_spec.errors import FormatError, quote
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.architecture import declared_architecture
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
 from i2s_spec.schema.types import BY_NAME
@@ -149,6 +149,7 @@ def convert_file(
         force=force,
         progress=progress,
     )
+    declared = declared_architecture(arch or former, file.metadata, file.tensors)
     proofs = tuple(_proof(name, each) for name, each in recodings.items())
     return Conversion(
         size,
@@ -157,7 +158,7 @@ def convert_file(
         file_type,
         advice(
             set(types),
-            arch or former,
+            declared.name if declared is not None else arch or former,
             former if arch else None,
             hidden_activation or _text(file, f"{former}.hidden_activation"),
             _layout(recodings, parse(source_dialect), types),
@@ -213,7 +214,7 @@ def is_ternary(tensor: Tensor, architecture: str | None) -> bool:
     name = tensor.type.name if tensor.type is not None else ""
     if name not in FLOATS:
         return name in TYPES
-    declared = ARCHITECTURES.get(architecture or "")
+    declared = declared_architecture(architecture)
     if declared is None:
         return len(tensor.ne) == 2 and tensor.name.startswith("blk.") and tensor.name.endswith(".weight")
     match = declared.match(tensor.name)

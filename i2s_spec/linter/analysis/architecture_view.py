@@ -17,7 +17,7 @@ from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.pattern import pattern
 from i2s_spec.schema import limits
 from i2s_spec.schema.architectures import keys
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES, Architecture
+from i2s_spec.schema.architectures.architecture import Architecture
 from i2s_spec.schema.architectures.hyperparameters import hyperparameters
 from i2s_spec.schema.architectures.inventory import TERNARY_TYPES, TensorSpec
 from i2s_spec.schema.architectures.keys import MAX_LAYERS
@@ -64,8 +64,8 @@ class ArchitectureView:
         self.file = subject.file
         self.has_uncounted = subject.uncounted is not None
         self.name = subject.architecture
-        self.architecture: Architecture | None = ARCHITECTURES.get(self.name)
-        self.keys = DeclaredKeys(subject.file, self.name)
+        self.architecture: Architecture | None = subject.declared
+        self.keys = DeclaredKeys(subject.file, self.name, self.architecture)
 
     # --- what kind of file ----------------------------------------------------------------------------------------
 

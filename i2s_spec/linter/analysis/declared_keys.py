@@ -7,7 +7,7 @@ from typing import Any, Final
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File
 from i2s_spec.schema.architectures import keys
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.architecture import Architecture
 from i2s_spec.schema.architectures.keys import MAX_LAYERS, Key
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import VALUE_FORMATS, ValueType
@@ -20,19 +20,20 @@ NUMBERS: Final = 4 * MAX_LAYERS
 class DeclaredKeys:
     """The keys of one file beside the declarations of an architecture.
 
-    :param architecture: its name, declared or not; empty where the file names none
+    :param prefix: the value of general.architecture, declared or not; empty where the file has none
+    :param architecture: its declaration, if there is one
     """
 
-    def __init__(self, file: File, architecture: str) -> None:
+    def __init__(self, file: File, prefix: str, architecture: Architecture | None) -> None:
         self.file = file
-        self.prefix = architecture
+        self.prefix = prefix
+        self.architecture = architecture
 
     @cached_property
     def declared(self) -> dict[str, Key]:
         """The declared keys by name; of a file of another architecture, those that all share."""
-        architecture = ARCHITECTURES.get(self.prefix)
-        if architecture is not None:
-            return dict(architecture.keys)
+        if self.architecture is not None:
+            return dict(self.architecture.keys)
         return {key.name: key for key in (*keys.GENERAL, *keys.TOKENIZER)}
 
     @cached_property

@@ -19,6 +19,7 @@ from i2s_spec.linter.analysis.shifted_data import Shift, shifted
 from i2s_spec.linter.analysis.uncounted_infos import uncounted
 from i2s_spec.pattern import pattern
 from i2s_spec.schema import limits, types
+from i2s_spec.schema.architectures.architecture import Architecture, declared_architecture
 from i2s_spec.schema.types import padded
 
 if TYPE_CHECKING:
@@ -221,6 +222,15 @@ class Subject:
         if entry.type != types.ValueType.STRING or entry.count > 64:
             return ""
         return str(self.file.metadata.decode(entry))
+
+    @cached_property
+    def declared(self) -> Architecture | None:
+        """The architecture that the file is of, if it is declared."""
+        name, index = self.architecture, self.file.index
+        pooling = f"{name}.pooling_type"
+        keys = {pooling} if any(True for _ in index.keys_named({pooling.encode()})) else ()
+        tensors = range(0 if index.tensors > limits.MANY_TENSORS else index.tensors)
+        return declared_architecture(name, keys, (index.tensor(i).name.decode("utf-8", "replace") for i in tensors))
 
     def key_span(self, i: int) -> Span:
         """The bytes of a key's name."""

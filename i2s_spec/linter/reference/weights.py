@@ -21,7 +21,7 @@ from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.compare.tensor_rows import ROUNDING, Rows, flat_rows, rows_of
 from i2s_spec.linter.reference import Reference
 from i2s_spec.linter.reference.known import Known, of_floats, of_tensor
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.architecture import declared_architecture
 from i2s_spec.schema.dialect import parse
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _is_checkpoint(path: Any) -> bool:
 
 def _heads(file: File, name: str) -> int | None:
     """How many heads the rows of a tensor belong to, where they are in another order than in checkpoints."""
-    declared = ARCHITECTURES.get(str(file.metadata.get("general.architecture")))
+    declared = declared_architecture(file.metadata.get("general.architecture"), file.metadata, file.tensors)
     if declared is None or declared.rope != "norm":
         return None
     return heads_that_move(file, name)

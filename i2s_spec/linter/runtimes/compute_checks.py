@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from i2s_spec.errors import quote
 from i2s_spec.linter.runtimes.reason import Reason
 from i2s_spec.linter.runtimes.tried import packed_types, runs_of
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES, Architecture
+from i2s_spec.schema.architectures.architecture import Architecture
 from i2s_spec.schema.architectures.inventory import TERNARY_TYPES
 from i2s_spec.schema.dialect import CANONICAL, Dialect
 from i2s_spec.schema.programs.runtimes import Runtime
@@ -67,12 +67,12 @@ def _others(subject: Subject, runtime: Runtime, architecture: Architecture) -> I
 def _activation(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
     """The feed-forward's activation, which a file hardly ever states."""
     own = architecture.activation
-    key = f"{architecture.name}.hidden_activation"
+    key = f"{architecture.prefix}.hidden_activation"
     stated = None
     if key in subject.file.metadata and subject.file.metadata.entry(key).label == "str":
         stated = subject.file.metadata[key]
     fact = runtime.fact("activation")
-    applied = dict(runtime.activations).get(architecture.name, own)
+    applied = dict(runtime.activations).get(architecture.prefix, own)
     wanted = stated if stated in _ACTIVATIONS else own
     if applied != wanted and fact is not None:
         text = f"{fact.text}; this model needs {_ACTIVATIONS[wanted]}"
@@ -185,8 +185,3 @@ def _vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         return
     text = f"tokenizer.ggml.pre is missing: it {runtime.pre}; text may become other tokens than in training"
     yield Reason(text, "microsoft/BitNet#508", "note")
-
-
-def architecture_of(subject: Subject) -> Architecture | None:
-    """The declared architecture of a file."""
-    return ARCHITECTURES.get(subject.architecture)

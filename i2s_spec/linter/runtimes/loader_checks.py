@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.linter.runtimes.reason import Reason
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES, Architecture
+from i2s_spec.schema.architectures.architecture import PREFIXES, Architecture
 from i2s_spec.schema.architectures.hyperparameters import KEY_MISSING, KEY_TYPE, hyperparameters
 from i2s_spec.schema.architectures.keys import REQUIRED, TOKENIZERS
 from i2s_spec.schema.architectures.sizes import Hyperparameters
@@ -61,14 +61,15 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         yield _vocabulary(subject, runtime, name)
         return
     if name not in runtime.architectures:
-        known = name in ARCHITECTURES or name.startswith("bitnet")
+        known = name in PREFIXES or name.startswith("bitnet")
         text = f"it does not know the architecture {quote(name, 64)}"
         if name in runtime.unsure or not known:
             text = f"not tried: the architecture {quote(name, 64)}"
             known = False
         yield Reason(text, _architecture_source(runtime, name), "no" if known else "unknown", span)
         return
-    architecture = ARCHITECTURES[name]
+    architecture = subject.declared
+    assert architecture is not None, "a runtime knows none but declared architectures"
     problem = _hyperparameters(subject, architecture)
     if isinstance(problem, FormatError):
         where = problem.span if problem.span.stop else None
@@ -95,12 +96,12 @@ def _vocabulary(subject: Subject, runtime: Runtime, name: str) -> Reason:
     if name not in runtime.vocabularies and name not in runtime.architectures:
         text = f"not tried: a vocabulary of architecture {quote(name, 64)}, without tensors"
         return Reason(text, runtime.source, "unknown", span)
-    if name in ARCHITECTURES:
-        problem = _hyperparameters(subject, ARCHITECTURES[name])
+    if subject.declared is not None:
+        problem = _hyperparameters(subject, subject.declared)
         if isinstance(problem, FormatError) and problem.code == KEY_TYPE.code:
             where = problem.span if problem.span.stop else None
             return Reason(f"the loader stops at the metadata: {problem.message}", "", "no", where, "keys")
-        stopped = next((reason for reason in _tokenizer(subject, ARCHITECTURES[name]) if reason.effect == "no"), None)
+        stopped = next((reason for reason in _tokenizer(subject, subject.declared) if reason.effect == "no"), None)
         if stopped is not None:
             return stopped
     text = "a vocabulary without tensors: it loads where only that is asked for (vocab_only), and is refused as a model"
@@ -178,7 +179,7 @@ def _tokenizer(subject: Subject, architecture: Architecture) -> Iterator[Reason]
         elif metadata.entry(key.name).label not in key.types:
             text = f"the loader stops at the vocabulary: {key.name} is {metadata.entry(key.name).label}"
             yield Reason(text, "", "no", metadata.entry(key.name).span, "vocabulary")
-    vocab = f"{architecture.name}.vocab_size"
+    vocab = f"{architecture.prefix}.vocab_size"
     if vocab in metadata and "tokenizer.ggml.tokens" in metadata:
         size, tokens = _value(subject, vocab), metadata.entry("tokenizer.ggml.tokens").count
         if isinstance(size, int) and size != tokens:

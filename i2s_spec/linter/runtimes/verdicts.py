@@ -118,7 +118,7 @@ def _verdict(subject: Subject, runtime: Runtime, headers: Headers, dialect: Dial
     if not stopped and subject.file.fault is None:
         found += loader_checks.reasons(subject, runtime)
         stopped = any(reason.effect in _LOADS for reason in found)
-        architecture = compute_checks.architecture_of(subject)
+        architecture = subject.declared
         if not stopped and architecture is not None:
             found += compute_checks.reasons(subject, runtime, architecture, dialect)
     elif not stopped:

@@ -51,12 +51,12 @@ def resolve_activation(
     """
     if override is not None:
         return ActivationRule(_known(override, "the override"), "override", f"the caller asked for {override}")
-    key = f"{architecture.name}.hidden_activation"
+    key = f"{architecture.prefix}.hidden_activation"
     if profile.reads_activation and key in metadata:
         value = _known(metadata[key], f"the key {key}")
         return ActivationRule(value, "key", f"{key} says {value}")
-    if architecture.name in profile.activations:
-        value = profile.activations[architecture.name]
+    if architecture.prefix in profile.activations:
+        value = profile.activations[architecture.prefix]
         reason = f"the runtime of profile {profile.name} takes {value} for {architecture.name}"
         differs = value != architecture.activation
         doubt = f"{architecture.name} is {architecture.activation} by its papers" if differs else None

@@ -33,7 +33,7 @@ class GraphSettings:
     :param rope_scale: what positions are multiplied by (1 / rope.scaling.factor)
     :param pooling: how token vectors become one: `last`, `mean`, `first`
     :param causal: whether a token sees only earlier ones
-    :param head: `tied`: always the embedding table; `untied`: output.weight where the file has it
+    :param head: `tied`: always the embedding table; `untied`: output.weight where the file has it; `none`: a pooled vector
     :param sub_norm_eps: the epsilon of the sub-norms, where a runtime has one of its own
     :param rotation: what is folded into the weights, where the file says so
     """
@@ -86,7 +86,7 @@ def llama(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
 
 
 def qwen3(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
-    """The 0.6B embedding model: a norm of its own before each of the seven projections, and on each q and k head."""
+    """Qwen3: a norm on each q and k head; in the 0.6B embedding model also one before each of the seven projections."""
     x = _embedded(g)
     for i in range(h.layers):
         with g.in_layer(i):
@@ -97,7 +97,7 @@ def qwen3(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
             b = g.rms("ffn_norm", x, eps=h.eps)
             m = _normed_gate(g, b, h, s)
             x = g.add("add", "l_out", x, _normed_linear(g, "ffn_down", m, "ffn_down", "ffn_down", h))
-    return _pooled(g, x, h, s)
+    return _pooled(g, x, h, s) if s.head == "none" else _logits(g, x, h, s)
 
 
 def gemma3(g: Builder, h: Hyperparameters, s: GraphSettings) -> Graph:
@@ -157,7 +157,7 @@ def _normed_linear(g: Builder, name: str, x: str, tensor: str, norm: str, h: Hyp
 
 
 def _normed_heads(g: Builder, a: str, h: Hyperparameters, i: int, s: GraphSettings) -> tuple[str, str, str]:
-    """q, k and v of embedding models: three norms, three projections, norms on the heads of q and k, rotation."""
+    """q, k and v: projections with norms of their own where the file has them, norms on the heads of q and k, rotation."""
     q, k, v = (_normed_linear(g, f"{c}cur", a, f"attn_{c.lower()}", f"attn_{c.lower()}", h) for c in "QKV")
     q, k = (g.add("heads", f"{n}cur", x, heads=c) for n, x, c in (("Q", q, h.at(i).heads), ("K", k, h.at(i).heads_kv)))
     q = g.rms("Qcur_normed", q, "attn_q_norm", eps=h.eps)
@@ -166,7 +166,7 @@ def _normed_heads(g: Builder, a: str, h: Hyperparameters, i: int, s: GraphSettin
 
 
 def _normed_gate(g: Builder, b: str, h: Hyperparameters, s: GraphSettings) -> str:
-    """The gated product of embedding models."""
+    """The gated product, each projection with a norm of its own where the file has it."""
     u = _normed_linear(g, "ffn_up", b, "ffn_up", "ffn_up", h)
     t = _normed_linear(g, "ffn_gate", b, "ffn_gate", "ffn_gate", h)
     return g.add("multiply", "ffn_gate_up", _activated(g, t, s), u)
@@ -201,6 +201,7 @@ GRAPHS: Final[Mapping[str, Make]] = {
     "bitnet": partial(bitnet, gated="ffn_sub_out"),
     "llama": llama,
     "qwen3": qwen3,
+    "qwen3-lm": qwen3,
     "gemma3": gemma3,
 }
 

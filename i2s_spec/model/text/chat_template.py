@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.errors import FormatError, MissingExtra, SettingError, Span, quote
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.architecture import declared_architecture
 from i2s_spec.schema.faults import TEMPLATE_FAILED
 
 #: What rendering may take.
@@ -150,7 +150,7 @@ def format_for(architecture: str, pre: str | None, tokens: Mapping[str, int]) ->
     :param pre: the name of the pre-tokenizer
     :param tokens: the vocabulary's ids by token
     """
-    declared = ARCHITECTURES.get(architecture)
+    declared = declared_architecture(architecture)
     if declared is not None and declared.chat_format is not None:
         chat_format = FORMATS[declared.chat_format]
         if chat_format.turn_end in tokens:

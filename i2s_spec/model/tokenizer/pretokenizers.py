@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from i2s_spec.errors import SettingError, quote
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+from i2s_spec.schema.architectures.architecture import declared_architecture
 
 
 class PreTokenizer(NamedTuple):
@@ -94,7 +94,7 @@ def choose(named: str | None, architecture: str, asked: str | None = None) -> Pr
     if named is not None:
         return PreTokenizerChoice(BY_NAME[named], "named by the file")
     runtime = asked or DEFAULT_RUNTIME
-    declared = ARCHITECTURES.get(architecture)
+    declared = declared_architecture(architecture)
     trained = None if declared is None else declared.pre_tokenizer
     name = RUNTIMES[runtime] or trained or "default"
     if RUNTIMES[runtime] is None and trained is not None:

@@ -1,7 +1,8 @@
 """This module declares the architectures that ternary weights occur in: their keys, their tensors, what their graph does.
 
-`ARCHITECTURES` maps the values of `general.architecture` to what a file of that architecture must and may hold. A new
-architecture is added by one entry.
+`ARCHITECTURES` maps names to what a file of that architecture must and may hold. A new architecture is added by one
+entry. The name is the value of `general.architecture`, but for one of two that share a value: `qwen3` is an embedding
+model, `qwen3-lm` a language model, and files of both say `qwen3`. `declared_architecture` tells which one a file is of.
 
     >>> bitnet = ARCHITECTURES["bitnet"]
     >>> bitnet.key("rope.freq_base").default
@@ -13,7 +14,7 @@ architecture is added by one entry.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from i2s_spec.pattern import pattern
@@ -34,7 +35,8 @@ class Placed(NamedTuple):
 class Architecture:
     """What a file of one architecture holds, and what its graph does with it.
 
-    :param name: the value of `general.architecture`, which is also the prefix of its keys
+    :param name: what it is called here, which is the prefix unless two share that
+    :param prefix: the value of `general.architecture`, with which its keys begin
     :param inventory: its tensors, in the order of real files
     :param activation: of the feed-forward's gate: `relu2`, `silu` or `gelu`
     :param rope: how rotated pairs lie in a head: `neox` (halves) or `norm` (neighbours, rows permuted at conversion)
@@ -59,6 +61,7 @@ class Architecture:
         rope: str,
         head: str,
         whole_head_rope: bool,
+        prefix: str | None = None,
         rope_base: float | None = None,
         eps: tuple[float, ...] = (1e-5,),
         tokenizer: str = "gpt2",
@@ -68,6 +71,7 @@ class Architecture:
         embedding_model: bool = False,
     ) -> None:
         self.name = name
+        self.prefix = name if prefix is None else prefix
         self.title = title
         self.inventory = tensors
         self.activation = activation
@@ -89,12 +93,12 @@ class Architecture:
         """Every declared key by its name in a file of this architecture."""
         if self._keys is None:
             own = (keys.GENERAL, keys.MODEL, keys.EMBEDDING_MODEL if self.embedding_model else (), keys.TOKENIZER)
-            self._keys = {key.name: key for group in own for key in (key.of(self.name) for key in group)}
+            self._keys = {key.name: key for group in own for key in (key.of(self.prefix) for key in group)}
         return self._keys
 
     def key(self, name: str) -> Key:
         """The key of a name without the prefix, such as `rope.freq_base`."""
-        return self.keys[f"{self.name}.{name}"]
+        return self.keys[f"{self.prefix}.{name}"]
 
     def tensors(self, h: Hyperparameters) -> Iterator[Placed]:
         """Every tensor that a file with these hyperparameters must or may have, in the order of real files.
@@ -203,6 +207,19 @@ _ALL: Final = (
         pre_tokenizer="qwen2",
     ),
     Architecture(
+        "qwen3-lm",
+        "Qwen3 as a language model, such as Ternary-Bonsai",
+        inventory.QWEN3_LM,
+        activation="silu",
+        rope="neox",
+        head="untied",
+        whole_head_rope=False,
+        prefix="qwen3",
+        rope_base=1e6,
+        eps=(1e-6,),
+        pre_tokenizer="qwen2",
+    ),
+    Architecture(
         "gemma3",
         "bitnet-embedding-270m",
         inventory.GEMMA3,
@@ -217,8 +234,32 @@ _ALL: Final = (
     ),
 )
 
-#: Every architecture that is declared, by the value of `general.architecture`; the commonest first.
+#: Every architecture that is declared, by its name; the commonest first.
 ARCHITECTURES: Final[Mapping[str, Architecture]] = {architecture.name: architecture for architecture in _ALL}
+
+#: The values of `general.architecture` that are declared, in the same order.
+PREFIXES: Final = tuple(dict.fromkeys(architecture.prefix for architecture in _ALL))
+
+
+def declared_architecture(value: object, keys: Container[str] = (), tensors: Iterable[str] = ()) -> Architecture | None:
+    """The architecture that a file is of; None where it is not declared.
+
+    Where an embedding model and a language model share the value, a file is of the former if it says how vectors are
+    pooled, or has a norm in front of a projection (`*_norm_in.weight`), which only BitNet's embedding models have.
+
+    :param value: of `general.architecture`
+    :param keys: the names of the file's keys, as far as they are known
+    :param tensors: the names of its tensors, as far as they are known; gone through only where the keys do not tell
+
+    >>> declared_architecture("qwen3"), declared_architecture("qwen3", {"qwen3.pooling_type"})
+    (<Architecture 'qwen3-lm'>, <Architecture 'qwen3'>)
+    """
+    sharing = [architecture for architecture in _ALL if architecture.prefix == value]
+    if len(sharing) < 2:
+        return sharing[0] if sharing else None
+    embeds = f"{value}.pooling_type" in keys or any(name.endswith("_norm_in.weight") for name in tensors)
+    return next(architecture for architecture in sharing if architecture.embedding_model == embeds)
+
 
 #: Architectures that loaders of llama.cpp's family know besides; nothing is declared of them here.
 ELSEWHERE: Final = frozenset((
@@ -242,7 +283,7 @@ ELSEWHERE: Final = frozenset((
 def resembles(name: str) -> str | None:
     """The declared architecture that a name seems to be meant for: one that differs in case and signs, or a bitnet."""
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
-    for declared in ARCHITECTURES:
+    for declared in PREFIXES:
         if plain == re.sub(r"[^a-z0-9]", "", declared):
             return declared
     return "bitnet-b1.58" if plain.startswith("bitnet") else None

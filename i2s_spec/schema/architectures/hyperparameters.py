@@ -9,11 +9,11 @@
 (64, 4, 10000.0)
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn
 
 from i2s_spec.errors import Fault, FormatError, Span, TrustedText
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES, Architecture
+from i2s_spec.schema.architectures.architecture import PREFIXES, Architecture, declared_architecture
 from i2s_spec.schema.architectures.keys import MAX_LAYERS, REQUIRED
 from i2s_spec.schema.architectures.sizes import Hyperparameters
 
@@ -33,16 +33,18 @@ HEAD_GROUPS: Final = Fault("M007", "head-groups", "{want} query heads cannot sha
 ROPE_DIMENSIONS: Final = Fault("M008", "rope-dimensions", "rope.dimension_count is {got}; heads are {want} wide")
 
 
-def architecture_of(metadata: Mapping[str, Any]) -> Architecture:
+def architecture_of(metadata: Mapping[str, Any], tensors: Iterable[str] = ()) -> Architecture:
     """The architecture that metadata names.
 
+    :param tensors: names of the file's tensors, which tell two apart that share the name
     :raises FormatError: M001 for another one than the declared, M002 or M003 for none
     """
     name = _Reader(metadata).get("general.architecture", (str,), "text")
-    if name not in ARCHITECTURES:
-        want = TrustedText(f"those that are declared here are {', '.join(ARCHITECTURES)}")
+    architecture = declared_architecture(name, metadata, tensors)
+    if architecture is None:
+        want = TrustedText(f"those that are declared here are {', '.join(PREFIXES)}")
         raise FormatError(ARCHITECTURE_UNKNOWN, Span(0, 0, "general.architecture"), got=name, want=want)
-    return ARCHITECTURES[name]
+    return architecture
 
 
 def hyperparameters(metadata: Mapping[str, Any], tokens: int | None = None) -> Hyperparameters:
@@ -108,7 +110,7 @@ class _Reader:
         self.architecture = architecture
 
     def key(self, name: str) -> str:
-        return f"{self.architecture.name}.{name}" if self.architecture else name
+        return f"{self.architecture.prefix}.{name}" if self.architecture else name
 
     def has(self, name: str) -> bool:
         return self.key(name) in self.metadata

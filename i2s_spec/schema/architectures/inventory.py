@@ -192,6 +192,14 @@ QWEN3: Final = (
     _half(OUTPUT_NORM), OUTPUT,
 )  # fmt: skip
 
+#: A language model has what the published converters write: norms in F32, none in front of single projections.
+QWEN3_LM: Final = (
+    OUTPUT,
+    TOKEN_EMBD,
+    ATTN_NORM, FFN_DOWN, FFN_GATE, FFN_UP, FFN_NORM, ATTN_K_NORM, ATTN_K, ATTN_OUTPUT, ATTN_Q_NORM, ATTN_Q, ATTN_V,
+    OUTPUT_NORM,
+)  # fmt: skip
+
 GEMMA3: Final = (
     TOKEN_EMBD,
     _half(ATTN_NORM), *_FFN_IN, _half(POST_ATTENTION_NORM), _half(POST_FFW_NORM), _half(FFN_NORM), *_ATTN_IN,

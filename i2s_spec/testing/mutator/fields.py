@@ -24,8 +24,8 @@ _HOSTILE: Final = (
 def dictionary() -> tuple[bytes, ...]:
     """Words that mean something in a file: names of keys, of tensors, of architectures, hostile texts."""
     words = {ALIGNMENT_KEY: None, b"split.count": None, b"split.no": None}
-    for name, architecture in ARCHITECTURES.items():
-        words[name.encode()] = None
+    for architecture in ARCHITECTURES.values():
+        words[architecture.prefix.encode()] = None
         words.update((key.encode(), None) for key in architecture.keys)
         words.update((spec.name.replace("{i}", "0").encode(), None) for spec in architecture.inventory)
     return (*words, *_HOSTILE)

@@ -14,7 +14,7 @@ from i2s_spec.linter.repair.registry import Action, Declined, Outcome, repair
 from i2s_spec.linter.repair.workspace import Workspace
 from i2s_spec.linter.rule import Finding, Fix
 from i2s_spec.schema import numbers
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES, resembles
+from i2s_spec.schema.architectures.architecture import PREFIXES, resembles
 from i2s_spec.schema.architectures.keys import FILE_TYPES
 from i2s_spec.schema.types import ValueType
 
@@ -117,7 +117,7 @@ def missing_keys(workspace: Workspace) -> Iterator[Outcome]:
     known = architecture_view(workspace.subject)
     for outcome in _derived(workspace, "M002"):
         if isinstance(outcome, Declined) and known.name == "" and _ARCHITECTURE in outcome.why:
-            prefixes = {name for name in ARCHITECTURES if f"{name}.block_count" in workspace.file.metadata}
+            prefixes = {name for name in PREFIXES if f"{name}.block_count" in workspace.file.metadata}
             finding = next(iter(workspace.findings("M002")))
             if len(prefixes) == 1:
                 yield _with_key(workspace, finding, _ARCHITECTURE, prefixes.pop(), ValueType.STRING)

@@ -8,7 +8,7 @@ from i2s_spec.linter.analysis.architecture_view import ArchitectureView, archite
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.schema.architectures import rotation
-from i2s_spec.schema.architectures.architecture import ARCHITECTURES, ELSEWHERE, resembles
+from i2s_spec.schema.architectures.architecture import ELSEWHERE, PREFIXES, resembles
 from i2s_spec.schema.architectures.hyperparameters import ARCHITECTURE_UNKNOWN, KEY_MISSING, KEY_TYPE
 from i2s_spec.schema.architectures.keys import REQUIRED, Key
 from i2s_spec.schema.checks import KEY_COUNT_SPAN
@@ -40,11 +40,11 @@ def architecture_unknown(subject: Subject) -> Iterator[Finding]:
     if not known.keys.has(_ARCHITECTURE) or not subject.file.index.tensors:
         return
     name = known.keys.value(_ARCHITECTURE) or ""
-    if name in ARCHITECTURES or name in ELSEWHERE:
+    if name in PREFIXES or name in ELSEWHERE:
         return
     meant = resembles(name[:64])
     if meant is not None or (known.holds_model and subject.has_i2s):
-        words = f"{meant} may be meant" if meant is not None else f"I2_S models are of {', '.join(ARCHITECTURES)}"
+        words = f"{meant} may be meant" if meant is not None else f"I2_S models are of {', '.join(PREFIXES)}"
         want = TrustedText(f"no loader knows it; {words}")
         yield architecture_unknown.at(known.keys.value_span(_ARCHITECTURE), got=name, want=want)
 

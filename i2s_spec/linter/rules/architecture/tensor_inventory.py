@@ -43,7 +43,8 @@ def _absent(known: ArchitectureView) -> str:
 
 def _others(name: str, known: ArchitectureView) -> str:
     """Which other architectures have a tensor of this name, in words."""
-    names = [other.name for other in ARCHITECTURES.values() if other.match(name) and other.name != known.name]
+    others = [other.prefix for other in ARCHITECTURES.values() if other.match(name) and other.prefix != known.name]
+    names = list(dict.fromkeys(others))
     return f"; {' and '.join(names)} have it" if names else "; no declared architecture has it"
 
 
