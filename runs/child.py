@@ -46,13 +46,19 @@ class Answer(NamedTuple):
     printed: tuple[str, ...]
 
 
-def answer_of(program: Program, path: Path, tokens: Sequence[int] = (), text: str | None = None) -> Answer:
+def answer_of(
+    program: Program, path: Path, tokens: Sequence[int] = (), text: str | None = None, flash: bool | None = None
+) -> Answer:
     """Run a program on a file.
 
     :param tokens: where it computes: the tokens to evaluate, as numbers, so that no tokenizer has a part in it
     :param text: where it splits text: the text to split
+    :param flash: of xllamacpp, whether attention is computed in one operation; as the program has it unless given
     :raises RuntimeError: where the program is not installed
+    :raises ValueError: for `flash` of another program
     """
+    if flash is not None and program.name != "xllamacpp":
+        raise ValueError(f"{program.name} has no switch for attention here; xllamacpp has")
     reason = program.missing()
     if reason is not None:
         raise RuntimeError(reason)
@@ -62,6 +68,7 @@ def answer_of(program: Program, path: Path, tokens: Sequence[int] = (), text: st
         answer = Path(folder) / "answer.json"
         words = [*program.command(), str(answer), "{}", json.dumps(list(tokens))]
         words += [str(len(vocabulary)), str(letter), *([] if text is None else [text])]
+        words += [] if flash is None else ["on" if flash else "off"]
         outcome = run(Command(words), path.resolve(), Bounds(SECONDS, program.memory))
         found: dict[str, Any] = {}
         with suppress(OSError, ValueError):

@@ -29,15 +29,17 @@ def missing(name: Name) -> str | None:
     return PROGRAM[name].missing()
 
 
-def log_probabilities(name: Name, path: Path, tokens: Sequence[int]) -> _Floats:
+def log_probabilities(name: Name, path: Path, tokens: Sequence[int], *, flash: bool | None = None) -> _Floats:
     """The log-probabilities of the token that follows each of the tokens, after all before it: float64 [T, vocabulary].
 
     Both compute probabilities in float32: those that are 0 there, below 1e-45, are NaN here.
 
     :param tokens: at most 64
+    :param flash: of xllamacpp, whether attention is computed in one operation, which sums values in F16; as the program has
+        it, which is so, unless given
     :raises RuntimeError: where the package is missing, or does not load the file, with what it printed
     """
-    return as_floats(_answer(name, path, tokens))
+    return as_floats(_answer(name, path, tokens, flash=flash))
 
 
 def as_floats(answer: Answer) -> _Floats:
@@ -59,8 +61,10 @@ def tokens_of(path: Path, text: str) -> list[int]:
     return _answer("node-llama-cpp", path, text=text).tokens
 
 
-def _answer(name: Name, path: Path, tokens: Sequence[int] = (), text: str | None = None) -> Answer:
-    answer = answer_of(PROGRAM[name], path, tokens, text)
+def _answer(
+    name: Name, path: Path, tokens: Sequence[int] = (), text: str | None = None, flash: bool | None = None
+) -> Answer:
+    answer = answer_of(PROGRAM[name], path, tokens, text, flash)
     if not answer.loads:
         printed = "\n".join(answer.printed)
         raise RuntimeError(f"{name} does not load {path.name} ({answer.outcome.name}):\n{printed}")

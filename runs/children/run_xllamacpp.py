@@ -1,7 +1,8 @@
-"""Run xllamacpp on a file: ANSWER FILE TOKENS VOCABULARY LETTER.
+"""Run xllamacpp on a file: ANSWER FILE TOKENS VOCABULARY LETTER [FLASH].
 
 Its server returns no probabilities with a token that is not a whole character. So the token LETTER is made to follow, by
-a bias; that comes after the probabilities, which are those of the model's own logits.
+a bias; that comes after the probabilities, which are those of the model's own logits. FLASH says whether attention is
+computed in one operation (`on`, `off`); without it, that is left to the program.
 """
 
 import json
@@ -19,6 +20,9 @@ parameters.n_ctx = 256
 parameters.n_parallel = 1
 parameters.n_gpu_layers = 0
 parameters.warmup = False
+if sys.argv[6:]:
+    kind = {"on": "ENABLED", "off": "DISABLED"}[sys.argv[6]]
+    parameters.flash_attn_type = getattr(xllamacpp.llama_flash_attn_type, f"LLAMA_FLASH_ATTN_TYPE_{kind}")
 parameters.cpuparams.n_threads = 1
 parameters.cpuparams_batch.n_threads = 1
 server = xllamacpp.Server(parameters)

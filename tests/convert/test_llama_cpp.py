@@ -54,6 +54,13 @@ def trained_model(folder: Path) -> Path:
 def qwen3(folder: Path, head: Literal["tied", "untied"]) -> Path:
     path = folder / f"qwen3-{head}.gguf"
     i2s.new(path, "qwen3-lm", embd=256, ff=512, head=head)
+    if head == "tied":  # random tables repeat each token, with probability 1: smaller logits leave the others above 0
+        with i2s.open(path) as file:
+            span = file.tensors["output_norm.weight"].span
+        gains = np.frombuffer(path.read_bytes()[span.start : span.stop], dtype="<f4") / np.float32(16)
+        with path.open("r+b") as stream:
+            stream.seek(span.start)
+            stream.write(gains.tobytes())
     return path
 
 
@@ -96,6 +103,7 @@ def test_what_is_converted_means_the_same_there(
     ours = log_softmax(i2s.load_model(source).forward(TOKENS).logits)
     theirs = log_probabilities(program, path, TOKENS)
     assert theirs.shape == ours.shape
+    assert np.isfinite(theirs).mean() > 0.9
     assert np.array_equal(likeliest(theirs), likeliest(ours))
     assert correlation(theirs, ours) >= LEAST
 
