@@ -44,6 +44,7 @@ VERBS = {
     "encode": "files.encode",
     "convert": "files.convert",
     "quantize": "files.quantize",
+    "import": "checkpoints.import_verb",
     "fix": "files.fix",
     "sanitize": "files.sanitize",
     "hash": "files.hash",

@@ -82,6 +82,7 @@ def _checkpoint(head: bytes, length: int | None = None, data: bytes = b"") -> di
 _NAME: Final = "model.layers.0.self_attn.q_proj.weight"
 _CONVERT: Final = "i2s convert model.safetensors new.gguf --into base.gguf"
 _TENSOR: Final = json.dumps({_NAME: {"dtype": "U8", "shape": [2, 4], "data_offsets": [0, 4]}}).encode()
+_INDEX: Final = json.dumps({"weight_map": {_NAME: "model-00001-of-00002.safetensors"}}).encode()
 _OBJECTS: Final = b"{'descr': '|O', 'fortran_order': False, 'shape': (1, 128), }"
 _NPY: Final = b"\x93NUMPY\1\0" + struct.pack("<H", 118) + _OBJECTS.ljust(117) + b"\n" + bytes(128)
 
@@ -98,6 +99,10 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
     "G412": Without("holes are a matter of the file system: a copy of the same bytes may have none"),
     "H101": Situation(_CONVERT, _checkpoint(b"{}", 1 << 40)),
     "H102": Situation(_CONVERT, _checkpoint(_TENSOR, data=bytes(4))),
+    "H104": Situation(
+        "i2s import . -o model.gguf",
+        {"config.json": lambda: b"{}", "model.safetensors.index.json": lambda: _INDEX},
+    ),
     "H103": Situation("i2s encode weights.npy weights.i2s --scale 1", {"weights.npy": lambda: _NPY}),
     "P201": _with_runtimes(lambda: Draft("big").data, "P201"),
     "P202": _with_runtimes(lambda: Model("bitnet-b1.58").built(), "P202"),

@@ -148,6 +148,23 @@ raised(
 )
 
 raised(
+    faults.CHECKPOINT_REFUSED,
+    """A checkpoint cannot be imported as it is.
+
+    Why: what its files say does not fit together, or is not known here: a shard that the index names is missing, shapes
+    differ from config.json, weights are not finite, a tokenizer has holes. A file made of it would load and be wrong.
+
+    Example: `model.safetensors.index.json` names two shards, and one was not downloaded.
+
+    Fix: the message names the file or the tensor; fetch it again, or choose by hand what the checkpoint leaves open.
+    """,
+    clause="12.1",
+    when="the input of an import",
+    needs=Needs.OTHER_FORMAT,
+    cwe=20,
+)
+
+raised(
     faults.NPY_MALFORMED,
     """A .npy file cannot be read.
 

@@ -1,0 +1,1 @@
+"""How a GGUF file becomes a checkpoint."""

@@ -1,0 +1,1 @@
+"""What was checked of an imported file, and how it is checked again."""

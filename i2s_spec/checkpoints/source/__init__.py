@@ -1,0 +1,1 @@
+"""What a checkpoint is: files, family, sizes, weights."""

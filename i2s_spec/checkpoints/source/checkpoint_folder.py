@@ -1,0 +1,152 @@
+"""This module opens the folder of a checkpoint: which files belong to it, and that its shards are what the index says.
+
+    config.json                                  what the model is
+    model.safetensors, model-00001-of-00002...   weights; model.safetensors.index.json says which is where
+    tokenizer.json, tokenizer.model, tokenizer_config.json, chat_template.jinja, generation_config.json
+
+Pickles (`pytorch_model.bin`) are never opened: reading one executes what it says.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import Any, Final
+
+from i2s_spec.checkpoints.source.bounded_json import MOST_CONFIG, MOST_TOKENIZER, read_object, read_text, refused
+from i2s_spec.convert.hugging_face.safetensors import Checkpoint
+from i2s_spec.errors import quote
+
+INDEX: Final = "model.safetensors.index.json"
+_PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+#: An index of a model with so many tensors as GGUF allows is smaller.
+_MOST_INDEX: Final = 1 << 25
+_MOST_TEMPLATE: Final = 1 << 20
+
+
+class CheckpointFolder:
+    """The files of a checkpoint; tensors are read on access.
+
+    As a context manager it closes them.
+
+    :param path: a folder
+    :raises FormatError: H101, H102 for a shard that is broken, H104 for a folder that is no checkpoint
+    :raises OSError: where it cannot be read
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fsdecode(path)
+        if not os.path.isdir(self.path):
+            if os.path.exists(self.path):
+                raise refused("a checkpoint is a folder with config.json and safetensors", self.path)
+            raise FileNotFoundError(2, "No such file or directory", self.path)
+        self.names = sorted(os.listdir(self.path))
+        if "config.json" not in self.names:
+            raise refused("the folder has no config.json", self.path)
+        self.config: dict[str, Any] = read_object(self.file("config.json"))
+        shards, index = self._shards()
+        self.shards = shards
+        self.tensors = Checkpoint([self.file(name) for name in shards])
+        try:
+            if index is not None:
+                self._compare(index)
+        except BaseException:
+            self.tensors.close()
+            raise
+
+    def file(self, name: str) -> str:
+        """The path of a file of the folder."""
+        return os.path.join(self.path, name)
+
+    def json_of(self, name: str, most: int = MOST_CONFIG) -> dict[str, Any]:
+        """A JSON file of the folder; empty where there is none."""
+        return read_object(self.file(name), most) if name in self.names else {}
+
+    @cached_property
+    def generation(self) -> dict[str, Any]:
+        return self.json_of("generation_config.json")
+
+    @cached_property
+    def tokenizer_config(self) -> dict[str, Any]:
+        return self.json_of("tokenizer_config.json", MOST_TOKENIZER)
+
+    @cached_property
+    def tokenizer(self) -> dict[str, Any] | None:
+        """tokenizer.json; None where there is none."""
+        return self.json_of("tokenizer.json", MOST_TOKENIZER) or None
+
+    @cached_property
+    def chat_template(self) -> str | None:
+        """The chat template: of its own file, else of tokenizer_config.json, where the one called `default` counts."""
+        if "chat_template.jinja" in self.names:
+            return read_text(self.file("chat_template.jinja"), _MOST_TEMPLATE)
+        found = self.json_of("chat_template.json", _MOST_TEMPLATE).get("chat_template")
+        found = self.tokenizer_config.get("chat_template") if found is None else found
+        if isinstance(found, list):
+            named = {str(each.get("name")): each.get("template") for each in found if isinstance(each, dict)}
+            found = named.get("default")
+        return found if isinstance(found, str) else None
+
+    @cached_property
+    def card(self) -> dict[str, str]:
+        """Plain `name: value` lines of the front matter of README.md."""
+        lines = read_text(self.file("README.md"), 1 << 22).splitlines() if "README.md" in self.names else []
+        if not lines or lines[0].strip() != "---":
+            return {}
+        found: dict[str, str] = {}
+        for line in lines[1:200]:
+            if line.strip() == "---":
+                return found
+            name, colon, value = line.partition(":")
+            if colon and name.isidentifier() and value.strip():
+                found[name] = value.strip().strip("'\"")
+        return {}
+
+    def close(self) -> None:
+        self.tensors.close()
+
+    def __enter__(self) -> CheckpointFolder:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _shards(self) -> tuple[list[str], dict[str, str] | None]:
+        """The names of the shards, and the index, where there is one: the shard of each tensor."""
+        if INDEX in self.names:
+            index = read_object(self.file(INDEX), _MOST_INDEX).get("weight_map")
+            if not isinstance(index, dict) or not all(isinstance(shard, str) for shard in index.values()):
+                raise refused(f"{INDEX} has no weight_map from tensors to files", self.file(INDEX))
+            for shard in (shards := sorted(set(index.values()))):
+                if os.path.basename(shard) != shard or "\\" in shard or not shard.endswith(".safetensors"):
+                    reason = f"{INDEX} names the shard {quote(shard)}, which is not the name of a safetensors file"
+                    raise refused(reason, self.file(INDEX))
+                if shard not in self.names:
+                    raise refused(f"{INDEX} names the shard {quote(shard)}, which is missing", self.file(INDEX))
+            return shards, index
+        found = [name for name in self.names if name.endswith(".safetensors")]
+        found = ["model.safetensors"] if "model.safetensors" in found else found
+        if found:
+            return found, None
+        pickles = [name for name in self.names if name.endswith(_PICKLES)]
+        if pickles:
+            raise refused(
+                f"its weights are pickles ({quote(pickles[0])}), which execute code when they are read; they were not "
+                "opened. Save the model as safetensors",
+                self.path,
+            )
+        raise refused("the folder has no *.safetensors", self.path)
+
+    def _compare(self, index: dict[str, str]) -> None:
+        """Make sure that the index and the shards say the same."""
+        places = {self.file(name): name for name in self.shards}
+        for name, shard in index.items():
+            stored = self.tensors.get(name)
+            if stored is None:
+                raise refused(f"{INDEX} lists tensor {quote(name)}, which no shard has", self.file(INDEX))
+            if places.get(os.fsdecode(stored.source.name), shard) != shard:
+                raise refused(f"{INDEX} says that tensor {quote(name)} is in {quote(shard)}; it is in another shard",
+                              self.file(INDEX))  # fmt: skip
+        for name in self.tensors:
+            if name not in index:
+                raise refused(f"tensor {quote(name)} is in a shard and not in {INDEX}", self.file(INDEX))

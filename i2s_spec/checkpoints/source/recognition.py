@@ -1,0 +1,100 @@
+"""This module recognises the family of a checkpoint by config.json and its tensors, never by a repository's name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from i2s_spec.checkpoints.source.bounded_json import refused
+from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
+from i2s_spec.checkpoints.source.families import BY_FAMILY, FAMILIES, WEIGHT_SCALE, Condition, Family
+from i2s_spec.convert.hugging_face.packed import Convention, checked_convention
+from i2s_spec.errors import quote
+
+_MODES = ("online", "offline")
+
+
+class Recognized(NamedTuple):
+    """A family, and what of it this checkpoint leaves to say.
+
+    :param why: what decided, in words
+    :param prefix: what stands before the names of the tensors: `model.` or nothing
+    :param convention: what `weight_scale` does
+    :param mode: `quantization_mode` as config.json has it; empty where it says nothing
+    """
+
+    family: Family
+    why: str
+    prefix: str
+    convention: Convention
+    mode: str
+
+
+def recognize(folder: CheckpointFolder, family: str | None = None, weight_scale: str | None = None) -> Recognized:
+    """The family of a checkpoint.
+
+    :param family: the name of one that is taken without a look
+    :param weight_scale: `multiply` or `divide`, whatever config.json says
+    :raises ValueError: for names that do not exist
+    :raises FormatError: H104 for a checkpoint of no known family, and a quantization that is not BitNet's
+    """
+    prefix = "model." if any(name.startswith("model.") for name in folder.tensors) else ""
+    mode, convention = _quantization(folder)
+    if weight_scale is not None:
+        convention = checked_convention(weight_scale)
+    if family is not None:
+        if family not in BY_FAMILY:
+            raise ValueError(f"there is no family {quote(family)}; there are {', '.join(BY_FAMILY)}")
+        return Recognized(BY_FAMILY[family], "chosen by hand", prefix, convention, mode)
+    for each in FAMILIES:
+        if all(_holds(folder, condition, prefix) for condition in each.when):
+            why = ", ".join(str(condition) for condition in each.when)
+            return Recognized(each, why, prefix, convention, mode)
+    raise refused(f"its family is not known. Seen: {_seen(folder)}. Known: {_known()}. --family chooses one by hand")
+
+
+def value_at(config: Mapping[str, Any], key: str) -> Any:
+    """A value of config.json, with dots between levels; None where there is none."""
+    found: Any = config
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _holds(folder: CheckpointFolder, condition: Condition, prefix: str) -> bool:
+    if condition.key == "layer tensor":
+        return any(f"{prefix}layers.0.{name}" in folder.tensors for name in condition.values)
+    found = value_at(folder.config, condition.key)
+    values = found if isinstance(found, list) else [found]
+    return any(value in condition.values for value in values if isinstance(value, str | int))
+
+
+def _quantization(folder: CheckpointFolder) -> tuple[str, Convention]:
+    """`quantization_mode`, and what `weight_scale` does."""
+    about = folder.config.get("quantization_config")
+    if about is None:
+        return "", "divide"
+    if not isinstance(about, dict):
+        raise refused("quantization_config in config.json is not an object")
+    method, linear, mode = about.get("quant_method"), about.get("linear_class"), about.get("quantization_mode")
+    if method != "bitnet":
+        raise refused(f"quantization_config says quant_method {quote(str(method))}; only bitnet is known here")
+    if linear is not None and linear not in WEIGHT_SCALE:
+        known = ", ".join(WEIGHT_SCALE)
+        raise refused(f"quantization_config says linear_class {quote(str(linear))}; known are {known}")
+    if mode is not None and mode not in _MODES:
+        known = ", ".join(_MODES)
+        raise refused(f"quantization_config says quantization_mode {quote(str(mode))}; known are {known}")
+    return mode or "", checked_convention(WEIGHT_SCALE[linear or "bitlinear"])
+
+
+def _seen(folder: CheckpointFolder) -> str:
+    types = sorted({each.dtype for each in folder.tensors.values()})
+    config = [
+        f"{key} {quote(str(folder.config[key]))}" for key in ("architectures", "model_type") if key in folder.config
+    ]
+    return ", ".join([*config, f"{len(folder.tensors):,} tensors in {', '.join(map(quote, types[:4]))}"])
+
+
+def _known() -> str:
+    return "; ".join(f"{family.name} ({', '.join(map(str, family.when))})" for family in FAMILIES)

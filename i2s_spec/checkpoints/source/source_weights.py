@@ -1,0 +1,187 @@
+"""This module makes trits and scales of the matrices of a checkpoint, by a rule that the weights themselves confirm.
+
+    packed    uint8 with a weight_scale, which multiplies or divides
+    ternary   floats that are -s, 0 and +s: s is kept, bit for bit
+    groups    floats that are ternary by groups of a row, each with a scale of its own
+    absmean   other floats: round(w / m), cut to -1..+1, where m is the mean of |w|; the scale is m
+
+`absmean` is what BitLinear does on every pass with the floats that it was trained as. A matrix that is ternary already is
+not put through it: the scale would shrink by the share of zeros.
+
+Floats are read in windows; a matrix takes a byte for each weight, and four more where its mean is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from i2s_spec.checkpoints.source.bounded_json import refused
+from i2s_spec.codec.form import widened
+from i2s_spec.codec.quantization.in_order import in_order
+from i2s_spec.codec.quantization.mean import torch_mean
+from i2s_spec.codec.quantization.quantize import SMALLEST_SCALE
+from i2s_spec.codec.trits import WINDOW
+from i2s_spec.convert.hugging_face.packed import PackedMatrix
+from i2s_spec.convert.hugging_face.safetensors import Stored
+from i2s_spec.errors import quote
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Floats that are read here, as little-endian words.
+FLOATS: Final = {"F32": "<u4", "F16": "<u2", "BF16": "<u2"}
+
+#: Lengths of groups that are tried, the longest first; 0 stands for a row.
+GROUPS: Final = (0, 256, 128, 64, 32)
+
+RULES: Final = ("packed", "ternary", "groups", "absmean")
+
+
+class TernaryMatrix(NamedTuple):
+    """A matrix of trits.
+
+    :param trits: int8 [rows, cols]
+    :param scales: float32: of the whole matrix [1, 1], or of each group [rows, groups of a row]
+    :param rule: one of `RULES`
+    """
+
+    trits: NDArray[np.int8]
+    scales: NDArray[np.float32]
+    rule: str
+
+    @property
+    def scale(self) -> np.float32:
+        """The only scale."""
+        return np.float32(self.scales.item())
+
+
+def floats(stored: Stored, start: int, stop: int) -> NDArray[np.float32]:
+    """Elements of a tensor as float32.
+
+    :raises FormatError: H104 for another type, and for weights that are not finite
+    """
+    if stored.dtype not in FLOATS:
+        raise refused(f"tensor {quote(stored.name)} is {quote(stored.dtype)}; {', '.join(FLOATS)} are read here")
+    width = int(FLOATS[stored.dtype][2:])
+    words = np.frombuffer(stored.read(start * width, stop * width), dtype=FLOATS[stored.dtype])
+    found = widened(words.astype(words.dtype.newbyteorder("="), copy=False), stored.dtype)
+    if not np.isfinite(found).all():
+        odd = int(np.count_nonzero(~np.isfinite(found)))
+        raise refused(f"tensor {quote(stored.name)} has {odd:,} values that are infinite or NaN")
+    return found
+
+
+def float_windows(stored: Stored) -> Iterator[NDArray[np.float32]]:
+    """All elements of a float tensor in order, a window at a time."""
+    count = stored.nbytes // int(FLOATS[stored.dtype][2:]) if stored.dtype in FLOATS else 1
+    for start in range(0, count, WINDOW):
+        yield floats(stored, start, min(start + WINDOW, count))
+
+
+def packed_matrix(matrix: PackedMatrix) -> TernaryMatrix:
+    """A packed matrix as it is.
+
+    :raises FormatError: H104 for code 3, and for a scale that is not a positive number
+    """
+    try:
+        trits, scale = matrix.trits(), matrix.scale
+    except ValueError as error:
+        raise refused(f"tensor {quote(matrix.weight.name)}: {error}") from None
+    if not np.isfinite(scale) or scale <= 0:
+        raise refused(f"{quote(matrix.module)} has the scale {scale}, which is not a positive number")
+    return TernaryMatrix(trits, np.full((1, 1), scale), "packed")
+
+
+def looks_ternary(stored: Stored) -> bool:
+    """Whether the first rows of a float matrix are ternary, as a whole or by groups; bounded work."""
+    rows, cols = stored.shape
+    some = floats(stored, 0, min(rows, max(1, 4096 // cols)) * cols).reshape(-1, cols)
+    return any(_grouped(some, group) is not None for group in GROUPS)
+
+
+def float_matrix(stored: Stored, rule: str, threads: int = 1) -> TernaryMatrix:
+    """A matrix of floats by a rule.
+
+    :param rule: `ternary`, which refuses floats that are not, with one scale or by groups; or `absmean`
+    :raises FormatError: H104 as `floats` does, and for weights that are not ternary
+    """
+    if len(stored.shape) != 2 or not all(stored.shape):
+        raise refused(f"tensor {quote(stored.name)} has the shape {list(stored.shape)}; a matrix is needed")
+    if rule == "absmean":
+        return _absmean(stored, threads)
+    whole = _whole(stored)
+    return _by_groups(stored) if whole is None else whole
+
+
+def _absmean(stored: Stored, threads: int) -> TernaryMatrix:
+    rows, cols = stored.shape
+    values = np.empty(rows * cols, dtype=np.float32)
+    at = 0
+    for part in float_windows(stored):
+        values[at : at + part.size] = part
+        at += part.size
+    mean = torch_mean(lambda start, stop: np.abs(values[start:stop]), values.size)
+    gain = np.float32(1) / np.maximum(mean, np.float32(SMALLEST_SCALE))
+    trits = np.empty(values.size, dtype=np.int8)
+
+    def cut(start: int) -> None:
+        part = values[start : start + WINDOW] * gain
+        trits[start : start + WINDOW] = np.clip(np.rint(part, out=part), -1, 1, out=part)
+
+    for _ in in_order(cut, range(0, values.size, WINDOW), threads):
+        pass
+    scale = np.float32(1) / gain
+    return TernaryMatrix(trits.reshape(rows, cols), np.full((1, 1), scale), "absmean")
+
+
+def _whole(stored: Stored) -> TernaryMatrix | None:
+    """The trits of a matrix with one magnitude; None where there are several."""
+    trits = np.empty(stored.shape[0] * stored.shape[1], dtype=np.int8)
+    scale, at = np.float32(0), 0
+    for part in float_windows(stored):
+        size = np.abs(part)
+        if scale == 0 and size.any():
+            scale = size[size != 0][0]
+        if ((size != 0) & (size != scale)).any():
+            return None
+        trits[at : at + part.size] = np.sign(part)
+        at += part.size
+    if scale == 0:
+        raise refused(f"tensor {quote(stored.name)} has nothing but zeros")
+    return TernaryMatrix(trits.reshape(stored.shape), np.full((1, 1), scale), "ternary")
+
+
+def _by_groups(stored: Stored) -> TernaryMatrix:
+    rows, cols = stored.shape
+    step = max(WINDOW // cols, 1)
+    for group in GROUPS:
+        trits = np.empty((rows, cols), dtype=np.int8)
+        scales: list[NDArray[np.float32]] = []
+        for start in range(0, rows, step):
+            stop = min(start + step, rows)
+            part = floats(stored, start * cols, stop * cols).reshape(stop - start, cols)
+            found = _grouped(part, group)
+            if found is None:
+                break
+            trits[start:stop] = np.sign(part)
+            scales.append(found)
+        else:
+            return TernaryMatrix(trits, np.concatenate(scales), "groups")
+    some = np.unique(np.abs(floats(stored, 0, cols)))
+    raise refused(
+        f"tensor {quote(stored.name)} is not ternary: its first row has {some.size:,} magnitudes, from {some[0]:.4g} to "
+        f"{some[-1]:.4g}. If the model was trained with BitLinear, --rule absmean makes trits as that does"
+    )
+
+
+def _grouped(rows: NDArray[np.float32], group: int) -> NDArray[np.float32] | None:
+    """The scale of each group of some rows; None where a group has several magnitudes."""
+    count, cols = rows.shape
+    if group and cols % group:
+        return None
+    size = np.abs(rows).reshape(count, -1, group or cols)
+    scales: NDArray[np.float32] = size.max(axis=2)
+    return None if ((size != 0) & (size != scales[:, :, None])).any() else scales

@@ -1,0 +1,1 @@
+"""Tokenizers of checkpoints as keys of a GGUF file."""

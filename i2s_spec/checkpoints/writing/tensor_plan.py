@@ -1,0 +1,272 @@
+"""This module plans the tensors of a GGUF file: which one each tensor of a checkpoint becomes, in which shape and type.
+
+Every tensor of the checkpoint is used exactly once, or is one that models compute for themselves; shapes are those that
+config.json gives. Nothing is read here but headers and the first rows of a matrix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from i2s_spec.checkpoints.source.bounded_json import refused
+from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
+from i2s_spec.checkpoints.source.config_sizes import ModelSizes
+from i2s_spec.checkpoints.source.families import ABSMEAN, DERIVED, PROJECTIONS, SHAPES
+from i2s_spec.checkpoints.source.recognition import Recognized
+from i2s_spec.checkpoints.source.source_weights import (
+    TernaryMatrix,
+    float_matrix,
+    float_windows,
+    looks_ternary,
+    packed_matrix,
+)
+from i2s_spec.checkpoints.writing.target_types import encoded, fitting, float_words, why_not
+from i2s_spec.convert.hugging_face.names import WHOLE, to_gguf_rows
+from i2s_spec.convert.hugging_face.packed import PackedWeights
+from i2s_spec.convert.hugging_face.safetensors import Stored
+from i2s_spec.convert.tensors.encode import TARGETS
+from i2s_spec.errors import quote
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_LAYER: Final = re.compile(r"layers\.(0|[1-9][0-9]{0,8})\.(.+)", re.ASCII)
+_ENDS: Final = ("weight", "weight_scale", "bias")
+
+
+class PlannedTensor(NamedTuple):
+    """One tensor of the GGUF file.
+
+    :param source: its name in the checkpoint; empty for one that is computed from config.json
+    :param rule: of a ternary matrix; empty for floats
+    :param data: makes its bytes
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    type: str
+    source: str
+    rule: str
+    data: Callable[[], Iterator[bytes]]
+
+
+class Choices(NamedTuple):
+    """What is chosen for a file.
+
+    :param to: type of the ternary matrices
+    :param embedding: type of the embedding and the head
+    :param fallback: type of matrices that `to` has no place for; they are refused without
+    :param rule: `absmean` or `ternary` for all floats, instead of what they are found to be
+    """
+
+    to: str = "I2_S"
+    embedding: str = "F16"
+    fallback: str | None = None
+    rule: str | None = None
+    threads: int = 1
+
+
+def planned(
+    folder: CheckpointFolder, recognized: Recognized, sizes: ModelSizes, choices: Choices
+) -> tuple[list[PlannedTensor], bool]:
+    """All tensors of the file, in the order of layers, and whether the head is the embedding.
+
+    :raises ValueError: for types that do not exist
+    :raises FormatError: H104 for tensors that are missing, unknown, of another shape, or that fit no type
+    """
+    if choices.to not in TARGETS:
+        raise ValueError(f"matrices cannot be written as {quote(choices.to)}; there are {', '.join(TARGETS)}")
+    plan = _Plan(folder, recognized, sizes, choices)
+    plan.check_names()
+    tied = plan.tied()
+    tensors = [plan.table("model.embed_tokens", ("vocab", "embd"))]
+    if not tied:
+        tensors.append(plan.table("lm_head", ("vocab", "embd")))
+    for layer in range(sizes.h.layers):
+        tensors += plan.layer(layer)
+    tensors.append(plan.norm("model.norm", "output_norm", ("embd",), recognized.family.norm_offset))
+    plan.check_types()
+    return tensors, tied
+
+
+class _Plan:
+    """What is needed to plan one tensor after the other."""
+
+    def __init__(self, folder: CheckpointFolder, recognized: Recognized, sizes: ModelSizes, choices: Choices) -> None:
+        self.folder = folder
+        self.family = recognized.family
+        self.prefix = recognized.prefix
+        self.mode = recognized.mode
+        self.sizes = sizes
+        self.choices = choices
+        self.packed = PackedWeights(folder.tensors, recognized.convention).matrices
+        self.misfits: dict[tuple[int, ...], str] = {}
+        self.rules: set[str] = set()
+
+    def source(self, module: str, end: str = "weight") -> str:
+        """The name of a tensor in the checkpoint: `model.` is missing where only the body was saved."""
+        name = f"{module}.{end}"
+        return name if self.prefix else name.removeprefix("model.")
+
+    def stored(self, source: str, shape: tuple[int, ...]) -> Stored:
+        found = self.folder.tensors.get(source)
+        if found is None:
+            raise refused(f"tensor {quote(source)} is missing")
+        if found.shape != shape:
+            raise refused(f"tensor {quote(source)} has the shape {list(found.shape)}; config.json gives {list(shape)}")
+        return found
+
+    def shape(self, words: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple(getattr(self.sizes.h, word) for word in words)
+
+    def check_names(self) -> None:
+        """Refuse tensors that nothing of the file would hold: one that is dropped is a model that is wrong."""
+        for name in self.folder.tensors:
+            inner = name.removeprefix("model.") if self.prefix else name
+            module, _, end = inner.rpartition(".")
+            whole = f"model.{module}" if module != "lm_head" else module
+            if end in _ENDS and whole in WHOLE and end == "weight":
+                continue
+            match = _LAYER.fullmatch(inner)
+            if match is not None and int(match[1]) >= self.sizes.h.layers:
+                raise refused(
+                    f"tensor {quote(name)} is in layer {int(match[1])}; config.json has {self.sizes.h.layers}"
+                )
+            if match is not None:
+                module, _, end = match[2].rpartition(".")
+                found = self.family.layer.get(module)
+                allowed = end == "weight" or (end == "weight_scale" and found in PROJECTIONS)
+                if found and (allowed or (end == "bias" and module in self.family.biases)):
+                    continue
+            if inner in DERIVED or (match is not None and match[2] in DERIVED):
+                continue
+            raise refused(
+                f"tensor {quote(name)} is not one of {self.family.name}; a file without it would be another model"
+            )
+
+    def tied(self) -> bool:
+        """Whether the head is the embedding; what config.json says and what the tensors say must agree."""
+        head = self.folder.tensors.get("lm_head.weight")
+        if self.family.pooling is not None:
+            if head is not None and not self._equals_embedding(head):
+                raise refused("it has an lm_head of its own, and embedding models have no head")
+            return True
+        if head is None:
+            if self.sizes.tied is False:
+                raise refused("config.json says tie_word_embeddings false, and there is no lm_head.weight")
+            return True
+        if self.sizes.tied or self.family.tied:
+            if not self._equals_embedding(head):
+                reason = "config.json says tie_word_embeddings true" if self.sizes.tied else "its graph has a tied head"
+                raise refused(f"{reason}, and lm_head.weight differs from the embedding")
+            return True
+        return False
+
+    def _equals_embedding(self, head: Stored) -> bool:
+        table = self.folder.tensors.get(self.source("model.embed_tokens"))
+        if table is None or (table.dtype, table.shape) != (head.dtype, head.shape):
+            return False
+        step = 1 << 22
+        places = range(0, head.nbytes, step)
+        return all(
+            head.read(at, min(at + step, head.nbytes)) == table.read(at, min(at + step, head.nbytes)) for at in places
+        )
+
+    def layer(self, layer: int) -> Iterator[PlannedTensor]:
+        for module, name in self.family.layer.items():
+            whole, target = f"model.layers.{layer}.{module}", f"blk.{layer}.{name}"
+            words = SHAPES[name]
+            if name in PROJECTIONS:
+                yield self.matrix(whole, target, words, name)
+                if module in self.family.biases and self.source(whole, "bias") in self.folder.tensors:
+                    yield self.norm(whole, target, words[:1], 0.0, "bias")
+            elif name not in self.family.optional:
+                yield self.norm(whole, target, words, 0.0 if name.endswith("_norm_in") else self.family.norm_offset)
+
+    def matrix(self, module: str, target: str, words: tuple[str, ...], name: str) -> PlannedTensor:
+        """A ternary matrix; rows of queries and keys move where the architecture rotates neighbours."""
+        source, shape = self.source(module), self.shape(words)
+        heads = None
+        if self.family.rows == "neighbours":
+            heads = {"attn_q": self.sizes.h.heads, "attn_k": self.sizes.h.heads_kv}.get(name)
+        packed = self.packed.get(source.removesuffix(".weight"))
+        if packed is not None:
+            if packed.shape != shape:
+                raise refused(
+                    f"tensor {quote(source)} packs the shape {list(packed.shape)}; config.json gives {list(shape)}"
+                )
+            rule, read = "packed", partial(packed_matrix, packed)
+        else:
+            stored = self.stored(source, shape)
+            rule = self.choices.rule or self._rule(stored)
+            read = partial(float_matrix, stored, rule, self.choices.threads)
+        self.rules.add(rule)
+        type = self.choices.to
+        if why := why_not(type, shape):
+            self.misfits.setdefault(shape, why)
+            type = self.choices.fallback or type
+        make = partial(_matrix_bytes, f"{target}.weight", read, heads, type, self.choices.threads)
+        return PlannedTensor(f"{target}.weight", shape, type, source, rule, make)
+
+    def _rule(self, stored: Stored) -> str:
+        """What a matrix of floats is: ternary already, or what training left."""
+        if not looks_ternary(stored):
+            return self.family.rule
+        if self.family.rule == ABSMEAN and self.mode == "online":
+            raise refused(
+                f"tensor {quote(stored.name)} is ternary already, and quantization_mode online would quantize it once more: "
+                "the scale shrinks by the share of zeros. --rule ternary takes the weights as they are, --rule absmean as "
+                "transformers computes with them"
+            )
+        return "ternary"
+
+    def table(self, module: str, words: tuple[str, ...]) -> PlannedTensor:
+        source = "lm_head.weight" if module == "lm_head" else self.source(module)
+        stored = self.stored(source, self.shape(words))
+        name, type = f"{WHOLE[module]}.weight", self.choices.embedding
+        return PlannedTensor(name, stored.shape, type, source, "", partial(_float_bytes, name, stored, type, 0.0))
+
+    def norm(
+        self, module: str, target: str, words: tuple[str, ...], offset: float, end: str = "weight"
+    ) -> PlannedTensor:
+        source = self.source(module, end)
+        stored = self.stored(source, self.shape(words))
+        name = f"{target}.{end}"
+        return PlannedTensor(name, stored.shape, "F32", source, "", partial(_float_bytes, name, stored, "F32", offset))
+
+    def check_types(self) -> None:
+        """Refuse matrices that the type has no place for, with the types that have."""
+        if self.misfits and self.choices.fallback is None:
+            shape, why = next(iter(self.misfits.items()))
+            rest = f" The types that have a place for all matrices are {', '.join(fitting(set(self.misfits)))}."
+            raise refused(f"a matrix of shape {list(shape)} has no place in {self.choices.to}: {why}.{rest}")
+        if len(self.rules) > 1:
+            raise refused(f"some matrices are {' and others '.join(sorted(self.rules))}; --rule says how all are taken")
+
+
+def _matrix_bytes(
+    name: str, read: Callable[[], TernaryMatrix], heads: int | None, type: str, threads: int
+) -> Iterator[bytes]:
+    matrix = read()
+    if heads is not None:
+        matrix = _permuted(matrix, heads)
+    yield from encoded(name, matrix, type, threads)
+
+
+def _permuted(matrix: TernaryMatrix, heads: int) -> TernaryMatrix:
+    """The rows of queries or keys in the order of an architecture that rotates neighbours, and their scales with them."""
+    scales: Any = matrix.scales
+    if scales.shape[0] > 1:
+        scales = to_gguf_rows(scales, heads)
+    return matrix._replace(trits=np.ascontiguousarray(to_gguf_rows(matrix.trits, heads)), scales=scales)
+
+
+def _float_bytes(name: str, stored: Stored, type: str, offset: float) -> Iterator[bytes]:
+    for part in float_windows(stored):
+        values: NDArray[np.float32] = part + np.float32(offset) if offset else part
+        yield float_words(name, values, type)

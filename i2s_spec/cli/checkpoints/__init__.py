@@ -1,0 +1,1 @@
+"""Verbs on checkpoints of Hugging Face."""
