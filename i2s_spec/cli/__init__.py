@@ -45,6 +45,7 @@ VERBS = {
     "convert": "files.convert",
     "quantize": "files.quantize",
     "import": "checkpoints.import_verb",
+    "verify": "checkpoints.verify",
     "fix": "files.fix",
     "sanitize": "files.sanitize",
     "hash": "files.hash",

@@ -71,19 +71,13 @@ def pre_tokenizer_name(tokenizer: Mapping[str, Any], usual: str) -> tuple[str, t
     """
     if not isinstance(tokenizer.get("pre_tokenizer"), dict):
         raise refused("tokenizer.json has no pre_tokenizer; --pre says by hand how text is split")
-    # Only the pre-tokenizer is asked; a vocabulary of three tokens does for that.
-    small = {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
-        "pre_tokenizer": tokenizer["pre_tokenizer"], "post_processor": None, "decoder": None,
-        "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []},
-    }  # fmt: skip
     try:
-        cuts = ask_library(small, "cuts", PROBES)
+        cuts = ask_library(only_pre_tokenizer(tokenizer), "cuts", PROBES)
     except MissingExtra:
         cuts = _cuts_of_known(tokenizer["pre_tokenizer"])
     except CannotTellError as error:
         raise refused(f"the pre_tokenizer of tokenizer.json cannot be used: {quote(str(error))}") from None
-    names = [each.name for each in PRE_TOKENIZERS if [_cuts(each, text) for text in PROBES] == cuts]
+    names = [each.name for each in PRE_TOKENIZERS if [cuts_of(each, text) for text in PROBES] == cuts]
     if not names:
         known = ", ".join(each.name for each in PRE_TOKENIZERS)
         raise refused(
@@ -92,7 +86,16 @@ def pre_tokenizer_name(tokenizer: Mapping[str, Any], usual: str) -> tuple[str, t
     return (usual, ()) if usual in names else (names[0], (f"text is split as {names[0]} does, not as {usual}",))
 
 
-def _cuts(pre: PreTokenizer, text: str) -> list[int]:
+def only_pre_tokenizer(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
+    """A tokenizer that splits text as another one does, and has one token."""
+    return {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+        "pre_tokenizer": tokenizer["pre_tokenizer"], "post_processor": None, "decoder": None,
+        "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []},
+    }  # fmt: skip
+
+
+def cuts_of(pre: PreTokenizer, text: str) -> list[int]:
     """Where a declared pre-tokenizer cuts a text."""
     places = [(0, len(text))]
     for split in map(expression, pre.splits):
@@ -121,5 +124,5 @@ def _cuts_of_known(part: Mapping[str, Any]) -> list[list[int]]:
     )
     for pre in PRE_TOKENIZERS:
         if pre.splits == found:
-            return [_cuts(pre, text) for text in PROBES]
+            return [cuts_of(pre, text) for text in PROBES]
     raise MissingExtra("asking a tokenizer what it does", "tokenizer")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli.files.target import reading, shown, writing
+from i2s_spec.cli.checkpoints.verify import EXIT_FINDINGS, print_checks
+from i2s_spec.cli.files.target import keep_inputs, reading, shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 
@@ -41,33 +42,79 @@ _FLOATS = ["F16", "F32", "BF16"]
 @click.option("--pre", metavar="NAME", help="The pre-tokenizer. [default: found by what the tokenizer does]")
 @click.option("--name", metavar="TEXT", help="The model's name. [default: the folder's]")
 @click.option("--source", metavar="REPOSITORY|URL", help="Where the checkpoint came from, as a key of OUT.")
-@click.option("--force", is_flag=True, help="Overwrite OUT if it exists.")
+@click.option(
+    "--receipt", metavar="JSON", type=click.Path(), help="Check OUT against CHECKPOINT, and write what was checked."
+)
+@click.option("--base", metavar="GGUF", type=click.Path(), help="The model this was tuned from: trits must differ.")
+@click.option(
+    "--latent", metavar="CHECKPOINT", type=click.Path(), help="A float revision, to prove what weight_scale does."
+)
+@click.option("--force", is_flag=True, help="Overwrite OUT and the receipt if they exist.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 @click.option("--threads", type=click.IntRange(1), help="Number of threads. [default: one per processor]")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
-def command(checkpoint: str, target: str, as_json: bool, quiet: bool, **options: Any) -> None:
+def command(
+    checkpoint: str,
+    target: str,
+    receipt: str | None,
+    base: str | None,
+    latent: str | None,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
     """Write the GGUF file OUT from the folder CHECKPOINT: config.json, safetensors, the files of the tokenizer.
 
     The family is recognised by config.json and the tensors; it decides the names, the rule by which weights become trits,
     what weight_scale does, and the order of rows. What is not known is refused, with what was seen. Weights are copied a
     tensor at a time, and OUT gets its name when it is complete.
+
+    With --receipt, tensors, scales, token ids and logits of OUT are then derived from CHECKPOINT once more, by other code,
+    and compared; the exit code is 1 where a check fails.
     """
     from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint
 
+    if receipt is None and (base is not None or latent is not None):
+        raise click.UsageError("--base and --latent are for --receipt")
+    if receipt is not None:
+        from i2s_spec.gguf.atomic_file import refuse_taken
+
+        keep_inputs(target, receipt)
+        with writing(receipt):
+            refuse_taken(receipt, options["force"])
     with writing(target), reading(checkpoint), progress_bar("importing", quiet or as_json) as progress:
         result = import_checkpoint(checkpoint, target, progress=progress, **options)
+    checks = _receipt(checkpoint, target, receipt, options, base, latent) if receipt is not None else None
     if as_json:
-        sys.stdout.writelines(json_document({"schema_version": SCHEMA_VERSION, **_document(target, result)}))
+        sys.stdout.writelines(json_document({"schema_version": SCHEMA_VERSION, **_document(target, result, checks)}))
     elif not quiet:
         _print(target, result)
+        if checks is not None:
+            print_checks(checks)
+    if checks is not None and any(check["status"] == "failed" for check in checks["checks"]):
+        sys.exit(EXIT_FINDINGS)
 
 
-def _document(target: str, result: Imported) -> dict[str, Any]:
+def _receipt(
+    checkpoint: str, target: str, receipt: str, options: dict[str, Any], base: str | None, latent: str | None
+) -> dict[str, Any]:
+    from i2s_spec.checkpoints.receipt.make_receipt import make_receipt, write_receipt
+
+    with writing(receipt), reading(checkpoint):
+        checks = make_receipt(
+            checkpoint, target, rule=options["rule"], weight_scale=options["weight_scale"], base=base, latent=latent
+        )
+        write_receipt(checks, receipt, force=options["force"])
+    return checks
+
+
+def _document(target: str, result: Imported, checks: dict[str, Any] | None) -> dict[str, Any]:
     recognized = result.recognized
     return {
         "path": json_string(target), "size": result.size, "family": recognized.family.name, "why": recognized.why,
         "architecture": recognized.family.architecture, "types": dict(result.types), "rules": dict(result.rules),
         "tied": result.tied, "notes": list(result.notes),
+        "checks": None if checks is None else checks["checks"],
     }  # fmt: skip
 
 

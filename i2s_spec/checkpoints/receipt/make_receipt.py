@@ -1,0 +1,209 @@
+"""This module makes the receipt of an imported file, and repeats it: `make_receipt`, `verify_receipt`.
+
+A receipt is JSON: what was imported (hashes of all files), how (choices made by hand), what every tensor holds (hashes of
+trits and scales), and what each check found. It is no signature: whoever can change the file can write another receipt.
+Sign it as any other file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from i2s_spec._version import __version__
+from i2s_spec.checkpoints.receipt.check_result import CHECKS, FAILED, NOT_MADE, Check, concluded
+from i2s_spec.checkpoints.receipt.checkpoint_witness import LINEAR, Witness
+from i2s_spec.checkpoints.receipt.file_tensors import hashes, matrix_of
+from i2s_spec.checkpoints.receipt.model_checks import POSITIONS, keys_check, lint_check, logits_check
+from i2s_spec.checkpoints.receipt.text_checks import text_check
+from i2s_spec.checkpoints.receipt.weight_checks import weight_checks
+from i2s_spec.checkpoints.source.bounded_json import read_object, refused
+from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
+from i2s_spec.errors import quote
+from i2s_spec.gguf.atomic_file import OutputFile
+from i2s_spec.gguf.reader import open as open_file
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.reader import File
+
+SCHEMA_VERSION: Final = 1
+_MOST_RECEIPT: Final = 1 << 26
+
+Path = str | os.PathLike[str]
+
+
+def make_receipt(
+    checkpoint: Path,
+    path: Path,
+    *,
+    rule: str | None = None,
+    weight_scale: str | None = None,
+    base: Path | None = None,
+    latent: Path | None = None,
+    positions: int = POSITIONS,
+    only: Collection[str] = tuple(CHECKS),
+) -> dict[str, Any]:
+    """Check a GGUF file against the checkpoint that it was made of.
+
+    :param rule: the rule that was chosen by hand, as for `import_checkpoint`
+    :param weight_scale: what `weight_scale` was chosen to do by hand
+    :param base: a GGUF file of the model that this one was fine-tuned from, for check i
+    :param latent: another revision of the checkpoint, with floats, for check c
+    :param positions: tokens whose logits are compared
+    :param only: letters of the checks that are made; the others are `not made`. a to e are made together
+    :returns: the receipt, as plain data
+    :raises ValueError: for letters of no check
+    :raises FormatError, OSError: for files that cannot be read
+    """
+    if unknown := set(only) - CHECKS.keys():
+        raise ValueError(f"there is no check {quote(min(unknown))}; there are {', '.join(CHECKS)}")
+    with CheckpointFolder(checkpoint) as folder, open_file(path) as file:
+        witness = Witness(folder, rule, weight_scale)
+        made: list[Check] = []
+        if set(only) & set("abcde"):
+            with ExitStack() as stack:
+                other = None if latent is None else Witness(stack.enter_context(CheckpointFolder(latent)))
+                made += weight_checks(file, witness, other)
+        rest: dict[str, Callable[[], Check]] = {
+            "f": lambda: text_check(file, folder),
+            "g": lambda: logits_check(file, witness, positions),
+            "h": lambda: lint_check(file),
+            "i": lambda: _base_check(file, base),
+            "k": lambda: keys_check(file, witness),
+        }
+        made += [check() for id, check in rest.items() if id in only]
+        there = {check.id for check in made}
+        made += [Check(id, NOT_MADE, "it was not asked for") for id in CHECKS if id not in there]
+        checks = sorted(made, key=lambda check: check.id)
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "tool": f"i2s-spec {__version__}",
+            "file": _identity(path),
+            "checkpoint": [_identity(folder.file(name)) for name in _files(folder)],
+            "choices": {"rule": rule, "weight_scale": weight_scale},
+            "checks": [check.as_dict() for check in checks],
+            "tensors": {name: hashes(tensor) for name, tensor in file.tensors.items()},
+        }
+
+
+def failed(receipt: Mapping[str, Any]) -> list[str]:
+    """The letters of the checks that failed."""
+    return [str(check["id"]) for check in receipt["checks"] if check["status"] == FAILED]
+
+
+def write_receipt(receipt: Mapping[str, Any], path: Path, force: bool = False) -> None:
+    """Write a receipt as JSON, complete or not at all."""
+    data = (json.dumps(receipt, indent=1, allow_nan=False) + "\n").encode()
+    with OutputFile(path, force=force, size=len(data)) as output:
+        output.write(data)
+
+
+def verify_receipt(
+    path: Path, receipt: Path, against: Path | None = None, positions: int = POSITIONS
+) -> dict[str, Any]:
+    """Repeat the checks of a receipt: of the file alone, or with the checkpoint.
+
+    Without the checkpoint the file is compared with what the receipt records of every tensor; checks that need the
+    checkpoint are `not made`.
+
+    :param against: the checkpoint
+    :returns: the receipt of now; `changed` lists what differs from the one that was read
+    :raises FormatError: H104 for what is no receipt
+    """
+    read = read_receipt(receipt)
+    if against is not None:
+        choices = read["choices"]
+        now = make_receipt(
+            against, path, rule=choices.get("rule"), weight_scale=choices.get("weight_scale"), positions=positions
+        )
+    else:
+        reason = "the checkpoint was not given: --against names it"
+        with open_file(path) as file:
+            checks = [Check(id, NOT_MADE, reason) for id in CHECKS if id != "h"]
+            now = {
+                "schema_version": SCHEMA_VERSION, "tool": f"i2s-spec {__version__}", "file": _identity(path),
+                "checkpoint": [], "choices": read["choices"],
+                "checks": [check.as_dict() for check in sorted([*checks, lint_check(file)], key=lambda check: check.id)],
+                "tensors": {name: hashes(tensor) for name, tensor in file.tensors.items()},
+            }  # fmt: skip
+    now["changed"] = _differences(read, now)
+    return now
+
+
+def read_receipt(path: Path) -> dict[str, Any]:
+    """A receipt.
+
+    :raises FormatError: H104 for what is no receipt
+    """
+    found = read_object(os.fsdecode(path), _MOST_RECEIPT)
+    kinds = {"file": dict, "checkpoint": list, "choices": dict, "checks": list, "tensors": dict}
+    if found.get("schema_version") != SCHEMA_VERSION or not all(isinstance(found.get(k), v) for k, v in kinds.items()):
+        raise refused(
+            f"{quote(os.path.basename(os.fsdecode(path)))} is not a receipt of version {SCHEMA_VERSION}", path
+        )
+    return found
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What of a file and its checkpoint is not as the receipt has it, in sentences."""
+    found = []
+    for name in sorted({*before["tensors"], *now["tensors"]}):
+        old, new = before["tensors"].get(name), now["tensors"].get(name)
+        if old is None or new is None:
+            found.append(f"tensor {quote(name)} is {'not in the receipt' if old is None else 'missing'}")
+        elif old != new:
+            keys = [key for key in new if not isinstance(old, dict) or old.get(key) != new[key]]
+            found.append(f"tensor {quote(name)} differs: {', '.join(keys)}")
+    if not found and before["file"].get("sha256") != now["file"]["sha256"]:
+        found.append("the tensors are equal, and the file's other bytes differ")
+    if now["checkpoint"]:
+        old_files = {str(each.get("name")): each for each in before["checkpoint"] if isinstance(each, dict)}
+        new_files = {each["name"]: each for each in now["checkpoint"]}
+        for name in sorted({*old_files, *new_files}):
+            if old_files.get(name) != new_files.get(name):
+                found.append(f"{quote(name)} of the checkpoint differs")
+    status = {each.get("id"): each.get("status") for each in before["checks"] if isinstance(each, dict)}
+    for check in now["checks"]:
+        if check["status"] == FAILED and status.get(check["id"]) != FAILED:
+            found.append(f"check {check['id']} fails now")
+    return found
+
+
+def _files(folder: CheckpointFolder) -> list[str]:
+    """The files of a checkpoint that an import reads."""
+    texts = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+             "added_tokens.json", "chat_template.jinja", "chat_template.json")  # fmt: skip
+    return [*(name for name in texts if name in folder.names), *folder.shards]
+
+
+def _identity(path: Path) -> dict[str, Any]:
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"name": os.path.basename(os.fsdecode(path)), "size": os.fstat(file.fileno()).st_size, "sha256": digest}
+
+
+def _base_check(file: File, base: Path | None) -> Check:
+    """Check i: a fine-tune that changed no trit was lost on the way."""
+    if base is None:
+        return Check("i", NOT_MADE, "no base model was given: --base names a GGUF file of it")
+    changed = total = 0
+    with open_file(base) as other:
+        for name, tensor in file.tensors.items():
+            word = name.removesuffix(".weight").rpartition(".")[2]
+            if word not in LINEAR or name not in other.tensors or other.tensors[name].shape != tensor.shape:
+                continue
+            ours, theirs = matrix_of(tensor), matrix_of(other.tensors[name])
+            if ours is not None and theirs is not None:
+                changed += int(np.count_nonzero(ours.trits != theirs.trits))
+                total += ours.trits.size
+    if not total:
+        return Check("i", NOT_MADE, "the base model has no ternary matrices of the same names and shapes")
+    problems = [] if changed else ["no trit differs from the base model: what was trained is lost"]
+    return concluded("i", problems, f"{changed:,} of {total:,} trits differ from the base model ({changed / total:.2%})",
+                     {"changed": changed, "of": total})  # fmt: skip

@@ -1,0 +1,56 @@
+"""`i2s verify FILE --receipt R`: the checks of an imported file once more."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from i2s_spec.cli.files.target import reading
+from i2s_spec.draw.text import json_document, visible
+
+EXIT_FINDINGS = 1
+
+
+@click.command(
+    "verify",
+    epilog="Example:  i2s verify model.gguf --receipt model.json --against BitNet-b1.58-2B-4T",
+    short_help="Repeat the checks of a receipt on an imported file.",
+)
+@click.argument("file", type=click.Path())
+@click.option("--receipt", metavar="JSON", type=click.Path(), required=True, help="What `i2s import --receipt` wrote.")
+@click.option("--against", metavar="CHECKPOINT", type=click.Path(), help="The checkpoint, to repeat every check.")
+@click.option(
+    "--positions", type=click.IntRange(1), default=32, show_default=True, help="Tokens whose logits are compared."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the receipt of now as JSON, with what changed.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code says it.")
+def command(file: str, receipt: str, against: str | None, positions: int, as_json: bool, quiet: bool) -> None:
+    """Compare FILE with its receipt, and repeat the checks.
+
+    Without --against the tensors are compared with the hashes of the receipt, and checks that need the checkpoint are not
+    made. The exit code is 1 where something changed or a check fails.
+    """
+    from i2s_spec.checkpoints.receipt.make_receipt import failed, verify_receipt
+
+    with reading(file):
+        now = verify_receipt(file, receipt, against, positions)
+    if as_json:
+        sys.stdout.writelines(json_document(now))
+    elif not quiet:
+        print_checks(now)
+        for sentence in now["changed"]:
+            click.echo(f"changed: {visible(sentence, 400, bare=True)}")
+        if not now["changed"]:
+            count = len(now["tensors"])
+            click.echo(f"{count:,} tensors are as the receipt has them")
+    if now["changed"] or failed(now):
+        sys.exit(EXIT_FINDINGS)
+
+
+def print_checks(receipt: Mapping[str, Any]) -> None:
+    """The checks of a receipt, a line each."""
+    for check in receipt["checks"]:
+        click.echo(f"{check['id']}  {check['status']:<9}{check['checks']}: {visible(check['detail'], 600, bare=True)}")

@@ -1,0 +1,43 @@
+"""The library `tokenizers` is asked in this process: a process of its own for each question takes longer than the tests."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from i2s_spec.checkpoints.receipt import text_checks
+from i2s_spec.checkpoints.vocabulary import pre_tokenizer_probe, tokenizers_worker
+
+
+@pytest.fixture(autouse=True)
+def library_in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the test asks for `own_process`, which is about just that."""
+    if "own_process" in request.fixturenames:
+        return
+    monkeypatch.setattr(tokenizers_worker, "_bound", lambda *_: None)
+
+    def ask(tokenizer: Mapping[str, Any], what: str, texts: Sequence[str]) -> list[list[int]]:
+        asked = {
+            "tokenizer": json.dumps(tokenizer),
+            "what": what,
+            "texts": list(texts),
+            "seconds": 1,
+            "memory": 1,
+            "path": sys.path,
+        }
+        reply = tokenizers_worker._answer(asked)
+        if "error" in reply:
+            raise pre_tokenizer_probe.CannotTellError(reply["error"])
+        return reply["found"]
+
+    monkeypatch.setattr(pre_tokenizer_probe, "ask_library", ask)
+    monkeypatch.setattr(text_checks, "ask_library", ask)
+
+
+@pytest.fixture
+def own_process() -> None:
+    """The library is asked in a process of its own, as users have it."""
