@@ -18,6 +18,10 @@ from i2s_spec._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from i2s_spec import golden as golden
+    from i2s_spec.checkpoints.export.export_checkpoint import export_checkpoint as export_checkpoint
+    from i2s_spec.checkpoints.receipt.make_receipt import make_receipt as make_receipt
+    from i2s_spec.checkpoints.receipt.make_receipt import verify_receipt as verify_receipt
+    from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint as import_checkpoint
     from i2s_spec.codec.native import dequantize as dequantize
     from i2s_spec.codec.native import get_rows as get_rows
     from i2s_spec.codec.native import histogram as histogram
@@ -71,6 +75,10 @@ _HOMES = {
     "quantize_model": "i2s_spec.convert.tensors.quantize_model",
     "rewrite": "i2s_spec.convert.container.rewrite",
     "convert_endian": "i2s_spec.convert.container.rewrite",
+    "import_checkpoint": "i2s_spec.checkpoints.writing.import_checkpoint",
+    "make_receipt": "i2s_spec.checkpoints.receipt.make_receipt",
+    "verify_receipt": "i2s_spec.checkpoints.receipt.make_receipt",
+    "export_checkpoint": "i2s_spec.checkpoints.export.export_checkpoint",
     "identify": "i2s_spec.inspect.identify.identification",
     "Report": "i2s_spec.linter.report_data",
     "fix": "i2s_spec.linter.repair.fix",

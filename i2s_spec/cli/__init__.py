@@ -46,6 +46,7 @@ VERBS = {
     "quantize": "files.quantize",
     "import": "checkpoints.import_verb",
     "verify": "checkpoints.verify",
+    "export": "checkpoints.export_verb",
     "fix": "files.fix",
     "sanitize": "files.sanitize",
     "hash": "files.hash",

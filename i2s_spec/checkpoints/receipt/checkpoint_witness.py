@@ -91,6 +91,8 @@ class Witness:
 
     @property
     def architecture(self) -> str | None:
+        if self.class_name == "BitNetForCausalLM" and self.config.get("hidden_act") in ("silu", "swish"):
+            return "bitnet"
         return ARCHITECTURE.get(self.class_name)
 
     @cached_property

@@ -134,6 +134,11 @@ def _llama(name: str, title: str, when: tuple[Condition, ...], rule: str = ABSME
 
 FAMILIES: Final = (
     Family(
+        "bitnet-silu", "models of 1bitLLM's kind in transformers' own class, as `i2s export` writes them",
+        (_architecture("BitNetForCausalLM"), Condition("hidden_act", _SILU)),
+        "bitnet", {**_NORMS, **_SUB_NORMS, **_MATRICES}, ABSMEAN, _SILU, tied=True,
+    ),
+    Family(
         "bitnet-2b4t", "BitNet b1.58 2B-4T, packed or bf16",
         (_architecture("BitNetForCausalLM"),),
         "bitnet-b1.58", {**_NORMS, **_SUB_NORMS, **_MATRICES}, ABSMEAN, ("relu2",), tied=True,

@@ -1,0 +1,230 @@
+"""This module makes a checkpoint of a GGUF file: a folder that transformers loads.
+
+    packed   uint8 matrices with `weight_scale` in F32, which multiplies: `linear_class: autobitlinear`, `offline`
+    F32 ...  floats: trit times scale; without a quantization_config, so that activations are not quantized
+
+The folder is complete or not there: it is made under another name, and gets its own when all files are written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from i2s_spec.checkpoints.export.config_files import ExportClass, class_of, config_json, generation_json, sizes_of_file
+from i2s_spec.checkpoints.export.tokenizer_files import tokenizer_files
+from i2s_spec.checkpoints.receipt.file_tensors import FileMatrix, floats_of, matrix_of, type_name
+from i2s_spec.checkpoints.source.families import PROJECTIONS, SHAPES
+from i2s_spec.checkpoints.writing.target_types import FLOAT_TYPES, float_words
+from i2s_spec.convert.hugging_face.names import to_checkpoint_rows
+from i2s_spec.convert.hugging_face.packed import packed_tensors, stored_scale
+from i2s_spec.convert.hugging_face.safetensors import NewTensor, write_checkpoint
+from i2s_spec.errors import FormatError, SettingError, quote
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.reader import File, Tensor
+    from i2s_spec.gguf.writer import Progress
+    from i2s_spec.schema.architectures.sizes import Hyperparameters
+
+FORMS: Final = ("packed", *FLOAT_TYPES)
+
+_DTYPES: Final = {"packed": "float32", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_WHOLE: Final = {"token_embd.weight": "embed_tokens", "output_norm.weight": "norm", "output.weight": "lm_head"}
+
+
+class ExportedFolder(NamedTuple):
+    """What was made: bytes of the weights, the class of transformers, how many matrices and other tensors."""
+
+    size: int
+    class_name: str
+    matrices: int
+    others: int
+    notes: tuple[str, ...]
+
+
+def export_checkpoint(
+    file: File,
+    folder: str | os.PathLike[str],
+    *,
+    form: str = "packed",
+    mode: str = "offline",
+    progress: Progress | None = None,
+) -> ExportedFolder:
+    """Write a GGUF file as a checkpoint for transformers.
+
+    :param folder: must not exist
+    :param form: `packed`, or the type of the floats: F32, F16, BF16
+    :param mode: `quantization_mode`; only `offline` is right for weights that are ternary
+    :raises FileExistsError: where the folder is there already
+    :raises SettingError: for `online`, for architectures without a class, for what config.json has no words for
+    :raises FormatError: for a file that is broken; nothing is written
+    """
+    if form not in FORMS:
+        raise SettingError(f"matrices cannot be exported as {quote(form)}; there are {', '.join(FORMS)}")
+    if mode != "offline":
+        raise SettingError(
+            f"quantization_mode {quote(mode)} is not written: weights that are ternary would be quantized once more, and "
+            "every scale would shrink by the share of zeros. offline keeps them"
+        )
+    if file.fault is not None:
+        raise file.fault
+    target = os.path.abspath(os.fsdecode(folder))
+    if os.path.lexists(target):
+        raise FileExistsError(17, "File exists", target)
+    exported, h = class_of(file), sizes_of_file(file)
+    tied = "output.weight" not in file.tensors or exported.family.tied
+    tensors = list(_tensors(file, exported, h, form, tied))
+    texts: dict[str, Any] = {
+        "config.json": config_json(file, exported, tied, form == "packed", _DTYPES[form]),
+        "generation_config.json": generation_json(file),
+        **tokenizer_files(file),
+    }
+    parent, base = os.path.split(target)
+    part = tempfile.mkdtemp(prefix=f".{base}.", suffix=".part", dir=parent)
+    try:
+        for name, content in texts.items():
+            data = content if isinstance(content, bytes) else (json.dumps(content, indent=1) + "\n").encode()
+            with open(os.path.join(part, name), "wb") as stream:
+                stream.write(data)
+        new = [tensor for each in tensors for tensor in each]
+        size = write_checkpoint(os.path.join(part, "model.safetensors"), new, progress=progress)
+        os.chmod(part, 0o777 & ~_umask())
+        os.rename(part, target)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    matrices = sum(name.endswith(".weight") and name.split(".")[-2] in PROJECTIONS for name in file.tensors)
+    notes = () if form == "packed" else ("without a quantization_config transformers does not quantize activations",)
+    return ExportedFolder(size, exported.name, matrices, len(file.tensors) - matrices, notes)
+
+
+def _tensors(
+    file: File, exported: ExportClass, h: Hyperparameters, form: str, tied: bool
+) -> Iterator[tuple[NewTensor, ...]]:
+    modules = {name: module for module, name in exported.family.layer.items()}
+    seen = set()
+    for tensor in file.tensors.values():
+        name, _, end = tensor.name.rpartition(".")
+        if tensor.name in _WHOLE:
+            if tensor.name == "output.weight" and tied:
+                continue
+            module = _WHOLE[tensor.name]
+            module = module if module == "lm_head" else exported.prefix + module
+            offset = exported.family.norm_offset if module.endswith("norm") else 0.0
+            seen.add(tensor.name)
+            yield (_floats(tensor, f"{module}.weight", offset),)
+            continue
+        parts = name.split(".", 2)
+        word = parts[-1]
+        if len(parts) != 3 or parts[0] != "blk" or not parts[1].isdigit() or word not in modules or end != "weight":
+            raise SettingError(f"tensor {quote(tensor.name)} has no name in a checkpoint of {exported.name}")
+        want = tuple(getattr(h, size) for size in SHAPES[word])
+        if tensor.shape != want:
+            raise SettingError(f"tensor {quote(tensor.name)} has the shape {list(tensor.shape)}, not {list(want)}")
+        module = f"{exported.prefix}layers.{parts[1]}.{modules[word]}"
+        seen.add(tensor.name)
+        if word in PROJECTIONS:
+            yield _matrix(file, tensor, module, word, h, form)
+        else:
+            yield (_floats(tensor, f"{module}.weight", 0.0 if word.endswith("_in") else exported.family.norm_offset),)
+    optional = {"output.weight"}
+    for name in ("token_embd.weight", "output_norm.weight", *(
+        f"blk.{layer}.{word}.weight" for layer in range(h.layers) for word in modules if not word.endswith("_norm_in")
+    )):  # fmt: skip
+        if name not in seen and name not in optional:
+            raise SettingError(f"the file has no tensor {quote(name)}, which {exported.name} needs")
+
+
+def _floats(tensor: Tensor, name: str, offset: float) -> NewTensor:
+    """A float tensor as it is; Gemma's norms less what was added to them."""
+    kind = type_name(tensor)
+    if kind not in FLOAT_TYPES:
+        raise SettingError(f"tensor {quote(tensor.name)} is {kind}, which checkpoints have no type for")
+    tensor.require(tensor.span)
+
+    def data() -> list[bytes]:
+        return [float_words(name, floats_of(tensor) - np.float32(offset), kind)]
+
+    return NewTensor(name, kind, tensor.shape, data)
+
+
+def _matrix(file: File, tensor: Tensor, module: str, word: str, h: Hyperparameters, form: str) -> tuple[NewTensor, ...]:
+    """A matrix, packed with its scale, or as floats; rows of queries and keys in the order of checkpoints."""
+    tensor.require(tensor.span)
+    heads = None
+    declared = ARCHITECTURES.get(str(file.metadata.get("general.architecture")))
+    if declared is not None and declared.rope == "norm":
+        heads = {"attn_q": h.heads, "attn_k": h.heads_kv}.get(word)
+    if form != "packed":
+        shape = (int(tensor.shape[0]), int(tensor.shape[1]))
+        return (NewTensor(f"{module}.weight", form, shape, partial(_weights, tensor, heads, form)),)
+    matrix = _one_scale(tensor)
+    stored = stored_scale(matrix.scales.reshape(-1)[0], "multiply", "F32")
+    return packed_tensors(module, tensor.shape, _again(tensor, heads), stored, "F32")
+
+
+def _again(tensor: Tensor, heads: int | None) -> Callable[[], Any]:
+    """The trits when they are written; they are not held until then."""
+
+    def made() -> Any:
+        trits = _one_scale(tensor).trits
+        return trits if heads is None else to_checkpoint_rows(trits, heads)
+
+    return made
+
+
+def _one_scale(tensor: Tensor) -> FileMatrix:
+    """The trits of a matrix and its only scale.
+
+    :raises SettingError: for scales that differ, and floats that are not ternary
+    """
+    name, kind = tensor.name, type_name(tensor)
+    try:
+        matrix = matrix_of(tensor)
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise SettingError(f"tensor {quote(name)}: {error}") from None
+    if matrix is None:
+        values = floats_of(tensor)
+        sizes = np.unique(np.abs(values[values != 0]))
+        if sizes.size != 1:
+            raise SettingError(f"tensor {quote(name)} is {kind} and not ternary; --form {kind} exports it as it is")
+        return FileMatrix(np.sign(values).astype(np.int8), sizes.reshape(1, 1))
+    used = (
+        matrix.trits.reshape(*matrix.scales.shape, -1).any(axis=2) if matrix.scales.size > 1 else np.ones((1, 1), bool)
+    )
+    scales = np.unique(matrix.scales[used])
+    if scales.size != 1:
+        raise SettingError(
+            f"tensor {quote(name)} has {scales.size:,} different scales, and a packed matrix has one; --form F16 keeps them"
+        )
+    if int(matrix.trits.max()) > 1:
+        raise SettingError(f"tensor {quote(name)} has the weight +2, which a packed matrix has no code for")
+    return FileMatrix(matrix.trits, scales.reshape(1, 1))
+
+
+def _weights(tensor: Tensor, heads: int | None, form: str) -> Iterator[bytes]:
+    matrix = matrix_of(tensor)
+    if matrix is None:
+        weights = floats_of(tensor)
+    else:
+        group = matrix.trits.shape[1] // matrix.scales.shape[1]
+        scales = matrix.scales if matrix.scales.size == 1 else np.repeat(matrix.scales, group, axis=1)
+        weights = matrix.trits * scales
+    yield float_words(tensor.name, weights if heads is None else to_checkpoint_rows(weights, heads), form)
+
+
+def _umask() -> int:
+    """What the user wants of new files; asking sets it for a moment."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
