@@ -1,0 +1,98 @@
+"""This module is the suite: every draft with its id, in the order of the ids; and a suite that was exported, read back."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Final
+
+from i2s_spec.conformance.vectors import files_made, group_payloads, i2s_payloads, ledger, numbers_made
+from i2s_spec.conformance.vectors.draft import Draft
+from i2s_spec.conformance.vectors.vector import Blob, Suite, Vector
+
+#: Of the suite: a minor version has new vectors, a major one other answers.
+SUITE_VERSION: Final = "1.0.0"
+
+#: Of the protocol that `args`, `compare` and answers belong to.
+PROTOCOL: Final = "i2s-cp/1"
+
+MANIFEST: Final = "manifest.json"
+
+#: What makes vectors, in the order of a suite that has no ledger yet.
+MAKERS: Final[tuple[Callable[[], Iterator[Draft]], ...]] = (
+    i2s_payloads.drafts,
+    group_payloads.drafts,
+    numbers_made.drafts,
+    files_made.drafts,
+)
+
+
+@cache
+def drafts() -> tuple[Draft, ...]:
+    """Every draft.
+
+    :raises ValueError: where two have one name
+    """
+    found = tuple(draft for maker in MAKERS for draft in maker())
+    if twice := {draft.name for draft in found if sum(other.name == draft.name for other in found) > 1}:
+        raise ValueError(f"{', '.join(sorted(twice))}: two vectors have this name")
+    return found
+
+
+@cache
+def suite() -> Suite:
+    """Every vector that this version of the package has.
+
+    :raises ValueError: for a draft without an id, which `i2s vectors register` gives it
+    """
+    lines = ledger.read()
+    vectors = []
+    places: dict[str, str] = {}
+    for draft in drafts():
+        if draft.name not in lines:
+            raise ValueError(f"{draft.name} has no id; `i2s vectors register` gives it one")
+        vectors.append(_vector(draft, lines[draft.name], places))
+    return Suite(SUITE_VERSION, tuple(sorted(vectors, key=lambda vector: vector.id)))
+
+
+def _vector(draft: Draft, line: ledger.Line, places: dict[str, str]) -> Vector:
+    """A draft under its id; equal bytes have one place, that of the first vector with them."""
+
+    def blob(data: bytes | None, digest: str, ending: str) -> Blob | None:
+        if data is None:
+            return None
+        path = places.setdefault(digest, f"data/{line.id}.{ending}")
+        return Blob(path, digest, len(data), lambda: data)
+
+    given = blob(draft.data, line.input, "in")
+    assert given is not None
+    answer = blob(draft.expected, Blob.of("", draft.expected).sha256, "out") if draft.expected is not None else None
+    return Vector(
+        line.id, draft.op, draft.clause, draft.requirement, draft.rule, draft.features, draft.flags, draft.verdict,
+        draft.phase, draft.compare, line.since, draft.comment, draft.args, draft.json, given,
+        blob(draft.second, line.second, "in2"), answer,
+    )  # fmt: skip
+
+
+def load(folder: str | os.PathLike[str]) -> Suite:
+    """A suite that was exported; bytes are read when they are asked for.
+
+    :raises OSError: where there is no manifest
+    :raises ValueError: for a manifest of another protocol, or one that is no JSON
+    """
+    root = Path(folder)
+    manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
+    if manifest.get("protocol") != PROTOCOL:
+        raise ValueError(f"the manifest is of protocol {manifest.get('protocol')!r}; this is {PROTOCOL}")
+    read = partial(_bytes_of, root)
+    return Suite(manifest["suite_version"], tuple(Vector.from_entry(entry, read) for entry in manifest["vectors"]))
+
+
+def _bytes_of(root: Path, path: str) -> bytes:
+    found = (root / path).resolve()
+    if not found.is_relative_to(root.resolve()):
+        raise ValueError(f"{path} is outside the folder of the suite")
+    return found.read_bytes()

@@ -1,0 +1,85 @@
+"""This module writes the suite as a folder: manifest, data, closed lists, schemas, single files; always the same bytes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from i2s_spec.conformance.vectors.all_vectors import MANIFEST, PROTOCOL, suite
+from i2s_spec.conformance.vectors.vector import Suite
+
+HERE: Final = Path(__file__).parent
+
+
+class WrittenSuite(NamedTuple):
+    """What was written: vectors, files, bytes in all."""
+
+    vectors: int
+    files: int
+    size: int
+
+
+def write_suite(target: str | os.PathLike[str], *, force: bool = False) -> WrittenSuite:
+    """Write the suite to a folder: all of it, or nothing.
+
+    :param target: a folder that does not exist or is empty
+    :param force: replace a suite that is there; a folder with other files is refused all the same
+    :raises FileExistsError: where the folder has something in it and `force` is not given
+    :raises OSError: where it cannot be written
+    """
+    target = Path(target)
+    if target.exists() and not target.is_dir():
+        raise FileExistsError(errno.EEXIST, "this is a file; a folder is to be written", str(target))
+    taken = target.is_dir() and any(target.iterdir())
+    if taken and not force:
+        raise FileExistsError(errno.EEXIST, "the folder is not empty; force replaces a suite in it", str(target))
+    if taken and not (target / MANIFEST).is_file():
+        raise FileExistsError(errno.EEXIST, "the folder holds other files than a suite", str(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.parent / f".{target.name}.{os.getpid()}.part"
+    part.mkdir()
+    try:
+        count = size = 0
+        for path, data in suite_files():
+            place = part / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+            count, size = count + 1, size + len(data)
+        if target.is_dir():
+            shutil.rmtree(target)
+        part.rename(target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return WrittenSuite(len(suite()), count, size)
+
+
+def suite_files() -> Iterator[tuple[str, bytes]]:
+    """Every file of an exported suite, by its path, in a fixed order."""
+    made = suite()
+    yield MANIFEST, json_text(manifest(made))
+    yield from sorted(_data(made).items())
+
+
+def manifest(made: Suite) -> dict[str, Any]:
+    """What `manifest.json` says."""
+    return {
+        "suite_version": made.version,
+        "protocol": PROTOCOL,
+        "vectors": [vector.entry() for vector in made],
+    }
+
+
+def json_text(value: Any) -> bytes:
+    """JSON for people to read, as it is written to files."""
+    return (json.dumps(value, indent=1, ensure_ascii=True) + "\n").encode("ascii")
+
+
+def _data(made: Suite) -> dict[str, bytes]:
+    """The bytes of inputs and answers, by their path; vectors with equal bytes share a file."""
+    blobs = (blob for vector in made for blob in (vector.input_blob, vector.second_blob, vector.expected_blob))
+    return {blob.path: blob.data for blob in blobs if blob is not None}
