@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
+from click.testing import CliRunner, Result
 
+from i2s_spec.cli.specification.vectors import command
+from i2s_spec.conformance.registry_packages import tarball, write_package
 from i2s_spec.conformance.vectors import Suite, ledger, load, suite
 from i2s_spec.conformance.vectors.all_vectors import SUITE_VERSION, drafts
+from i2s_spec.conformance.vectors.feature_flags import FEATURES
+from i2s_spec.conformance.vectors.single_file import read_single
 from i2s_spec.conformance.vectors.vector import COMPARISONS, OPS, PHASES, VERDICTS
-from i2s_spec.conformance.vectors.write_suite import write_suite
+from i2s_spec.conformance.vectors.write_suite import HERE, write_suite
+from i2s_spec.errors import SettingError
 
 MOST_BYTES = 5_000_000
 
@@ -74,6 +83,85 @@ def test_an_export_is_the_same_each_time_and_small(exported: Path, tmp_path: Pat
     write_suite(tmp_path / "again")
     assert contents(tmp_path / "again") == contents(exported)
     assert sum(map(len, contents(exported).values())) < MOST_BYTES
+
+
+def test_the_manifest_and_the_flags_fit_their_schemas(exported: Path) -> None:
+    for name in ("manifest", "flags"):
+        schema = json.loads((exported / f"schemas/{name}.schema.json").read_text())
+        jsonschema.validate(json.loads((exported / f"{name}.json").read_text()), schema)
+    manifest = json.loads((exported / "manifest.json").read_text())
+    features = set((exported / "features.txt").read_text().split())
+    flags = set((exported / "flags.txt").read_text().split())
+    assert {each for entry in manifest["vectors"] for each in entry["features"]} == features == FEATURES.keys()
+    assert {each for entry in manifest["vectors"] for each in entry["flags"]} == flags
+    assert f"Version {manifest['interpreting_version']} " in (exported / "INTERPRETING.md").read_text()
+
+
+def test_the_text_names_every_field_and_word() -> None:
+    text = (HERE / "INTERPRETING.md").read_text()
+    for word in (*OPS, *VERDICTS, *PHASES, *COMPARISONS, *{key for draft in drafts() for key in draft.args}):
+        assert f"`{word}`" in text, word
+
+
+def test_single_files_hold_what_the_manifest_says(made: Suite, exported: Path) -> None:
+    for vector in made:
+        found = read_single((exported / f"files/{vector.id}.i2sv").read_bytes())
+        folder = exported / "files"
+        parts = {"input": found.input, "second": found.second, "expected": found.expected}
+        for name, data in parts.items():
+            if f"{name}-file" in found.lines:
+                assert data == b""
+                parts[name] = (folder / found.lines[f"{name}-file"]).read_bytes()
+        expected = vector.expected_blob.data if vector.expected_blob is not None else b""
+        assert parts == {"input": vector.input(), "second": vector.second(), "expected": expected}
+        assert found.lines["op"] == vector.op
+        assert found.lines.get("flags", "").split() == list(vector.flags)
+
+
+def test_single_files_that_are_cut_are_refused(exported: Path) -> None:
+    data = (exported / "files/I2S-0001.i2sv").read_bytes()
+    for bad in (data[:-1], data[:100], b"other\n\n" + data):
+        with pytest.raises(ValueError, match=r"bytes|first line"):
+            read_single(bad)
+
+
+def test_packages_hold_the_suite(exported: Path, tmp_path: Path) -> None:
+    packed = tarball()
+    assert packed == tarball()
+    suite_files = contents(exported)
+    for registry, folder in (
+        ("pypi", "i2s_vectors/vectors"),
+        ("npm", "vectors"),
+        ("go", "vectors"),
+        ("cargo", "vectors"),
+    ):
+        write_package(tmp_path / registry, registry, packed)
+        assert contents(tmp_path / registry / folder) == suite_files
+        with pytest.raises(FileExistsError):
+            write_package(tmp_path / registry, registry, packed)
+    assert tomllib.loads((tmp_path / "pypi/pyproject.toml").read_text())["project"]["license"] == "0BSD"
+    assert tomllib.loads((tmp_path / "cargo/Cargo.toml").read_text())["package"]["version"] == SUITE_VERSION
+    assert json.loads((tmp_path / "npm/package.json").read_text())["license"] == "0BSD"
+    library = (tmp_path / "cargo/lib.rs").read_text()
+    assert all(f'include_bytes!("vectors/{path}")' in library for path in suite_files)
+    with pytest.raises(ValueError, match="packages are made for"):
+        write_package(tmp_path / "x", "cpan", packed)
+
+
+def test_the_verb(tmp_path: Path) -> None:
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(command, words)
+
+    done = run("export", str(tmp_path / "out"))
+    assert done.exit_code == 0
+    assert f"{len(suite())} vectors" in done.output
+    assert run("export", str(tmp_path / "out")).exit_code == 2
+    assert run("export").exit_code == 2
+    assert run("export", str(tmp_path / "a"), "--malformed", str(tmp_path / "b")).exit_code == 2
+    assert "I2S-0035" in run("list", "--flag", "scale-as-f16").output
+    assert isinstance(run("list", "--flag", "none").exception, SettingError)
+    assert run("package", str(tmp_path / "x.tar.gz"), "--for", "tar").exit_code == 0
+    assert run("package", str(tmp_path / "x.tar.gz"), "--for", "tar").exit_code == 2
 
 
 def test_changed_data_is_noticed(exported: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`i2s vectors export`: files for other people's test suites."""
+"""`i2s vectors`: files for other people's test suites, the mutants that prove them, and packages of them."""
 
 from __future__ import annotations
 
@@ -6,40 +6,70 @@ import sys
 
 import click
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import SettingError, quote
 
 
 @click.group(
-    short_help="Write test files for other decoders.",
-    epilog="Example:  i2s vectors export --malformed broken-files",
+    short_help="Write test vectors for other decoders.",
+    epilog="Example:  i2s vectors export suite",
 )
 def command() -> None:
     """Write files for other people's test suites, with what is expected of each."""
 
 
-@command.command(epilog="Example:  i2s vectors export --malformed broken-files")
-@click.option("--malformed", "target", required=True, type=click.Path(), metavar="DIR",
-              help="Write the malformed files to the folder DIR, which is new or empty.")  # fmt: skip
-@click.option("--huge", is_flag=True, help="Write also the largest; without, those above 4 MiB are only described.")
-@click.option("--no-i2s", is_flag=True,
-              help="F32 tensors in place of I2_S ones, for readers that do not know type 36.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace files of the same names where DIR is not empty.")
+@command.command(epilog="Example:  i2s vectors export suite")
+@click.argument("folder", required=False, type=click.Path(), metavar="DIR")
+@click.option("--malformed", "target", type=click.Path(), metavar="DIR",
+              help="Write all malformed files, whole models too, to the folder DIR instead.")  # fmt: skip
+@click.option(
+    "--huge", is_flag=True, help="With --malformed: also the largest; without, those above 4 MiB are described."
+)
+@click.option(
+    "--no-i2s", is_flag=True, help="With --malformed: F32 tensors instead of I2_S, for readers without type 36."
+)
+@click.option("--force", is_flag=True, help="Replace a suite that is in DIR, or files of the same names.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
-def export(target: str, huge: bool, no_i2s: bool, force: bool, quiet: bool) -> None:
-    """Write one file for each fault that the rules know, and a manifest.
+def export(folder: str | None, target: str | None, huge: bool, no_i2s: bool, force: bool, quiet: bool) -> None:
+    """Write the test vectors to the folder DIR, which is new or empty.
 
-    manifest.json says of each file its rule and clause, the field that is wrong, and by when a reader has to have rejected
-    it: after the header, the metadata, the table, the data section, the payload, or never. It also says which programs have
-    to reject it: those that read headers, tensors, or models. Sound files come with them. With --no-i2s a fault of the
-    container stays what it is, and faults of I2_S tensors are left out. The same version writes the same bytes each time.
-    Files that are almost all zeros are written with holes.
+    manifest.json lists them: what a decoder is given, what it has to answer, how that is compared, and which bugs a vector
+    finds. INTERPRETING.md explains every field; files/ has each vector as one file that needs no JSON. The same version
+    writes the same bytes each time. The vectors are under 0BSD.
+
+    With --malformed DIR, write one file for each fault that the rules know instead, and a manifest that says its rule
+    and clause, the wrong field, by when a reader has to have rejected it, and which programs have to: those that read
+    headers, tensors, or models. With --no-i2s a fault of the container stays what it is, and faults of I2_S tensors are
+    left out.
     """
+    if (folder is None) == (target is None):
+        raise click.UsageError("name one folder: i2s vectors export DIR, or i2s vectors export --malformed DIR")
+    if folder is not None:
+        if huge or no_i2s:
+            raise click.UsageError(f"{'--huge' if huge else '--no-i2s'} is about --malformed")
+        _export_suite(folder, force, quiet)
+    elif target is not None:
+        _export_malformed(target, huge, not no_i2s, force, quiet)
+
+
+def _export_suite(target: str, force: bool, quiet: bool) -> None:
+    from i2s_spec.conformance.vectors.write_suite import write_suite
+
+    shown = quote(target, limit=4096, bare=True)
+    try:
+        done = write_suite(target, force=force)
+    except FileExistsError as error:
+        raise click.UsageError(f"{shown}: {str(error.strerror).replace('force', '--force')}") from None
+    if not quiet:
+        click.echo(f"{shown}: {done.vectors} vectors, {done.files:,} files, {done.size:,} bytes")
+
+
+def _export_malformed(target: str, huge: bool, i2s: bool, force: bool, quiet: bool) -> None:
     from i2s_spec.conformance.export import export as write
 
     shown = quote(target, limit=4096, bare=True)
     try:
         if quiet or not sys.stderr.isatty():
-            done = write(target, huge=huge, force=force, i2s=not no_i2s)
+            done = write(target, huge=huge, force=force, i2s=i2s)
         else:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -47,7 +77,7 @@ def export(target: str, huge: bool, no_i2s: bool, force: bool, quiet: bool) -> N
             columns = (TextColumn("writing"), BarColumn(), MofNCompleteColumn())
             with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
                 task = bar.add_task("", total=None)
-                done = write(target, huge=huge, force=force, i2s=not no_i2s,
+                done = write(target, huge=huge, force=force, i2s=i2s,
                              progress=lambda count, total: bar.update(task, completed=count, total=total))  # fmt: skip
     except FileExistsError as error:
         raise click.UsageError(f"{shown}: {str(error.strerror).replace('force', '--force')}") from None
@@ -55,3 +85,94 @@ def export(target: str, huge: bool, no_i2s: bool, force: bool, quiet: bool) -> N
         more = f", {done.described} larger ones described" if done.described else ""
         left = f", {done.left_out} faults need I2_S and are left out" if done.left_out else ""
         click.echo(f"{shown}: {done.written} malformed files{more}, {done.sound} sound ones, {done.size:,} bytes{left}")
+
+
+@command.command(name="list", epilog="Example:  i2s vectors list --flag scale-as-f16")
+@click.option("--op", metavar="OP", help="Only vectors of an operation.")
+@click.option("--flag", metavar="FLAG", help="Only vectors that find a kind of bug.")
+def list_vectors(op: str | None, flag: str | None) -> None:
+    """List the vectors: id, operation, verdict, comment."""
+    from i2s_spec.conformance.vectors import suite
+    from i2s_spec.conformance.vectors.bug_flags import FLAGS
+    from i2s_spec.conformance.vectors.vector import OPS
+
+    for value, known, what in ((op, OPS, "operation"), (flag, FLAGS, "flag")):
+        if value is not None and value not in known:
+            raise SettingError(f"no {what} is called {quote(value)}; there are {', '.join(sorted(known))}")
+    for vector in suite():
+        if op in (None, vector.op) and (flag is None or flag in vector.flags):
+            click.echo(f"{vector.id}  {vector.op:10} {vector.verdict:8} {vector.comment}")
+
+
+@command.command(epilog="Example:  i2s vectors mutants")
+@click.option("--all", "every", is_flag=True, help="List every mutant; without, those that survive and the count.")
+@click.pass_context
+def mutants(ctx: click.Context, every: bool) -> None:
+    """Run programs that are wrong in one way each against the vectors: each must fail one whose flag names its bug.
+
+    The table has a line for each mutant: its name, its flag, how many vectors it fails, how many of them name the bug, and
+    the first of these. The exit code is 1 where a mutant survives.
+    """
+    from i2s_spec.conformance.mutants.kill import results, right_failures, unused
+    from i2s_spec.conformance.vectors import suite
+    from i2s_spec.conformance.vectors.bug_flags import NOT_IN_MODELS
+
+    vectors = suite()
+    killed = results(vectors)
+    width = max(len(each.name) for each in killed)
+    for each in killed:
+        if every or not each.named:
+            first = each.named[0].id if each.named else "survives"
+            click.echo(f"{each.name:{width}}  {each.flag:{width}}  {len(each.failed):4}  {len(each.named):4}  {first}")
+    survivors = sum(not each.named for each in killed)
+    click.echo(
+        f"{len(killed)} mutants, {survivors} survive; {len(right_failures(vectors))} vectors fail the plain decoder"
+    )
+    for vector in unused(vectors, killed):
+        click.echo(f"{vector.id} fails no mutant: {vector.comment}")
+    for name, why in NOT_IN_MODELS.items():
+        click.echo(f"{name} is not among the mutants: {why}")
+    ctx.exit(1 if survivors else 0)
+
+
+@command.command(epilog="Example:  i2s vectors package wheel --for pypi")
+@click.argument("folder", type=click.Path(), metavar="DIR")
+@click.option("--for", "registry", required=True, type=click.Choice(["pypi", "npm", "go", "cargo", "tar"]),
+              help="Whose package it is; tar writes the tarball that all are made from.")  # fmt: skip
+def package(folder: str, registry: str) -> None:
+    """Write the folder of a package of the vectors, from which the registry's own tool makes what is uploaded."""
+    from i2s_spec.conformance.registry_packages import digest, tarball, write_package
+    from i2s_spec.gguf.atomic_file import OutputFile
+
+    shown = quote(folder, limit=4096, bare=True)
+    if registry == "tar":
+        data = tarball()
+        try:
+            with OutputFile(folder) as output:
+                output.write(data)
+        except FileExistsError:
+            raise click.UsageError(f"{shown}: this exists") from None
+        click.echo(f"{shown}: {len(data):,} bytes, sha256 {digest(data)}")
+        return
+    try:
+        count = write_package(folder, registry)
+    except FileExistsError as error:
+        raise click.UsageError(f"{shown}: {error.strerror}") from None
+    click.echo(f"{shown}: {count:,} files for {registry}")
+
+
+@command.command(epilog="Example:  i2s vectors register        (in a checkout)")
+def register() -> None:
+    """Give new vectors their ids, in a checkout: what was given out never changes, what is gone is marked as retired."""
+    from i2s_spec.conformance.mutants.kill import registered
+    from i2s_spec.conformance.vectors import ledger
+    from i2s_spec.gguf.atomic_file import OutputFile
+
+    before = len(ledger.read())
+    try:
+        lines = registered()
+    except ValueError as error:
+        raise SettingError(str(error)) from None
+    with OutputFile(ledger.LEDGER, force=True) as output:
+        output.write(ledger.text(lines).encode("ascii"))
+    click.echo(f"{len(lines)} vectors in the ledger, {len(lines) - before} new")

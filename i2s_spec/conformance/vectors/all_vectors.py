@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
-from i2s_spec.conformance.vectors import files_made, group_payloads, i2s_payloads, ledger, numbers_made
+from i2s_spec.conformance.vectors import files_made, group_payloads, i2s_payloads, ledger, models_made, numbers_made
 from i2s_spec.conformance.vectors.draft import Draft
 from i2s_spec.conformance.vectors.vector import Blob, Suite, Vector
 
@@ -27,6 +27,7 @@ MAKERS: Final[tuple[Callable[[], Iterator[Draft]], ...]] = (
     group_payloads.drafts,
     numbers_made.drafts,
     files_made.drafts,
+    models_made.drafts,
 )
 
 
@@ -44,21 +45,30 @@ def drafts() -> tuple[Draft, ...]:
 
 @cache
 def suite() -> Suite:
-    """Every vector that this version of the package has.
+    """Every vector that this version of the package has, with the flags that mutants prove.
 
     :raises ValueError: for a draft without an id, which `i2s vectors register` gives it
     """
-    lines = ledger.read()
+    return suite_of(ledger.read())
+
+
+def suite_of(lines: Mapping[str, ledger.Line], declared: bool = False) -> Suite:
+    """The suite under the ids of a ledger.
+
+    :param declared: with the flags that drafts have, whether or not a mutant proves them
+    :raises ValueError: for a draft without an id
+    """
     vectors = []
     places: dict[str, str] = {}
     for draft in drafts():
         if draft.name not in lines:
             raise ValueError(f"{draft.name} has no id; `i2s vectors register` gives it one")
-        vectors.append(_vector(draft, lines[draft.name], places))
+        line = lines[draft.name]
+        vectors.append(_vector(draft, line, draft.flags if declared else _flags(line), places))
     return Suite(SUITE_VERSION, tuple(sorted(vectors, key=lambda vector: vector.id)))
 
 
-def _vector(draft: Draft, line: ledger.Line, places: dict[str, str]) -> Vector:
+def _vector(draft: Draft, line: ledger.Line, flags: tuple[str, ...], places: dict[str, str]) -> Vector:
     """A draft under its id; equal bytes have one place, that of the first vector with them."""
 
     def blob(data: bytes | None, digest: str, ending: str) -> Blob | None:
@@ -71,10 +81,14 @@ def _vector(draft: Draft, line: ledger.Line, places: dict[str, str]) -> Vector:
     assert given is not None
     answer = blob(draft.expected, Blob.of("", draft.expected).sha256, "out") if draft.expected is not None else None
     return Vector(
-        line.id, draft.op, draft.clause, draft.requirement, draft.rule, draft.features, draft.flags, draft.verdict,
+        line.id, draft.op, draft.clause, draft.requirement, draft.rule, draft.features, flags, draft.verdict,
         draft.phase, draft.compare, line.since, draft.comment, draft.args, draft.json, given,
         blob(draft.second, line.second, "in2"), answer,
     )  # fmt: skip
+
+
+def _flags(line: ledger.Line) -> tuple[str, ...]:
+    return () if line.flags == "-" else tuple(line.flags.split(","))
 
 
 def load(folder: str | os.PathLike[str]) -> Suite:

@@ -31,7 +31,7 @@ LAYOUT_NAMES: Final = {
     "sequential-lsb": "sequential-lsb",
 }
 
-_ORDERS: Final = ("bit-order", "code-order", "group-stride", "layout-as-sequential")
+_ORDERS: Final = ("bit-order", "group-stride", "layout-as-sequential")
 _CODES: Final = ("code-map", "sign-swapped", "signed-shift")
 
 #: float32 scales that tell readers apart, by name: bits, what is special, and the bugs that show.
@@ -146,18 +146,18 @@ def _layouts() -> Iterator[Draft]:
     for layout, name in LAYOUT_NAMES.items():
         canonical = layout == CANONICAL.layout.name
         comment = "Rows and groups all differ, so that no other order of reading passes by luck."
-        flags = (*_ORDERS, *_CODES, f"layout-not-{name}", "transposed", "weights-packed-by-row-of-four", "offset-by-one",
-                 "offset-by-a-group", "unsigned-trits", "lanes-reversed", "nibbles-swapped")  # fmt: skip
+        flags = (*_ORDERS, *_CODES, f"layout-not-{name}", "transposed", "offset-by-one",
+                 "offset-by-a-group", "unsigned-trits", "nibbles-swapped", "rows-as-ne0")  # fmt: skip
         yield decode(f"{name}/differing", chance.trits(f"{name}/differing", 8, 384), comment, dialect=layout, flags=flags,
                      clause="5.3" if canonical else "5.5", requirement="R5.5-1")  # fmt: skip
         one = np.zeros((4, 128), dtype=np.int8)
         one[0, 1], one[1, 37], one[2, 66], one[3, 127] = 1, -1, 1, -1
         yield decode(f"{name}/four-spots", one, "Four weights other than 0, one in each group of 32: (0, 1) +1, (1, 37) -1, "
-                     "(2, 66) +1, (3, 127) -1.", dialect=layout, flags=("bit-order", "group-stride", "lanes-reversed"),
+                     "(2, 66) +1, (3, 127) -1.", dialect=layout, flags=("bit-order", "group-stride"),
                      clause="5.3" if canonical else "5.5")  # fmt: skip
         ramp = (np.arange(512).reshape(4, 128) ** 2 + 3 * np.arange(512).reshape(4, 128)) % 3 - 1
         yield dequant(f"{name}/weights", native.pack(ramp, 0.8, layout), (4, 128), "The same order, as weights.",
-                      dialect=layout, flags=(f"layout-not-{name}", "scale-ignored", "dequant-in-bytes-order"))  # fmt: skip
+                      dialect=layout, flags=(f"layout-not-{name}", "scale-ignored"))  # fmt: skip
 
 
 def _bytes() -> Iterator[Draft]:
@@ -165,7 +165,7 @@ def _bytes() -> Iterator[Draft]:
     data = (sound + sound[: -len(sound) % 32] + b"\x55" * 32)[:128]
     trits, _ = native.unpack(data + write_tail(1.0, CANONICAL.tail), (4, 128))
     yield decode("every-byte", trits, "Each of the 81 bytes without code 3 occurs.", scale=1.0, clause="5.4",
-                 flags=("signed-shift", "byte-table", "code-map", "unsigned-trits", "bit-order"))  # fmt: skip
+                 flags=("signed-shift", "code-map", "unsigned-trits", "bit-order"))  # fmt: skip
     yield decode("zero-bytes", np.full((1, 256), -1, dtype=np.int8), "Bytes of 0 are weights of -1, not missing ones.",
                  clause="5.4", requirement="R5.4-2", flags=("zero-byte-as-zero",))  # fmt: skip
     yield decode("bytes-of-55", np.zeros((1, 256), dtype=np.int8), "Bytes of 55 are weights of 0.", clause="5.4",
@@ -184,7 +184,7 @@ def _shapes() -> Iterator[Draft]:
         (3, 640, "Rows of five blocks."),
     ):
         yield decode(f"shape/{rows}x{cols}", chance.trits(f"shape/{rows}x{cols}", rows, cols), word,
-                     flags=("transposed", "rows-as-ne0", "last-block-dropped"), requirement="R5.3-2")  # fmt: skip
+                     flags=("transposed", "last-block-dropped"), requirement="R5.3-2")  # fmt: skip
     trits = chance.trits("rows-of-64", 4, 64)
     yield replace(decode("shape/rows-of-64", trits, "Rows of 64: a block spans two rows. A file must not have it (R5.3-2); "
                          "whole tensors still decode.", requirement="R5.3-2"),

@@ -1,7 +1,8 @@
 """This module keeps the ids of vectors and what each was given out with: an id is never used again, an answer never changes.
 
 `ledger.tsv` has a line for each vector that there ever was: id, name, version that brought it, SHA-256 of its input, of its
-second input, and of its answer, `-` where there is none; and `retired` with the version, for one that is no more.
+second input, and of its answer, `-` where there is none; the version that retired it; and the flags that mutants prove: of
+those that its draft has, the ones of whose mutants one fails at it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from i2s_spec.conformance.vectors.draft import Draft
 from i2s_spec.conformance.vectors.vector import canonical_json
 
 LEDGER: Final = Path(__file__).with_name("ledger.tsv")
-_HEAD: Final = "id\tname\tsince\tinput\tsecond\tanswer\tretired"
+_HEAD: Final = "id\tname\tsince\tinput\tsecond\tanswer\tretired\tflags"
 
 
 class Line(NamedTuple):
@@ -28,6 +29,7 @@ class Line(NamedTuple):
     second: str
     answer: str
     retired: str
+    flags: str = "-"
 
     def fits(self, draft: Draft) -> bool:
         """Whether a draft is what was given out."""

@@ -59,7 +59,7 @@ def _quantize() -> Iterator[Draft]:
     tiny = np.full((1, 128), 5e-7, dtype=np.float32)
     negative = -np.abs(ternary)
     cases: tuple[tuple[str, Floats, str, tuple[str, ...]], ...] = (
-        ("ternary", ternary, "Weights that are ternary already.", ("quantize-scale", "code-order", "layout-as-sequential")),
+        ("ternary", ternary, "Weights that are ternary already.", ("quantize-scale", "layout-as-sequential")),
         ("master", master, "Master weights: floats that training left.",
          ("quantize-threshold", "quantize-scale", "quantize-rounding")),
         ("thresholds", edge, "Weights beside 1e-6.", ("quantize-threshold",)),
@@ -74,7 +74,7 @@ def _quantize() -> Iterator[Draft]:
             yield _quantized(f"{rule}/{name}", weights, rule, comment, flags)
     for layout in ("interleave-64", "rows-1x4"):
         yield _quantized(f"absmax/{LAYOUT_NAMES[layout]}", ternary, "absmax", "Written in another layout.",
-                         ("code-order", "layout-as-sequential"), dialect=layout)  # fmt: skip
+                         ("layout-as-sequential",), dialect=layout)  # fmt: skip
 
 
 def _quantized(

@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.conformance.vectors.all_vectors import MANIFEST, PROTOCOL, suite
+from i2s_spec.conformance.vectors.bug_flags import FLAGS
+from i2s_spec.conformance.vectors.feature_flags import FEATURES
+from i2s_spec.conformance.vectors.single_file import single_file
 from i2s_spec.conformance.vectors.vector import Suite
 
 HERE: Final = Path(__file__).parent
@@ -62,7 +66,16 @@ def suite_files() -> Iterator[tuple[str, bytes]]:
     """Every file of an exported suite, by its path, in a fixed order."""
     made = suite()
     yield MANIFEST, json_text(manifest(made))
+    yield "flags.json", json_text(flags(made))
+    yield "flags.txt", "".join(f"{name}\n" for name in sorted(flags(made))).encode("ascii")
+    yield "features.txt", "".join(f"{name}\n" for name in sorted(FEATURES)).encode("ascii")
+    yield "INTERPRETING.md", (HERE / "INTERPRETING.md").read_bytes()
+    yield "LICENSE", (HERE / "LICENSE-0BSD.txt").read_bytes()
+    for name in ("manifest.schema.json", "flags.schema.json"):
+        yield f"schemas/{name}", (HERE / name).read_bytes()
     yield from sorted(_data(made).items())
+    for vector in made:
+        yield f"files/{vector.id}.i2sv", single_file(vector)
 
 
 def manifest(made: Suite) -> dict[str, Any]:
@@ -70,8 +83,32 @@ def manifest(made: Suite) -> dict[str, Any]:
     return {
         "suite_version": made.version,
         "protocol": PROTOCOL,
+        "interpreting_version": interpreting_version(),
         "vectors": [vector.entry() for vector in made],
     }
+
+
+def flags(made: Suite) -> dict[str, dict[str, Any]]:
+    """What `flags.json` says: of each flag that a vector has, the bug, who had it, and the vectors that find it."""
+    found: dict[str, dict[str, Any]] = {}
+    for vector in made:
+        for name in vector.flags:
+            flag = FLAGS[name]
+            found.setdefault(name, {"bug": flag.says, "seen": flag.seen, "vectors": []})["vectors"].append(vector.id)
+    return dict(sorted(found.items()))
+
+
+def interpreting_version() -> str:
+    """The version of `INTERPRETING.md`, which it states itself.
+
+    :raises ValueError: where it does not
+    """
+    found = re.search(
+        r"^Version (\d+\.\d+) of this text", (HERE / "INTERPRETING.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    if found is None:
+        raise ValueError("INTERPRETING.md does not state its version")
+    return found[1]
 
 
 def json_text(value: Any) -> bytes:
