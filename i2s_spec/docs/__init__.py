@@ -8,8 +8,8 @@ never edited:
     pages          the page of every lint rule, and their index
     before_after   a rule at work: `sound` files, `places` in them, `situations` that no broken copy makes
     runtimes       what is declared of runtimes, producers and releases
-    annexes        the registry of type numbers
     requirements   the numbered requirements: whom each binds, what holds it (`evidence`)
+    annexes        pages of the registry, the vectors, and the register: requirements joined with rules, vectors and tests
     fences         what stands in fences: `figures`, `examples`, `reference`, `benchmarks`
     checkout       where the chapters are
     exports        the schema in other languages

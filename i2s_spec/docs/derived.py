@@ -1,8 +1,9 @@
 """This module lists everything in `spec/` that is written from declarations, writes it, and tells whether it is current.
 
-The pages of the rules, of the requirements, of the runtimes, of the registry and of the layouts that weights tell, the
-script of the interactive page and the pages at former addresses are written as a whole; of chapters 7, 11 and 12 the
-tables that repeat declarations, which are found by their heads. Nothing else in the folder is touched.
+The pages of the rules, of the requirements, of the register, of the vectors, of the runtimes, of the registry and of the
+layouts that weights tell, the script of the interactive page and the pages at former addresses are written as a whole; of
+chapters 7, 11 and 12 the tables that repeat declarations, which are found by their heads. Nothing else in the folder is
+touched.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from i2s_spec.docs import pages, redirects, requirements, runtimes
-from i2s_spec.docs.annexes import registry_page
+from i2s_spec.docs.annexes import register, registry_page, vectors_page
 from i2s_spec.docs.before_after import Run
 from i2s_spec.docs.checkout import chapters
 from i2s_spec.docs.layouts import matrix_page
@@ -39,6 +40,10 @@ FILES: Final[dict[str, Callable[[str], str]]] = {
     "11-conformance.md": _with(*(lambda name=name: requirements.listed(name) for name in requirements.CLASSES)),
     "12-security.md": _with(runtimes.advisories),
     "requirements.md": lambda _: requirements.page(),
+    "register.md": lambda _: register.page(),
+    "register.tsv": lambda _: register.as_tsv(),
+    "register.json": lambda _: register.as_json(),
+    "conformance-vectors.md": lambda _: vectors_page.page(),
     "runtimes.md": lambda _: runtimes.page(),
     "layouts.md": matrix_page.page,
     "annexes/registry.md": lambda _: registry_page.page(),

@@ -32,6 +32,8 @@ def test_what_says_that_it_is_written_is_in_the_list() -> None:
     named = {name for name in marked if not name.startswith("rules/")}
     assert named == {
         "requirements.md",
+        "register.md",
+        "conformance-vectors.md",
         "runtimes.md",
         "layouts.md",
         "annexes/registry.md",

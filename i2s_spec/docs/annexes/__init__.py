@@ -1,1 +1,6 @@
-"""Annexes that repeat whole declarations: `registry_page`, every meaning of every number."""
+"""Annexes that repeat whole declarations.
+
+registry_page   every meaning of every type number
+vectors_page    the test vectors, and how to interpret them
+register        every requirement with its rules, vectors and tests
+"""
