@@ -59,6 +59,7 @@ VERBS = {
     "golden": "models.golden",
     "fuzz": "fuzz",
     "vectors": "specification.vectors",
+    "conform": "specification.conform",
     "schema": "specification.schema",
     "spec": "specification.spec",
     "info": "info",

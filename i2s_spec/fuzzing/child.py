@@ -30,7 +30,7 @@ OUTPUT_BYTES: Final = 4096
 #: As much of it is looked at: a debugger's backtrace may stand behind the program's own words.
 BACKTRACE_BYTES: Final = 1 << 16
 #: Most that a command may write to one file, its own output among them.
-_WRITTEN: Final = 64 << 20
+WRITTEN_BYTES: Final = 64 << 20
 
 #: As much more than its bound may be asked for, in bytes.
 _ASKED: Final = 4 << 30
@@ -107,9 +107,10 @@ class Child:
     """A run that has begun; `outcome` waits for its end and is to be asked once.
 
     :param path: the file, which stays where it is until the run has ended
+    :param stdout: where the command's output goes; nowhere without
     """
 
-    def __init__(self, command: Command, path: Path, bounds: Bounds) -> None:
+    def __init__(self, command: Command, path: Path, bounds: Bounds, stdout: IO[bytes] | None = None) -> None:
         self._bounds = bounds
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # it lives as long as the run
         given = path.open("rb") if command.stdin else None
@@ -118,7 +119,7 @@ class Child:
             self._process = subprocess.Popen(
                 command.on(str(path)),
                 stdin=given if given is not None else subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL if stdout is None else stdout,
                 stderr=self._stderr,
                 start_new_session=True,  # the group's id is the process's
             )
@@ -128,21 +129,7 @@ class Child:
         finally:
             if given is not None:
                 given.close()
-        self._limit()
-
-    def _limit(self) -> None:
-        """Set the system's own limits on the process: they hold as well where we look too late."""
-        seconds = int(self._bounds.seconds) + 2
-        limits = {
-            resource.RLIMIT_CPU: (seconds, seconds + 1),
-            resource.RLIMIT_CORE: (0, 0),
-            resource.RLIMIT_FSIZE: (_WRITTEN, _WRITTEN),
-            # private writable memory only: runtimes reserve far more addresses than they ever use
-            resource.RLIMIT_DATA: (self._bounds.memory + _ASKED, self._bounds.memory + _ASKED),
-        }
-        for limit, (soft, hard) in limits.items():
-            with suppress(OSError, ValueError):  # it has ended already, or has a stricter limit
-                resource.prlimit(self._process.pid, limit, (soft, hard))
+        set_limits(self._process.pid, bounds, int(bounds.seconds) + 2)
 
     def outcome(self) -> Outcome:
         """Wait for the end, or bring it about."""
@@ -213,9 +200,26 @@ class Child:
             return own_words(stderr.read().decode("utf-8", "surrogateescape"))[-OUTPUT_BYTES:]
 
 
-def run(command: Command, path: Path, bounds: Bounds) -> Outcome:
+def run(command: Command, path: Path, bounds: Bounds, stdout: IO[bytes] | None = None) -> Outcome:
     """One run from beginning to end."""
-    return Child(command, path, bounds).outcome()
+    return Child(command, path, bounds, stdout).outcome()
+
+
+def set_limits(pid: int, bounds: Bounds, processor: int) -> None:
+    """Set the system's own limits on a process: they hold as well where its memory is looked at too late.
+
+    :param processor: seconds of processor time
+    """
+    limits = {
+        resource.RLIMIT_CPU: (processor, processor + 1),
+        resource.RLIMIT_CORE: (0, 0),
+        resource.RLIMIT_FSIZE: (WRITTEN_BYTES, WRITTEN_BYTES),
+        # private writable memory only: runtimes reserve far more addresses than they ever use
+        resource.RLIMIT_DATA: (bounds.memory + _ASKED, bounds.memory + _ASKED),
+    }
+    for limit, (soft, hard) in limits.items():
+        with suppress(OSError, ValueError):  # it has ended already, or has a stricter limit
+            resource.prlimit(pid, limit, (soft, hard))
 
 
 def _resident(pid: int) -> int:

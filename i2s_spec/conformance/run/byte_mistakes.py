@@ -1,0 +1,278 @@
+"""This module explains a wrong answer: which known mistake of decoders gives exactly these bytes.
+
+Every explanation is a wrong decoder that is run on the vector's input: another layout or code map, bits from the other
+end, the scale in another place. It is given only if the whole answer agrees with it, and not with what is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from i2s_spec.conformance.run.cases import Case
+from i2s_spec.conformance.run.scoring import dtype_of
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, DIGITS_PER_BYTE, BlockLayout, GroupScale, Part
+from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Formula, Layout, parse
+from i2s_spec.schema.types import TAIL_BYTES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: What programs call the layouts that a vector can name.
+LAYOUT_NAMES: Final = {"x86-128": "interleave-128", "arm-64": "interleave-64"}
+
+#: What a reader may make of the code that stands for nothing.
+_UNUSED: Final = (0, 1, -1, 2, -2, 3, -3)
+
+
+def explained(case: Case, want: bytes, got: bytes) -> str:
+    """The mistake that gives this answer, as the end of a sentence, or nothing."""
+    if want == got or len(want) != len(got) or case.op not in ("decode", "dequant", "quantize"):
+        return ""
+    if case.op == "quantize":
+        return _quantized(case, want, got)
+    dtype = dtype_of(case)
+    expected, actual = np.frombuffer(want, dtype), np.frombuffer(got, dtype)
+    return next(_of_values(case, expected, actual), "")
+
+
+def _of_values(case: Case, want: NDArray[Any], got: NDArray[Any]) -> Iterator[str]:
+    """Explanations of decoded values, the plainest first."""
+    if want.dtype.kind == "f":
+        if np.array_equal(want, got, equal_nan=True):
+            zeros = (want == 0) & (np.signbit(want) != np.signbit(got))
+            yield "only the sign of zeros differs" if zeros.any() else "only the bits of NaN differ"
+        if np.isnan(want).all() and not np.isnan(got).any():
+            yield "a scale that is NaN was replaced"
+    if want.any() and not got.any():
+        yield "every value is 0"
+    if np.array_equal(-want, got) and want.any():
+        yield "every sign is the other one"
+    shape = [int(n) for n in case.args.get("shape", ())]
+    if len(shape) == 2 and want.size == shape[0] * shape[1]:
+        matrix = want.reshape(shape[1], shape[0])
+        if np.array_equal(matrix.T.reshape(-1), got):
+            yield "the matrix is transposed"
+    data = np.frombuffer(case.path.read_bytes(), np.uint8)
+    factors = _trits(want), _trits(got)
+    type_ = str(case.args.get("type", "i2_s")).upper().replace(".", "_")
+    if type_ == "I2_S":
+        yield from _of_payload(case, data, want, got)
+    elif type_ in BLOCK_LAYOUTS:
+        yield from _of_blocks(case, data, BLOCK_LAYOUTS[type_], got)
+    if (
+        want.dtype.kind == "f"
+        and factors[0] is not None
+        and factors[1] is not None
+        and np.array_equal(factors[0][0], factors[1][0])
+    ):
+        yield from _of_scale(case, data, float(factors[0][1]), float(factors[1][1]))
+
+
+def _trits(values: NDArray[Any]) -> tuple[NDArray[np.int8], Any] | None:
+    """Values as signs times one magnitude, if they are that."""
+    if not np.isfinite(values).all():
+        return None
+    found = np.unique(np.abs(values[values != 0]))
+    return (np.sign(values).astype(np.int8), found[0]) if found.size == 1 else None
+
+
+def _of_scale(case: Case, data: NDArray[np.uint8], want: float, got: float) -> Iterator[str]:
+    """Trits are right, and the scale is another."""
+    if got == 1:
+        yield "the trits are right, and the scale was not applied"
+    if np.float32(got) == np.float32(1) / np.float32(want):
+        yield "the trits are right, and the reciprocal of the scale was applied"
+    tail = data[-TAIL_BYTES:].tobytes()
+    for offset in range(4, TAIL_BYTES, 4):
+        if abs(float(np.frombuffer(tail, "<f4", 1, offset)[0])) == got:
+            yield f"the trits are right, and the scale was read {offset} bytes after its place"
+    if abs(float(np.frombuffer(tail, ">f4", 1)[0])) == got:
+        yield "the trits are right, and the scale was read in the other byte order"
+    before = data[-TAIL_BYTES - 4 : -TAIL_BYTES].tobytes()
+    if len(before) == 4 and abs(float(np.frombuffer(before, "<f4")[0])) == got:
+        yield "the trits are right, and the scale was read from the last bytes of the payload"
+    yield f"the trits are right, and the scale is {got!r} for {want!r}"
+
+
+def _of_payload(case: Case, data: NDArray[np.uint8], want: NDArray[Any], got: NDArray[Any]) -> Iterator[str]:
+    """Other layouts, code maps and orders of bits than the vector's."""
+    cols, rows = _matrix(case, want.size)
+    right, map_ = _dialect(case)
+    signs = got if got.dtype.kind == "i" else (_trits(got) or (None,))[0]
+    if signs is None:
+        return
+    for name, layout in _layouts(right):
+        codes = _codes(data, layout, rows, cols)
+        if codes is None:
+            continue
+        for other in (map_, *(each for each in CODE_MAPS.values() if each is not map_)):
+            for unused in _UNUSED:
+                trits = np.array([unused if trit is None else trit for trit in other.trits], np.int8)[codes]
+                if (
+                    name == "" and other is map_ and unused == 0 and not (codes == map_.unused).any()
+                ) or not np.array_equal(np.sign(trits) if got.dtype.kind == "f" else trits, signs):
+                    continue
+                parts = [
+                    f"the layout {name} was read" if name else "",
+                    f"the code map {other} was read" if other is not map_ else "",
+                ]
+                if (codes == other.unused).any():
+                    parts.append(
+                        f"the code {other.unused} became {unused:+d}" if unused else f"the code {other.unused} became 0"
+                    )
+                if any(parts) and not (
+                    want.dtype.kind == "f" and not name and other is map_ and np.array_equal(np.sign(want), signs)
+                ):
+                    yield " and ".join(part for part in parts if part)
+    for shift in (1, 4, 32, TAIL_BYTES):
+        codes = _codes(np.roll(data, -shift), right, rows, cols)
+        if codes is not None and np.array_equal(_with(map_, codes), signs):
+            yield f"the payload was read {shift} byte{'s' if shift > 1 else ''} after its place"
+
+
+def _with(map_: CodeMap, codes: NDArray[np.int64]) -> NDArray[np.int8]:
+    return np.array([trit or 0 for trit in map_.trits], np.int8)[codes]
+
+
+def _dialect(case: Case) -> tuple[Layout, CodeMap]:
+    """Layout and code map that the vector names."""
+    first, _, rest = str(case.args.get("layout") or "interleave-128").partition("/")
+    try:
+        dialect = parse("/".join(part for part in (LAYOUT_NAMES.get(first, first), rest) if part))
+    except ValueError:
+        dialect = parse("canonical")
+    return dialect.layout, CODE_MAPS.get(str(case.args.get("codes")), dialect.code_map)
+
+
+def _layouts(right: Layout) -> Iterator[tuple[str, Layout]]:
+    """The right layout without a name, then wrong ones."""
+    yield "", right
+    for layout in LAYOUTS.values():
+        if layout is not right:
+            yield layout.name, layout
+    yield f"{right} with the bits from the other end", replace(right, shift_of=Formula(f"6 - ({right.shift_of.text})"))
+
+
+def _codes(data: NDArray[np.uint8], layout: Layout, rows: int, cols: int) -> NDArray[np.int64] | None:
+    k = np.arange(rows * cols)
+    if not k.size or rows % layout.row_block:
+        return None
+    places, shifts = layout.byte_of(k, rows, cols), layout.shift_of(k, rows, cols)
+    if int(places.max()) >= data.size:
+        return None
+    codes: NDArray[np.int64] = ((data[places] >> shifts) & 3).astype(np.int64)
+    return codes
+
+
+def _matrix(case: Case, count: int) -> tuple[int, int]:
+    shape = [int(n) for n in case.args.get("shape", ())] or [count]
+    return shape[0], count // max(1, shape[0])
+
+
+def _of_blocks(case: Case, data: NDArray[np.uint8], right: BlockLayout, got: NDArray[Any]) -> Iterator[str]:
+    """Other places of codes and scales than the type's."""
+    cols, rows = _matrix(case, got.size)
+    for name, layout in _block_layouts(right):
+        for fourth in (2, 0, 1, -1):
+            values = _block_values(data, layout, rows, cols, fourth, got.dtype.kind == "f")
+            if values is None or values.size != got.size:
+                continue
+            same = values.astype(got.dtype)
+            if np.array_equal(same, got, equal_nan=got.dtype.kind == "f") and (name or fourth != 2):
+                code = f"the code 3 became {fourth:+d}" if fourth != 2 and layout.coding == "bits" else ""
+                yield " and ".join(part for part in (name, code) if part)
+
+
+def _block_layouts(right: BlockLayout) -> Iterator[tuple[str, BlockLayout]]:
+    yield "", right
+    if right.coding == "bits":
+        turned = tuple(part._replace(place_of=Formula(f"6 - ({part.place_of.text})")) for part in right.parts)
+        yield "the codes were read from the highest bits of a byte", replace(right, parts=turned)
+        if right.scale.per == "block":
+            front = 2 if right.scale.offset == 0 else 0
+            in_order = (Part(right.block, Formula(f"{front} + k // 4"), Formula("k % 4 * 2")),)
+            yield "the codes were read one after the other", replace(right, parts=in_order)
+            quarter = right.block // 4
+            planes = (Part(right.block, Formula(f"{front} + k % {quarter}"), Formula(f"k // {quarter} * 2")),)
+            yield "the codes were read as four planes of a block", replace(right, parts=planes)
+    else:
+        in_order = (Part(right.block, Formula(f"k // {DIGITS_PER_BYTE}"), Formula(f"k % {DIGITS_PER_BYTE}")),)
+        yield "the digits were read one after the other", replace(right, parts=in_order)
+    if right.scale.per == "block":
+        size = right.scale.nbytes
+        last = right.nbytes - size
+        offset, by = (last, -size) if right.scale.offset == 0 else (0, size)
+        moved = tuple(part._replace(byte_of=Formula(f"({part.byte_of.text}) + {by}")) for part in right.parts)
+        where = "last" if offset else "first"
+        yield (
+            f"the scale of a block was read {where} in it",
+            replace(right, parts=moved, scale=GroupScale("block", right.scale.type, offset)),
+        )
+    for other in BLOCK_LAYOUTS.values():
+        if other is not right and other.scale.per == "block" and other.nbytes != right.nbytes:
+            yield f"the bytes were read as {other}", other
+
+
+def _block_values(
+    data: NDArray[np.uint8], layout: BlockLayout, rows: int, cols: int, fourth: int, scaled: bool
+) -> NDArray[Any] | None:
+    """Every value that a layout reads, or None where it cannot."""
+    count = rows * cols // layout.block
+    if layout.scale.per != "block" or not count or rows * cols % layout.block or data.size < count * layout.nbytes:
+        return None
+    blocks = data[: count * layout.nbytes].reshape(count, layout.nbytes)
+    codes = np.empty((count, layout.block), np.int16)
+    first = 0
+    for part in layout.parts:
+        k = np.arange(first, part.stop)
+        held = blocks[:, np.minimum(part.byte_of(k, 1, layout.block), layout.nbytes - 1)].astype(np.int64)
+        place = part.place_of(k, 1, layout.block)
+        codes[:, first : part.stop] = (
+            held >> place & 3 if layout.coding == "bits" else ((held * 3**place & 255) * 3) >> 8
+        )
+        first = part.stop
+    values = np.array([-1, 0, 1, fourth], np.int8)[codes]
+    if not scaled:
+        return values.reshape(-1)
+    start = layout.scale.offset
+    kind = "<f2" if layout.scale.type == "F16" else "<f4"
+    scales = np.ascontiguousarray(blocks[:, start : start + layout.scale.nbytes]).view(kind).astype(np.float32)
+    with np.errstate(all="ignore"):
+        weights: NDArray[Any] = (values.astype(np.float32) * scales).reshape(-1)
+    return weights
+
+
+def _quantized(case: Case, want: bytes, got: bytes) -> str:
+    """What is wrong with bytes that a quantizer wrote."""
+    if str(case.args.get("type", "i2_s")).upper() != "I2_S" or len(want) <= TAIL_BYTES:
+        return ""
+    payload, tail = want[:-TAIL_BYTES], want[-TAIL_BYTES:]
+    if got[:-TAIL_BYTES] == payload:
+        if got[-TAIL_BYTES:][:4] == tail[:4]:
+            return "payload and scale are right, and the bytes after the scale differ"
+        if got[-TAIL_BYTES:][:4] == tail[:4][::-1]:
+            return "the payload is right, and the scale has the other byte order"
+        return "the payload is right, and the scale differs"
+    elements = len(payload) * 4
+    cols, rows = _matrix(case, elements)
+    right, map_ = _dialect(case)
+    expected = _codes(np.frombuffer(payload, np.uint8), right, rows, cols)
+    data = np.frombuffer(got[:-TAIL_BYTES], np.uint8)
+    for name, layout in _layouts(right):
+        codes = _codes(data, layout, rows, cols)
+        for other in CODE_MAPS.values():
+            if (
+                codes is not None
+                and expected is not None
+                and np.array_equal(_with(other, codes), _with(map_, expected))
+            ):
+                parts = [
+                    f"the layout {name} was written" if name else "",
+                    f"the code map {other} was written" if other is not map_ else "",
+                ]
+                return " and ".join(part for part in parts if part)
+    return ""

@@ -1,0 +1,83 @@
+"""This module writes a run as lines of JSON, header, results and footer, and reads such records again.
+
+A record holds no path and no time of day, so that two runs of the same programs give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from i2s_spec._version import __version__
+from i2s_spec.conformance.run.protocol import PROTOCOL, Implementation
+from i2s_spec.conformance.run.results import CaseResult, RunResult, Status
+from i2s_spec.errors import SettingError, quote
+
+SCHEMA_VERSION: Final = 1
+_LARGEST: Final = 64 << 20
+
+
+def ndjson(run: RunResult) -> str:
+    """The record of a run."""
+    return "".join(json.dumps(line, ensure_ascii=True, allow_nan=False) + "\n" for line in _lines(run))
+
+
+def _lines(run: RunResult) -> Iterator[dict[str, Any]]:
+    about = {key: value for key, value in asdict(run.implementation).items() if value not in ("", None)}
+    yield {
+        "record": "header",
+        "schema_version": SCHEMA_VERSION,
+        "protocol": PROTOCOL,
+        "suite_version": run.suite_version,
+        "tool": {"name": "i2s-spec", "version": __version__},
+        "date": run.date,
+        "implementation": about,
+    }
+    for result in run.results:
+        line = {key: value for key, value in asdict(result).items() if value not in ("", None, ())}
+        line["status"] = result.status.value
+        if result.id in run.known:
+            line["known"] = True
+        yield {"record": "result", **line}
+    yield {
+        "record": "footer",
+        "counts": {status.value: run.counts[status.value] for status in Status},
+        "phases": list(run.phases),
+        "unexpected": run.unexpected,
+        "given_up": run.given_up,
+        "ok": run.ok,
+    }
+
+
+def read_ndjson(path: str | Path) -> RunResult:
+    """A run from its record.
+
+    :raises SettingError: for a file that is no whole record
+    """
+    name = quote(str(path), limit=4096, bare=True)
+    try:
+        if Path(path).stat().st_size > _LARGEST:
+            raise SettingError(f"{name} is larger than {_LARGEST:,} bytes")
+        header, *rest = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines() if line]
+        if header["record"] != "header" or header["schema_version"] != SCHEMA_VERSION or rest[-1]["record"] != "footer":
+            raise ValueError("header or footer is missing, or of another version")
+        about = dict(header["implementation"])
+        for key in ("ops", "features", "dialects"):
+            if about.get(key) is not None:
+                about[key] = tuple(about[key])
+        run = RunResult(Implementation(**about), str(header["suite_version"]), str(header["date"]))
+        for line in rest[:-1]:
+            fields = {key: value for key, value in line.items() if key not in ("record", "known")}
+            fields["status"] = Status(fields["status"])
+            for key in ("features", "flags"):
+                fields[key] = tuple(fields.get(key, ()))
+            run.results.append(CaseResult(**fields))
+            if line.get("known"):
+                run.known.add(line["id"])
+        run.given_up, run.unexpected = rest[-1]["given_up"], list(rest[-1]["unexpected"])
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise SettingError(f"{name} is not the record of a run: {quote(str(error), bare=True)}") from None
+    return run

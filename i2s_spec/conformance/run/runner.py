@@ -1,0 +1,162 @@
+"""This module runs an implementation on vectors: asks, compares, starts again after a fault, and explains differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from i2s_spec.conformance.run.adapter_process import AdapterFault
+from i2s_spec.conformance.run.askers import Asker
+from i2s_spec.conformance.run.byte_mistakes import explained
+from i2s_spec.conformance.run.cases import Case
+from i2s_spec.conformance.run.protocol import Answer, Implementation
+from i2s_spec.conformance.run.results import CaseResult, RunResult, Status
+from i2s_spec.conformance.run.scoring import (
+    difference,
+    digest_of,
+    expected_bytes,
+    expected_json,
+    fields_difference,
+    json_difference,
+)
+
+#: After so many faults one after the other a run is given up.
+GIVE_UP: Final = 5
+
+#: Classes of comparison that accept no other bytes than the expected ones.
+_EXACT: Final = ("exact", "bits")
+
+
+def run_cases(
+    asker: Asker,
+    cases: Sequence[Case],
+    suite_version: str,
+    command: Sequence[str] = (),
+    progress: Callable[[int, CaseResult], None] = lambda count, result: None,
+) -> RunResult:
+    """Ask every case.
+
+    :param progress: is called after each case with how many there were
+    :raises AdapterFault: where the adapter cannot be started at all
+    """
+    try:
+        about = asker.start()
+        run = RunResult(about, suite_version, datetime.now(UTC).date().isoformat(), tuple(command))
+        faults, running = 0, True
+        for count, case in enumerate(cases, 1):
+            if run.given_up:
+                result = _result(case, Status.NOT_RUN, run.given_up)
+            elif reason := _beyond(case, about):
+                result = _result(case, Status.SKIPPED, reason)
+            else:
+                try:
+                    if not running:
+                        asker.start()
+                    running = True
+                    result = score(asker, case)
+                    faults = 0
+                except AdapterFault as fault:
+                    running = False
+                    faults += 1
+                    result = _result(case, Status.FAIL, str(fault), fault=fault.kind)
+                    if faults >= GIVE_UP:
+                        run.given_up = (
+                            f"the run was given up after {faults} faults one after the other, the last: {fault}"
+                        )
+            run.results.append(result)
+            progress(count, result)
+        return run
+    finally:
+        asker.close()
+
+
+def _beyond(case: Case, about: Implementation) -> str:
+    """Why a case is not for an implementation, or nothing."""
+    if case.op not in about.ops:
+        return f"the adapter does not do {case.op}"
+    if about.features is not None and (lacks := [each for each in case.features if each not in about.features]):
+        return f"the adapter lacks {', '.join(lacks)}"
+    layout = case.args.get("layout")
+    if about.dialects is not None and layout and layout not in about.dialects:
+        return f"the adapter does not read the layout {layout}"
+    if about.most_bytes is not None and case.path.stat().st_size > about.most_bytes:
+        return f"the input is larger than the {about.most_bytes:,} bytes that the adapter takes"
+    return ""
+
+
+def score(asker: Asker, case: Case) -> CaseResult:
+    """Ask one case and compare; a digest that differs is followed by a request for the bytes.
+
+    :raises AdapterFault: for everything that is no answer
+    """
+    want = "digest" if case.method in _EXACT or not case.digest else "bytes"
+    answer = asker.answer(case, want)
+    if answer.kind == "skipped":
+        link = f" ({answer.issue_url})" if answer.issue_url else ""
+        return _result(case, Status.SKIPPED, (answer.message or "the adapter skips it") + link)
+    if answer.kind == "errored":
+        return _result(case, Status.ERRORED, answer.message or "the adapter failed, and does not say why")
+    if case.verdict == "survive":
+        return _result(case, Status.PASS, phase=answer.phase)
+    if case.verdict == "either":
+        word = "rejects" if answer.kind == "rejected" else "accepts"
+        return _result(
+            case, Status.NOTED, f"{word} it{f': {answer.message}' if answer.message else ''}", phase=answer.phase
+        )
+    if case.verdict == "invalid":
+        if answer.kind == "rejected":
+            right = answer.phase == case.phase if answer.phase and case.phase else None
+            return _result(case, Status.PASS, phase=answer.phase, phase_right=right)
+        return _result(case, Status.FAIL, f"it accepts what is invalid{f' ({case.comment})' if case.comment else ''}")
+    if answer.kind == "rejected":
+        return _result(
+            case,
+            Status.FAIL,
+            f"it rejects what is valid: {answer.message or 'it does not say why'}",
+            phase=answer.phase,
+        )
+    if answer.verdict and case.op == "verdict":
+        return _result(case, Status.PASS)
+    return _compared(asker, case, answer)
+
+
+def _compared(asker: Asker, case: Case, answer: Answer) -> CaseResult:
+    """An answer with a value against the expected one."""
+    json = expected_json(case) if answer.json is not None else None
+    if json is not None:
+        if found := json_difference(json, answer.json):
+            return _result(case, Status.FAIL, found)
+        return _result(case, Status.PASS)
+    wanted = case.digest or digest_of(expected_bytes(case) or b"")
+    digest = answer.digest or (digest_of(answer.data) if answer.data is not None else "")
+    if digest != wanted:
+        data = answer.data
+        if data is None:
+            second = asker.answer(case, "bytes")
+            data = second.data
+            if data is not None and digest_of(data) != digest:
+                return _result(case, Status.FAIL, "the digest is not that of the bytes that the adapter then gives")
+        expected = expected_bytes(case)
+        if data is None or expected is None:
+            return _result(case, Status.FAIL, f"the digest is {digest[:16]}…; expected {wanted[:16]}…")
+        if message := difference(case, expected, data):
+            return _result(case, Status.FAIL, message, mistake=explained(case, expected, data))
+    if found := fields_difference(case, answer.fields):
+        return _result(case, Status.FAIL, found)
+    return _result(case, Status.PASS)
+
+
+def _result(
+    case: Case,
+    status: Status,
+    message: str = "",
+    *,
+    mistake: str = "",
+    fault: str = "",
+    phase: str = "",
+    phase_right: bool | None = None,
+) -> CaseResult:
+    return CaseResult(
+        case.id, case.op, status, message, mistake, fault, phase, phase_right, case.features, case.flags, case.clause
+    )

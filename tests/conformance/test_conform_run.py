@@ -1,0 +1,378 @@
+"""A run over vectors: what passes, what fails and how it is explained, lists of known failures, and reports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hand_made import ARGS, PAYLOAD, SHAPE, TRITS, WEIGHTS, Folder, adapter, payloads
+
+from i2s_spec.codec import native
+from i2s_spec.codec.ternary_types import pack_blocks
+from i2s_spec.conformance.run import known_failures
+from i2s_spec.conformance.run.askers import ProtocolAsker, SimpleAsker
+from i2s_spec.conformance.run.byte_mistakes import explained
+from i2s_spec.conformance.run.cases import Case, read_cases
+from i2s_spec.conformance.run.report import FORMS
+from i2s_spec.conformance.run.report.ndjson import ndjson, read_ndjson
+from i2s_spec.conformance.run.results import RunResult, Status
+from i2s_spec.conformance.run.runner import run_cases
+from i2s_spec.conformance.run.scoring import difference
+from i2s_spec.errors import SettingError
+from i2s_spec.fuzzing.child import Bounds
+
+BOUNDS = Bounds(seconds=20, memory=512 << 20)
+
+
+def ran(folder: Folder, change: str = "") -> RunResult:
+    script = folder.path / "adapter.py"
+    script.write_text(adapter(change))
+    suite = read_cases(folder.path)
+    return run_cases(ProtocolAsker([sys.executable, str(script)], BOUNDS), suite.cases, suite.version)
+
+
+def test_a_right_adapter_passes(tmp_path: Path) -> None:
+    run = ran(payloads(tmp_path))
+    assert [(each.id, each.status, each.text) for each in run.results] == [
+        ("I2S-0001", Status.PASS, ""),
+        ("I2S-0002", Status.PASS, ""),
+    ]
+    assert run.ok
+    assert (run.implementation.name, run.suite_version) == ("hand-made", "1.2.3")
+
+
+def test_the_first_difference_and_its_mistake(tmp_path: Path) -> None:
+    change = """
+def decode(data, args, op):
+    k = np.arange(512)
+    codes = np.frombuffer(data, np.uint8)[k // 4] >> (6 - k % 4 * 2) & 3
+    values = codes.astype(np.int8) - 1
+    return values.astype("<f4") * np.float32(0.75) if op == "dequant" else values
+"""
+    run = ran(payloads(tmp_path), change)
+    assert [each.status for each in run.results] == [Status.FAIL, Status.FAIL]
+    for each in run.results:
+        assert each.mistake == "the layout sequential-msb was read"
+        assert each.message.startswith("row 0, column ")
+        assert each.message.endswith("of 512 differ")
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ("START['ops'] = ['forward']", "the adapter does not do decode"),
+        ("START['features'] = ['type.tq1_0']", "the adapter lacks type.i2_s"),
+        ("START['dialects'] = ['arm-64']", "the adapter does not read the layout x86-128"),
+        ("START['limits'] = {'max_bytes': 10}", "the input is larger than the 10 bytes that the adapter takes"),
+        ("old = answer\ndef answer(m):\n    return {'ok': False} if m['cmd'] == 'dialect' else old(m)",
+         "the adapter does not read the layout x86-128"),
+        ("old = answer\ndef answer(m):\n    return {'seq': 1, 'skipped': True, 'message': 'ARM only', 'issue_url': 'u'} "
+         "if m.get('seq') == 1 else old(m)", "ARM only (u)"),
+    ],
+)  # fmt: skip
+def test_what_an_adapter_does_not_do_is_skipped(tmp_path: Path, change: str, word: str) -> None:
+    run = ran(payloads(tmp_path), change)
+    assert (run.results[0].status, run.results[0].message) == (Status.SKIPPED, word)
+    assert run.ok
+
+
+def test_an_error_that_the_adapter_reports_is_a_failure(tmp_path: Path) -> None:
+    change = """
+old = answer
+def answer(m):
+    return {"seq": 1, "errored": True, "context": {"message": "no memory"}} if m.get("seq") == 1 else old(m)
+"""
+    run = ran(payloads(tmp_path), change)
+    assert (run.results[0].status, run.results[0].message, run.ok) == (Status.ERRORED, "no memory", False)
+
+
+def test_verdicts(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    args = {"args": ARGS, "features": ["type.i2_s"]}
+    folder.add("decode", PAYLOAD, verdict="invalid", phase="payload", comment="code 3", **args)
+    folder.add("decode", PAYLOAD, verdict="either", **args)
+    folder.add("decode", PAYLOAD, verdict="survive", **args)
+    folder.add("decode", PAYLOAD, TRITS.tobytes(), **args)
+    run = ran(folder)
+    assert [each.status for each in run.results] == [Status.FAIL, Status.NOTED, Status.PASS, Status.PASS]
+    assert run.results[0].message == "it accepts what is invalid (code 3)"
+    assert run.results[1].message == "accepts it"
+    refuse = """
+old = answer
+def answer(m):
+    no = {"seq": m.get("seq"), "rejected": True, "phase": "extent", "message": "no"}
+    return no if m["cmd"] == "run" else old(m)
+"""
+    run = ran(folder, refuse)
+    assert [each.status for each in run.results] == [Status.PASS, Status.NOTED, Status.PASS, Status.FAIL]
+    assert (run.results[0].phase, run.results[0].phase_right, run.phases) == ("extent", False, (0, 1))
+    assert run.results[3].message == "it rejects what is valid: no"
+
+
+def test_known_failures_cannot_go_stale(tmp_path: Path) -> None:
+    folder, listed = payloads(tmp_path / "v"), tmp_path / "known.txt"
+    wrong = "old = decode\ndef decode(data, args, op): return old(data, args, op) * (-1 if op == 'decode' else 1)"
+    run = ran(folder, wrong)
+    assert known_failures.write_list(run, listed) == 1
+    assert run.results[0].mistake == "every sign is the other one"
+    known_failures.apply(run, known_failures.read_list(listed), whole=True)
+    assert (run.ok, run.known) == (True, {"I2S-0001"})
+
+    passed = ran(folder)
+    known_failures.apply(passed, known_failures.read_list(listed), whole=True)
+    assert (passed.ok, passed.unexpected) == (False, ["I2S-0001 is a known failure, and passes"])
+
+    skipped = ran(folder, "START['ops'] = ['dequant']")
+    known_failures.apply(skipped, known_failures.read_list(listed), whole=True)
+    assert skipped.unexpected == ["I2S-0001 is a known failure, and is skipped"]
+
+    listed.write_text("I2S-0001  # another message\nI2S-0099\n")
+    other = ran(folder, wrong)
+    known_failures.apply(other, known_failures.read_list(listed), whole=False)
+    assert len(other.unexpected) == 1
+    assert other.unexpected[0].startswith("I2S-0001 is a known failure with another message: row 0, column ")
+    other.unexpected.clear()
+    known_failures.apply(other, {"I2S-0099": ""}, whole=True)
+    assert other.unexpected == ["I2S-0099 is a known failure, and no vector has this id"]
+    listed.write_text("two words\n")
+    with pytest.raises(SettingError, match="line 1 of the list of known failures"):
+        known_failures.read_list(listed)
+
+
+# --- comparing and explaining -------------------------------------------------------------------------------------
+
+
+def case(tmp_path: Path, op: str, data: bytes, method: str = "exact", **more: object) -> Case:
+    path = tmp_path / "input"
+    path.write_bytes(data)
+    compare = {
+        "class": method,
+        **{key: more.pop(key) for key in ("ulp", "rtol", "rank", "corr", "width") if key in more},
+    }
+    return Case("I2S-0001", op, path, compare=compare, args={**ARGS, **more})
+
+
+def test_mistakes_have_names(tmp_path: Path) -> None:
+    decode, dequant = case(tmp_path, "decode", PAYLOAD), case(tmp_path, "dequant", PAYLOAD, "bits")
+
+    def of(got: object, which: Case = decode, want: object = TRITS) -> str:
+        return explained(which, want.tobytes(), got.tobytes())  # type: ignore[attr-defined]
+
+    assert of(TRITS) == ""
+    assert of(-TRITS) == "every sign is the other one"
+    assert of(TRITS * 0) == "every value is 0"
+    assert (
+        of(native.unpack(PAYLOAD, SHAPE, "interleave-64", unused_code="zero")[0]) == "the layout interleave-64 was read"
+    )
+    swapped = np.array([0, 1, -1], np.int8)[TRITS + 1]
+    assert of(swapped) == "the code map zero-first was read"
+    turned = (np.frombuffer(PAYLOAD, np.uint8)[np.arange(512) // 128 * 32 + np.arange(512) % 32]
+              >> np.arange(512) % 128 // 32 * 2 & 3).astype(np.int8) - 1  # fmt: skip
+    assert of(turned) == "the layout interleave-128 with the bits from the other end was read"
+    assert of(TRITS.astype("<f4"), dequant, WEIGHTS) == "the trits are right, and the scale was not applied"
+    tripled = TRITS.astype("<f4") * np.float32(2.25)
+    assert of(tripled, dequant, WEIGHTS) == "the trits are right, and the scale is 2.25 for 0.75"
+    inverse = TRITS.astype("<f4") * (np.float32(1) / np.float32(0.75))
+    assert of(inverse, dequant, WEIGHTS) == "the trits are right, and the reciprocal of the scale was applied"
+    signed = np.where(WEIGHTS == 0, np.float32(-0.0), WEIGHTS)
+    assert of(signed, dequant, WEIGHTS) == "only the sign of zeros differs"
+
+
+def test_mistakes_of_code_3(tmp_path: Path) -> None:
+    data = bytearray(PAYLOAD)
+    data[0] |= 0xC0
+    zero = native.unpack(bytes(data), SHAPE, unused_code="zero")[0]
+    two = zero.copy()
+    two[0, 0] = 2
+    assert explained(case(tmp_path, "decode", bytes(data)), zero.tobytes(), two.tobytes()) == "the code 3 became +2"
+
+
+@pytest.mark.parametrize(
+    ("type_", "sentence", "shift"),
+    [
+        ("Q2_0", "the codes were read from the highest bits of a byte", lambda k: (2 + k // 4, 6 - k % 4 * 2)),
+        ("TQ2_0", "the codes were read one after the other", lambda k: (k // 4, k % 4 * 2)),
+    ],
+)
+def test_mistakes_of_blocks(tmp_path: Path, type_: str, sentence: str, shift: object) -> None:
+    data = pack_blocks(TRITS, 0.75, type_)
+    block, size = (64, 18) if type_ == "Q2_0" else (256, 66)
+    byte, place = shift(np.arange(block))  # type: ignore[operator]
+    blocks = np.frombuffer(data, np.uint8).reshape(-1, size)
+    wrong = (blocks[:, byte] >> place & 3).astype(np.int8) - 1
+    asked = case(tmp_path, "decode", data, type=type_.lower())
+    assert explained(asked, TRITS.tobytes(), wrong.tobytes()) == sentence
+
+
+def test_mistakes_of_writers(tmp_path: Path) -> None:
+    asked = case(tmp_path, "quantize", WEIGHTS.tobytes())
+    other = native.pack(TRITS, 0.75, "sequential-lsb")
+    assert explained(asked, PAYLOAD, other) == "the layout sequential-lsb was written"
+    assert explained(asked, PAYLOAD, native.pack(TRITS, 0.5)) == "the payload is right, and the scale differs"
+    assert (
+        explained(asked, PAYLOAD, PAYLOAD[:-1] + b"\1")
+        == "payload and scale are right, and the bytes after the scale differ"
+    )
+
+
+def test_classes_of_comparison(tmp_path: Path) -> None:
+    def of(method: str, got: object, **more: object) -> str:
+        asked = case(tmp_path, "forward", b"", method, shape=[], **more)
+        want = np.array([1.0, 2.0, 3.0, 4.0], "<f4")
+        return difference(asked, want.tobytes(), np.array(got, "<f4").tobytes())
+
+    near = np.nextafter(np.float32(2), np.float32(3))
+    assert of("bits", [1, near, 3, 4]) == (
+        "element 1 is 2.000000238418579 (0x40000001); expected 2.0 (0x40000000); 1 of 4 differ"
+    )
+    assert of("ulp", [1, near, 3, 4], ulp=1) == ""
+    assert of("ulp", [1, near, 3, 4], ulp=0) != ""
+    assert of("rtol", [1, 2.001, 3, 4], rtol=1e-2) == ""
+    assert of("rtol", [1, 2.1, 3, 4], rtol=1e-2) != ""
+    assert of("rtol", [1, np.nan, 3, 4], rtol=1e-2) != ""
+    assert of("corr", [1, 2, 3, 4.1], corr=0.99) == ""
+    assert "correlates with" in of("corr", [2, 3, 1, 4], corr=0.99, rank=1)
+    assert of("rank", [1, 2, 4, 3], rank=1) == "row 0: the largest values are those of [2]; expected [3]"
+    assert of("rank", [1, 2, 3, np.nan]) == "value 3 is not finite"
+    assert of("bits", [1, 2]) == "the answer has 8 bytes; expected 16"
+    ordered = case(tmp_path, "dequant", b"", "ulp", ulp=1)
+    assert difference(ordered, np.float32(0).tobytes(), np.float32(-0.0).tobytes()) == ""
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda entry: entry.update(input={**entry["input"], "path": "../x"}), "leads out of the folder"),
+        (lambda entry: entry.update(input={**entry["input"], "sha256": "0" * 64}), "has another SHA-256"),
+        (lambda entry: entry.pop("op"), "KeyError"),
+    ],
+)
+def test_a_folder_that_is_damaged(tmp_path: Path, change: object, sentence: str) -> None:
+    folder = payloads(tmp_path)
+    change(folder.entries[0])  # type: ignore[operator]
+    folder.write()
+    with pytest.raises(SettingError, match=sentence):
+        read_cases(tmp_path)
+
+
+def test_simple_programs(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "v")
+    folder.add("container", b"GGUF1", json={"version": 3})
+    folder.add("container", b"bad", verdict="invalid", phase="magic")
+    folder.add("verdict", b"GGUF2", json={"verdict": "valid"})
+    folder.add("container", b"GGUF3", json={"version": 2})
+    folder.add("container", b"crash", verdict="survive")
+    folder.add("container", b"GGUF-text", json={})
+    folder.add("decode", b"", b"")
+    script = tmp_path / "reader.py"
+    script.write_text(
+        "import os, sys\ndata = sys.stdin.buffer.read()\nif data == b'crash': os.abort()\n"
+        "if data[:4] != b'GGUF': sys.exit('bad magic')\nprint('{\"version\": 3}' if b'text' not in data else 'no')\n"
+    )
+    suite = read_cases(folder.path)
+    run = run_cases(SimpleAsker([sys.executable, "-I", "-S", str(script)], BOUNDS), suite.cases, suite.version)
+    found = [(each.status, each.text) for each in run.results]
+    assert found == [
+        (Status.PASS, ""),
+        (Status.PASS, ""),
+        (Status.PASS, ""),
+        (Status.FAIL, "$.version is 3; expected 2"),
+        (Status.FAIL, "the program was ended by SIGABRT"),
+        (Status.FAIL, "the output is not JSON (Expecting value): 'no\\x0a'"),
+        (Status.SKIPPED, "the adapter does not do decode"),
+    ]
+
+
+# --- reports -------------------------------------------------------------------------------------------------------
+
+
+def test_reports(tmp_path: Path) -> None:
+    hostile = "START['implementation']['name'] = '<b>|x\\x1b[31m'\ndef decode(*_): return np.zeros(512, np.int8)"
+    good, bad = ran(payloads(tmp_path / "a")), ran(payloads(tmp_path / "b"), hostile)
+    text = FORMS["text"]([good])
+    assert text.splitlines()[-1] == "hand-made 1: 2 of 2 vectors passed; suite 1.2.3"
+    for form, make in FORMS.items():
+        shown = make([good, bad])
+        assert "\x1b" not in shown, form
+        assert "<b>" not in shown or form in ("text", "ndjson"), form
+    cases = ElementTree.fromstring(FORMS["junit"]([bad])).findall("testsuite/testcase")
+    assert [each.find("failure") is not None for each in cases] == [True, True]
+    assert json.loads(FORMS["shields"]([good])) == {
+        "schemaVersion": 1, "label": "I2_S vectors", "message": "2 of 2", "color": "brightgreen",
+    }  # fmt: skip
+    assert json.loads(FORMS["shields"]([bad]))["color"] == "red"
+    record = tmp_path / "run.ndjson"
+    record.write_text(ndjson(bad))
+    again = read_ndjson(record)
+    assert again.results == bad.results
+    assert ndjson(again) == ndjson(bad)
+    assert str(tmp_path) not in ndjson(bad)
+    record.write_text(ndjson(bad).rpartition('{"record": "footer"')[0])
+    with pytest.raises(SettingError, match="is not the record of a run"):
+        read_ndjson(record)
+
+
+# --- the command ---------------------------------------------------------------------------------------------------
+
+
+def i2s(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "i2s_spec", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    folder, script, listed = payloads(tmp_path / "v"), tmp_path / "adapter.py", tmp_path / "known.txt"
+    script.write_text(adapter("old = decode\ndef decode(*a): return -old(*a)"))
+    run = ["conform", "run", "--vectors", folder.path]
+    done = i2s(
+        *run, "--report", f"ndjson={tmp_path / 'r.ndjson'}", "--known", listed, "--fix", "--", sys.executable, script
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (
+        0, "hand-made 1: 0 of 2 vectors passed; 2 failures are known; suite 1.2.3",
+    )  # fmt: skip
+    assert i2s("conform", "report", "--format", "text", tmp_path / "r.ndjson").stdout == done.stdout
+    one = i2s(*run, "--only", "dequant", "--", sys.executable, script)
+    assert one.returncode == 1
+    assert one.stdout.startswith("I2S-0002 dequant: row 0, column ")
+    for words, sentence in (
+        (["--fix", "--", "true"], "--fix needs the list's name"),
+        ([], "one of them: an adapter after `--`"),
+        (["--only", "nothing", "--", "true"], "no vector matches"),
+        (["--ctypes", "x", "--signature", "void(u8*,f32*,i64)"], "is not LIB:SYMBOL"),
+        (["--ctypes", "x:y", "--signature", "float(x)"], "is not that of a decoder"),
+        (["--report", "pdf=x", "--", "true"], "is not FORM=FILE"),
+    ):
+        done = i2s(*run, *words)
+        assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
+
+
+def test_smoke(tmp_path: Path) -> None:
+    script = tmp_path / "adapter.py"
+    script.write_text(adapter())
+    done = i2s("conform", "smoke", "--", sys.executable, script)
+    assert (done.returncode, done.stdout.splitlines()) == (
+        0,
+        [
+            "hand-made 1 answers, and does decode, dequant.",
+            "The order of bits is right: 2 rows of 512 trits came back as they were packed.",
+            "The scale in the 32 bytes after the codes was found: +1 became 0.75.",
+        ],
+    )
+    script.write_text(
+        adapter(
+            "old = decode\ndef decode(d, a, op): return old(d, a, 'decode').astype('<f4' if op > 'decode' else 'i1')"
+        )
+    )
+    done = i2s("conform", "smoke", "--", sys.executable, script)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[2].endswith("the trits are right, and the scale was not applied.")
+    done = i2s("conform", "smoke", "--", "no-such-adapter")
+    assert (done.returncode, done.stdout) == (1, "there is no program 'no-such-adapter' that can be run.\n")
