@@ -270,7 +270,8 @@ class AdapterProcess:
     def _last_words(self) -> str:
         size = self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, size - OUTPUT_BYTES))
-        lines = [line.strip() for line in self._stderr.read().decode("utf-8", "backslashreplace").splitlines()]
+        text = self._stderr.read().decode("utf-8", "backslashreplace").replace(str(Path.home()), "~")
+        lines = [line.strip() for line in text.splitlines()]
         return quote(next((line for line in reversed(lines) if line), ""), limit=200) if any(lines) else ""
 
 

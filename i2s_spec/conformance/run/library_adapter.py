@@ -77,11 +77,20 @@ def main() -> None:
         if message["cmd"] == "start":
             about = {"name": f"{Path(library).name}:{symbol}", "language": "c"}
             answer: dict[str, Any] = {"version": 1, "implementation": about, "ops": [signature.op]}
+            answer["features"] = _features(type_.lower(), signature.status)
         elif message["cmd"] == "dialect":
             answer = {"ok": True}
         else:
             answer = {"seq": message["seq"], **_answer(function, signature, type_, message)}
         print(json.dumps(answer), flush=True)
+
+
+def _features(type_: str, status: bool) -> list[str]:
+    """What a function of this form can be asked: it is told no layout, and can refuse only where it returns a status."""
+    found = [f"type.{type_}"]
+    if type_ == "i2_s":
+        found += ["layout.x86-128", "tail.replicated-8"]
+    return [*found, "strict.codes"] if status else found
 
 
 def _answer(function: Any, signature: Signature, type_: str, message: dict[str, Any]) -> dict[str, Any]:

@@ -165,10 +165,12 @@ def answer_of(message: Mapping[str, Any], seq: int, want: str, output: Path) -> 
         except (binascii.Error, TypeError, ValueError):
             raise AdapterFault("protocol", '"base64" in the answer is not base64') from None
         return Answer("result", data=data, fields=message)
-    if want == "bytes" and output.is_file():
+    if (want == "bytes" or message.get("output") is True) and output.is_file():  # for languages without SHA-256
         return Answer("result", data=output.read_bytes(), fields=message)
     if want == "bytes":
         raise AdapterFault("protocol", 'the answer to "want": "bytes" has no "base64", and no file is at "output"')
+    if message.get("output") is True:
+        raise AdapterFault("protocol", 'the answer says "output": true, and no file is there')
     return Answer("result", digest=_digest(message, True), fields=message)
 
 

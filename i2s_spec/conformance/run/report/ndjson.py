@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from i2s_spec._version import __version__
 from i2s_spec.conformance.run.protocol import PROTOCOL, Implementation
-from i2s_spec.conformance.run.results import CaseResult, RunResult, Status
+from i2s_spec.conformance.run.results import FAILURES, CaseResult, RunResult, Status
 from i2s_spec.errors import SettingError, quote
 
 SCHEMA_VERSION: Final = 1
@@ -39,6 +39,8 @@ def _lines(run: RunResult) -> Iterator[dict[str, Any]]:
     for result in run.results:
         line = {key: value for key, value in asdict(result).items() if value not in ("", None, ())}
         line["status"] = result.status.value
+        if result.status not in FAILURES:  # what a vector is, its manifest says; here it is told of what failed
+            line = {key: value for key, value in line.items() if key not in ("flags", "clause")}
         if result.id in run.known:
             line["known"] = True
         yield {"record": "result", **line}

@@ -1,0 +1,1 @@
+"""Adapters for implementations of the specification, and the records of their runs: `python -m conformance`."""

@@ -1,0 +1,108 @@
+"""This module declares the implementations whose runs the site shows, and how each is reached here.
+
+Programs of PyPI and npm are those of `runs`, each in an environment of its own; adapters from the text are built here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from runs.programs import PROGRAM, Program
+
+ADAPTERS: Final = Path(__file__).parent / "adapters"
+RESULTS: Final = Path(__file__).parent / "results"
+
+#: Readers that only runs on vectors use.
+READERS: Final = {
+    name: Program(name, version, "PyPI", "run_gguf_parser.py")
+    for name, version in (("gguf-inspect", "0.1.0"), ("quantbenchx", "0.3.0"), ("c4nary", "0.3.1"))
+}
+
+
+class MissingError(Exception):
+    """Why an implementation cannot be run here."""
+
+
+class Implementation(NamedTuple):
+    """An implementation: the name of its record, and what makes its command in a folder for what is built."""
+
+    name: str
+    command: Callable[[Path], list[str]]
+    third_party: bool = True
+
+
+def implementations() -> tuple[Implementation, ...]:
+    """Every implementation, those of others first."""
+    return (
+        Implementation("gguf", _gguf),
+        Implementation("libggml", _ggml),
+        Implementation("huggingface-gguf", lambda _: _node("huggingface.mjs", "@huggingface/gguf")),
+        Implementation("hyllama", lambda _: _node("hyllama.mjs", "hyllama")),
+        Implementation("node-llama-cpp", lambda _: _node("node_llama_cpp.mjs", "node-llama-cpp")),
+        Implementation("gguf-parser", lambda _: _reader(PROGRAM["gguf-parser"])),
+        *(Implementation(name, lambda _, each=each: _reader(each)) for name, each in READERS.items()),  # type: ignore[misc]
+        Implementation("numpy-from-the-text", lambda _: [sys.executable, _path("numpy_from_the_text.py")], False),
+        Implementation("javascript-from-the-text", lambda _: [_tool("node"), _path("from_the_text.mjs")], False),
+        Implementation("c-from-the-text", lambda to: _built(to, "from_the_text.c", ["cc", "-O2", "-o"]), False),
+        Implementation("rust-from-the-text", lambda to: _built(to, "from_the_text.rs", ["rustc", "-O", "-o"]), False),
+        Implementation("go-from-the-text", lambda to: _built(to, "from_the_text.go", ["go", "build", "-o"]), False),
+    )
+
+
+def _path(name: str) -> str:
+    return str(ADAPTERS / name)
+
+
+def _tool(name: str) -> str:
+    if shutil.which(name) is None:
+        raise MissingError(f"{name} is not installed")
+    return name
+
+
+def _built(folder: Path, source: str, words: Sequence[str]) -> list[str]:
+    """A program that a compiler makes of a source."""
+    target = folder / source.replace(".", "_")
+    done = subprocess.run(
+        [_tool(words[0]), *words[1:], str(target), _path(source)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{source}: {done.stderr}")
+    return [str(target)]
+
+
+def _gguf(_: Path) -> list[str]:
+    try:
+        metadata.version("gguf")
+    except metadata.PackageNotFoundError:
+        raise MissingError("the extra [gguf] is not installed") from None
+    return [sys.executable, _path("gguf_python.py")]
+
+
+def _ggml(_: Path) -> list[str]:
+    program = PROGRAM["@node-llama-cpp/linux-x64"]
+    _require(program)
+    library = program.folder / "node_modules" / program.name / "bins" / "linux-x64" / "libggml-base.so"
+    return [sys.executable, _path("libggml.py"), str(library)]
+
+
+def _node(adapter: str, package: str) -> list[str]:
+    program = PROGRAM[package]
+    _require(program)
+    return [_tool("node"), _path(adapter), str(program.folder / "node_modules" / program.name)]
+
+
+def _reader(program: Program) -> list[str]:
+    _require(program)
+    python = program.folder / "bin" / "python"
+    return [str(python) if python.is_file() else sys.executable, _path("python_reader.py"), program.name]
+
+
+def _require(program: Program) -> None:
+    if reason := program.missing():
+        raise MissingError(reason)

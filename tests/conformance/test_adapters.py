@@ -1,0 +1,125 @@
+"""The adapters: short, and what those from the text decode is right; what is known of those of other programs holds."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.implementations import ADAPTERS, RESULTS, MissingError, implementations
+from i2s_spec.conformance.run.askers import ProtocolAsker
+from i2s_spec.conformance.run.cases import CaseFolder, read_cases
+from i2s_spec.conformance.run.report.ndjson import read_ndjson
+from i2s_spec.conformance.run.results import Status
+from i2s_spec.conformance.run.runner import run_cases
+from i2s_spec.conformance.vectors.write_suite import write_suite
+from i2s_spec.fuzzing.child import Bounds
+
+BOUNDS = Bounds(seconds=30, memory=2 << 30)
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CaseFolder]:
+    folder = tmp_path_factory.mktemp("vectors") / "suite"
+    write_suite(folder)
+    yield read_cases(folder, check=False)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in ADAPTERS.iterdir() if path.is_file()))
+def test_adapters_are_short(name: str) -> None:
+    assert len((ADAPTERS / name).read_text(encoding="utf-8").splitlines()) <= 80
+
+
+@pytest.mark.parametrize("name", [each.name for each in implementations() if not each.third_party])
+def test_adapters_from_the_text_pass(name: str, suite: CaseFolder, tmp_path: Path) -> None:
+    each = next(each for each in implementations() if each.name == name)
+    try:
+        command = each.command(tmp_path)
+    except MissingError as reason:
+        pytest.skip(str(reason))
+    run = run_cases(ProtocolAsker(command, BOUNDS), suite.chosen(["decode", "dequant"]), suite.version)
+    assert [(result.id, result.text) for result in run.results if result.status is Status.FAIL] == []
+    assert run.counts["pass"] >= 30
+    assert run.phases[0] == run.phases[1] >= 3
+
+
+@pytest.mark.parametrize("name", [each.name for each in implementations() if each.third_party])
+def test_adapters_of_other_programs(name: str, suite: CaseFolder, tmp_path: Path) -> None:
+    """They run, and what failed is what the record says, as long as it is of this version and suite."""
+    each = next(each for each in implementations() if each.name == name)
+    try:
+        command = each.command(tmp_path)
+    except MissingError as reason:
+        pytest.skip(str(reason))
+    record = read_ndjson(RESULTS / f"{name}.ndjson")
+    known = {result.id: result.status for result in record.results if result.fault == ""}
+    cases = [case for case in suite.chosen(["decode", "dequant", "quantize", "container"]) if case.id in known]
+    run = run_cases(ProtocolAsker(command, BOUNDS), cases[::3], suite.version)
+    assert run.counts["pass"] > 0
+    if run.implementation.version != record.implementation.version:
+        pytest.skip("another version than the recorded one is installed")
+    assert {result.id: result.status for result in run.results} == {case.id: known[case.id] for case in cases[::3]}
+
+
+def test_records_hold_no_paths_and_no_escapes() -> None:
+    for path in RESULTS.iterdir():
+        text = path.read_text(encoding="utf-8")
+        for word in ("/root", "/tmp", "/home", "/work", "\\u001b"):
+            assert word not in text, f"{path.name}: {word}"
+
+
+def test_the_generated_header_is_a_decoder(suite: CaseFolder, tmp_path: Path) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    i2s = [sys.executable, "-m", "i2s_spec"]
+    subprocess.run([*i2s, "schema", "--format", "c", "-o", str(tmp_path / "i2s.h")], check=True, capture_output=True)
+    library = tmp_path / "libheader.so"
+    words = [
+        compiler,
+        "-O2",
+        "-shared",
+        "-fPIC",
+        f"-I{tmp_path}",
+        "-o",
+        str(library),
+        str(ADAPTERS / "from_the_header.c"),
+    ]
+    subprocess.run(words, check=True)
+    for symbol, answer, count in (("decode", "i8*", 16), ("dequantize", "f32*", 14)):
+        run = [*i2s, "conform", "run", "--vectors", str(suite.folder), "--ctypes", f"{library}:{symbol}"]
+        done = subprocess.run(
+            [*run, "--signature", f"int(u8*,{answer},u64,u64)", "--skip", "container", "--skip", "verdict"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        assert f"{count} of {count} vectors passed" in done.stdout
+
+
+def test_a_function_that_crashes_and_one_that_writes_too_much(suite: CaseFolder, tmp_path: Path) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    source, library = tmp_path / "bad.c", tmp_path / "libbad.so"
+    source.write_text(
+        "#include <string.h>\nvoid crash(unsigned char *a, signed char *b, long n) { *(volatile int *)8 = 1; }\n"
+        "void over(unsigned char *a, signed char *b, long n) { memset(b, 0, n + 1); }\n"
+    )
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    for symbol, sentence in (("crash", "the adapter was ended by SIGSEGV instead of an answer"),
+                             ("over", "the function wrote beyond the end of the answer")):  # fmt: skip
+        words = ["--ctypes", f"{library}:{symbol}", "--signature", "void(u8*,i8*,i64)", "--only", "I2S-000*"]
+        done = subprocess.run(
+            [sys.executable, "-m", "i2s_spec", "conform", "run", "--vectors", str(suite.folder), *words],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, sentence in done.stdout) == (1, True), done.stdout
