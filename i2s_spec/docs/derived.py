@@ -1,9 +1,9 @@
 """This module lists everything in `spec/` that is written from declarations, writes it, and tells whether it is current.
 
-The pages of the rules, of the requirements, of the register, of the vectors, of the runtimes, of the registry and of the
-layouts that weights tell, the script of the interactive page and the pages at former addresses are written as a whole; of
-chapters 7, 11 and 12 the tables that repeat declarations, which are found by their heads. Nothing else in the folder is
-touched.
+The pages of the rules, of the requirements, of the register, of the vectors, of the runtimes, of decoders, of the
+registry and of the layouts that weights tell, the script of the interactive page and the pages at former addresses are
+written as a whole; of chapters 7, 11 and 12 the tables that repeat declarations, which are found by their heads. Nothing
+else in the folder is touched.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from i2s_spec.docs import pages, redirects, requirements, runtimes
+from i2s_spec.docs import decoders_page, pages, redirects, requirements, runtimes
 from i2s_spec.docs.annexes import register, registry_page, vectors_page
 from i2s_spec.docs.before_after import Run
 from i2s_spec.docs.checkout import chapters
@@ -45,6 +45,7 @@ FILES: Final[dict[str, Callable[[str], str]]] = {
     "register.json": lambda _: register.as_json(),
     "conformance-vectors.md": lambda _: vectors_page.page(),
     "runtimes.md": lambda _: runtimes.page(),
+    "decoders.md": lambda _: decoders_page.page(),
     "layouts.md": matrix_page.page,
     "annexes/registry.md": lambda _: registry_page.page(),
     "assets/layouts.js": lambda _: javascript.text(),

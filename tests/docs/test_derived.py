@@ -35,6 +35,7 @@ def test_what_says_that_it_is_written_is_in_the_list() -> None:
         "register.md",
         "conformance-vectors.md",
         "runtimes.md",
+        "decoders.md",
         "layouts.md",
         "annexes/registry.md",
         "assets/layouts.js",
@@ -59,6 +60,7 @@ def other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A checkout of its own, in which everything is current."""
     shutil.copytree(checkout.chapters(), tmp_path / "spec")
     (tmp_path / "tests").symlink_to(checkout.root() / "tests")
+    (tmp_path / "conformance").symlink_to(checkout.root() / "conformance")
     (tmp_path / "mkdocs.yml").write_text("")
     monkeypatch.setattr(checkout, "__file__", str(tmp_path / "i2s_spec" / "docs" / "checkout.py"))
     derived.write(replay)

@@ -36,6 +36,7 @@ class CaseResult:
     :param message: for people: the first difference, or why there is no answer
     :param mistake: the known mistake that gives this answer
     :param fault: the kind of `AdapterFault`, where that is what happened
+    :param verdict: the vector's: `valid`, `invalid`, `either` or `survive`
     :param phase: by when it was refused, as the adapter says; it is scored apart
     :param phase_right: whether that is the vector's phase, where both say one
     """
@@ -51,6 +52,7 @@ class CaseResult:
     features: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     clause: str = ""
+    verdict: str = ""
 
     @property
     def text(self) -> str:

@@ -28,6 +28,37 @@ GIVE_UP: Final = 5
 _EXACT: Final = ("exact", "bits")
 
 
+class CaseRunner:
+    """Asks cases one after the other; an adapter that failed is started again for the next one.
+
+    :raises AdapterFault: where the adapter cannot be started at all
+    """
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+        self.about = asker.start()
+        self._running = True
+        #: faults one after the other
+        self.faults = 0
+
+    def run(self, case: Case) -> CaseResult:
+        """How a case ends; whatever an adapter does is a result."""
+        if reason := _beyond(case, self.about):
+            return _result(case, Status.SKIPPED, reason)
+        try:
+            if not self._running:
+                self._asker.start()
+            self._running = True
+            result = score(self._asker, case)
+        except AdapterFault as fault:
+            self._running = False
+            self.faults += 1
+            message = str(fault).replace(f"{case.path.parent}/", "")
+            return _result(case, Status.FAIL, message, fault=fault.kind)
+        self.faults = 0
+        return result
+
+
 def run_cases(
     asker: Asker,
     cases: Sequence[Case],
@@ -41,30 +72,14 @@ def run_cases(
     :raises AdapterFault: where the adapter cannot be started at all
     """
     try:
-        about = asker.start()
-        run = RunResult(about, suite_version, datetime.now(UTC).date().isoformat(), tuple(command))
-        faults, running = 0, True
+        runner = CaseRunner(asker)
+        run = RunResult(runner.about, suite_version, datetime.now(UTC).date().isoformat(), tuple(command))
         for count, case in enumerate(cases, 1):
-            if run.given_up:
-                result = _result(case, Status.NOT_RUN, run.given_up)
-            elif reason := _beyond(case, about):
-                result = _result(case, Status.SKIPPED, reason)
-            else:
-                try:
-                    if not running:
-                        asker.start()
-                    running = True
-                    result = score(asker, case)
-                    faults = 0
-                except AdapterFault as fault:
-                    running = False
-                    faults += 1
-                    message = str(fault).replace(f"{case.path.parent}/", "")
-                    result = _result(case, Status.FAIL, message, fault=fault.kind)
-                    if faults >= GIVE_UP:
-                        run.given_up = (
-                            f"the run was given up after {faults} faults one after the other, the last: {fault}"
-                        )
+            result = _result(case, Status.NOT_RUN, run.given_up) if run.given_up else runner.run(case)
+            if runner.faults >= GIVE_UP and not run.given_up:
+                run.given_up = (
+                    f"the run was given up after {GIVE_UP} faults one after the other, the last: {result.message}"
+                )
             run.results.append(result)
             progress(count, result)
         return run
@@ -161,5 +176,16 @@ def _result(
     phase_right: bool | None = None,
 ) -> CaseResult:
     return CaseResult(
-        case.id, case.op, status, message, mistake, fault, phase, phase_right, case.features, case.flags, case.clause
+        case.id,
+        case.op,
+        status,
+        message,
+        mistake,
+        fault,
+        phase,
+        phase_right,
+        case.features,
+        case.flags,
+        case.clause,
+        case.verdict,
     )
