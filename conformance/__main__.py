@@ -8,16 +8,9 @@ import tempfile
 from pathlib import Path
 
 from conformance.implementations import READERS, RESULTS, Implementation, MissingError, implementations
-from i2s_spec.conformance.run.askers import ProtocolAsker
-from i2s_spec.conformance.run.cases import read_cases
-from i2s_spec.conformance.run.report.ndjson import ndjson
-from i2s_spec.conformance.run.report.plain_text import summary
-from i2s_spec.conformance.run.runner import run_cases
-from i2s_spec.conformance.vectors.write_suite import write_suite
-from i2s_spec.fuzzing.child import Bounds
 
-#: For one answer: processors may be busy with other things.
-BOUNDS = Bounds(seconds=20, memory=2 << 30)
+#: For one answer: processors may be busy with other things. In seconds, and in resident bytes.
+SECONDS, MEMORY = 20.0, 2 << 30
 
 
 def main() -> int:
@@ -37,7 +30,10 @@ def main() -> int:
     chosen = [each for name, each in known.items() if not options.names or name in options.names]
     missing = 0
     with tempfile.TemporaryDirectory(prefix="i2s-conformance-") as folder:
-        write_suite(Path(folder) / "vectors")
+        if options.action == "make":  # installing needs nothing of this package
+            from i2s_spec.conformance.vectors.write_suite import write_suite
+
+            write_suite(Path(folder) / "vectors")
         for each in chosen:
             try:
                 print(
@@ -58,8 +54,15 @@ def _listed(each: Implementation, folder: Path) -> str:
 
 def _made(each: Implementation, folder: Path) -> str:
     """Run an implementation on every vector, and write its record."""
+    from i2s_spec.conformance.run.askers import ProtocolAsker
+    from i2s_spec.conformance.run.cases import read_cases
+    from i2s_spec.conformance.run.report.ndjson import ndjson
+    from i2s_spec.conformance.run.report.plain_text import summary
+    from i2s_spec.conformance.run.runner import run_cases
+    from i2s_spec.fuzzing.child import Bounds
+
     suite = read_cases(folder / "vectors")
-    run = run_cases(ProtocolAsker(each.command(folder), BOUNDS), suite.cases, suite.version)
+    run = run_cases(ProtocolAsker(each.command(folder), Bounds(SECONDS, MEMORY)), suite.cases, suite.version)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{each.name}.ndjson").write_text(ndjson(run), encoding="utf-8")
     return summary(run)

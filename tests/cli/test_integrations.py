@@ -15,6 +15,7 @@ from malformed_cases import broken
 
 from i2s_spec.cli import cli
 from i2s_spec.cli.files.lint import command as lint
+from i2s_spec.cli.specification.conform import run as conform_run
 from i2s_spec.linter.selection.profile import PROFILES
 from i2s_spec.testing.sample import Draft
 
@@ -22,6 +23,8 @@ yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = {name for parameter in lint.params for name in parameter.opts}
+#: Those of `i2s conform run`, which the action's second mode calls.
+ASKING = {option for parameter in conform_run.params for option in parameter.opts}
 
 
 def loaded(name: str) -> Any:
@@ -56,7 +59,7 @@ def test_action_is_composite_and_names_what_exists() -> None:
         assert step["shell"] == "bash"
         assert "${{" not in step["run"], "an input in the text of a script could be a command"
         for option in re.findall(r"(?<= )--[a-z-]+(?= )", step["run"]):
-            assert option in OPTIONS | {"--quiet"}
+            assert option in OPTIONS | ASKING | {"--quiet"}
         for name in re.findall(r"I2S_[A-Z_]+", " ".join(step["env"])):
             assert name in {parameter.envvar for parameter in lint.params}
     used = set(re.findall(r"\$\{\{ inputs\.([a-z-]+) \}\}", str(action["runs"]["steps"])))
