@@ -46,6 +46,7 @@ def implementations() -> tuple[Implementation, ...]:
         Implementation("hyllama", lambda _: _node("hyllama.mjs", "hyllama")),
         Implementation("node-llama-cpp", lambda _: _node("node_llama_cpp.mjs", "node-llama-cpp")),
         Implementation("gguf-parser", lambda _: _reader(PROGRAM["gguf-parser"])),
+        Implementation("xllamacpp", lambda _: _python("xllamacpp_python.py", PROGRAM["xllamacpp"])),
         *(Implementation(name, lambda _, each=each: _reader(each)) for name, each in READERS.items()),  # type: ignore[misc]
         Implementation("numpy-from-the-text", lambda _: [sys.executable, _path("numpy_from_the_text.py")], False),
         Implementation("javascript-from-the-text", lambda _: [_tool("node"), _path("from_the_text.mjs")], False),
@@ -97,10 +98,15 @@ def _node(adapter: str, package: str) -> list[str]:
     return [_tool("node"), _path(adapter), str(program.folder / "node_modules" / program.name)]
 
 
-def _reader(program: Program) -> list[str]:
+def _python(adapter: str, program: Program, *words: str) -> list[str]:
+    """An adapter with the Python that has a program."""
     _require(program)
     python = program.folder / "bin" / "python"
-    return [str(python) if python.is_file() else sys.executable, _path("python_reader.py"), program.name]
+    return [str(python) if python.is_file() else sys.executable, _path(adapter), *words]
+
+
+def _reader(program: Program) -> list[str]:
+    return _python("python_reader.py", program, program.name)
 
 
 def _require(program: Program) -> None:

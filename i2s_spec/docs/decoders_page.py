@@ -76,7 +76,7 @@ def page() -> str:
         parts += [
             f"## {title}\n",
             *(_files(chosen) if not own else ()),
-            "### Tensors\n" if not own else "",
+            "### Tensors and models\n" if not own else "",
             _tensors(chosen),
         ]
     parts.append("## Evidence\n")
@@ -115,7 +115,7 @@ def _files(found: list[_Record]) -> Iterator[str]:
 
 
 def _tensors(found: list[_Record]) -> str:
-    """What becomes of payloads."""
+    """What becomes of payloads, and of models."""
     rows = []
     for record in found:
         asked = [

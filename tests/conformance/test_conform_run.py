@@ -152,7 +152,7 @@ def case(tmp_path: Path, op: str, data: bytes, method: str = "exact", **more: ob
     path.write_bytes(data)
     compare = {
         "class": method,
-        **{key: more.pop(key) for key in ("ulp", "rtol", "rank", "corr", "width") if key in more},
+        **{key: more.pop(key) for key in ("ulp", "rtol", "rank", "corr", "columns") if key in more},
     }
     return Case("I2S-0001", op, path, compare=compare, args={**ARGS, **more})
 
@@ -236,9 +236,13 @@ def test_classes_of_comparison(tmp_path: Path) -> None:
     assert of("rtol", [1, 2.1, 3, 4], rtol=1e-2) != ""
     assert of("rtol", [1, np.nan, 3, 4], rtol=1e-2) != ""
     assert of("corr", [1, 2, 3, 4.1], corr=0.99) == ""
-    assert "correlates with" in of("corr", [2, 3, 1, 4], corr=0.99, rank=1)
-    assert of("rank", [1, 2, 4, 3], rank=1) == "row 0: the largest values are those of [2]; expected [3]"
+    assert "the values correlate with 0.4" in of("corr", [2, 3, 1, 4], corr=0.99)
+    assert of("corr", [1, 2, 4, 3.99], corr=0.5, rank=1, columns=2) != ""
+    assert of("corr", [1, 2, 4, 3.99], corr=0.5, rank=2, columns=2) == ""
+    assert of("rank", [1, 2, 4, 3], rank=1) == "the largest of the last 4 values is that of 2; expected 3"
     assert of("rank", [1, 2, 3, np.nan]) == "value 3 is not finite"
+    nan = np.array([0x7FC00000, 0xFFC12345], "<u4").view("<f4")
+    assert difference(case(tmp_path, "dequant", b"", "bits"), nan[:1].tobytes(), nan[1:].tobytes()) == ""
     assert of("bits", [1, 2]) == "the answer has 8 bytes; expected 16"
     ordered = case(tmp_path, "dequant", b"", "ulp", ulp=1)
     assert difference(ordered, np.float32(0).tobytes(), np.float32(-0.0).tobytes()) == ""
@@ -261,6 +265,23 @@ def test_a_folder_that_is_damaged(tmp_path: Path, change: object, sentence: str)
     folder.write()
     with pytest.raises(SettingError, match=sentence):
         read_cases(tmp_path)
+
+
+def test_log_probabilities_are_logits_but_for_a_shift(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    logits = np.array([[1, 2, 3, 5], [9, 4, 2, 1]], "<f4")
+    shifted = (logits - np.array([[50], [-80]], "<f4")).astype("<f4")
+    folder.add("forward", b"", logits.tobytes(), compare={"class": "corr", "corr": 0.999, "rank": 1, "columns": 4})
+    change = f"""
+import base64
+old = answer
+def answer(m):
+    return {{"seq": 1, "base64": base64.b64encode(bytes.fromhex({shifted.tobytes().hex()!r})).decode(), **more}} \\
+        if m["cmd"] == "run" else old(m)
+START["ops"] = ["forward"]
+"""
+    assert ran(folder, f"more = {{}}\n{change}").results[0].text.startswith("the values correlate with")
+    assert ran(folder, f"more = {{'shift': 'rows'}}\n{change}").results[0].status is Status.PASS
 
 
 def test_simple_programs(tmp_path: Path) -> None:
