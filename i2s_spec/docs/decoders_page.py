@@ -118,14 +118,13 @@ def _tensors(found: list[_Record]) -> str:
     """What becomes of payloads, and of models."""
     rows = []
     for record in found:
-        asked = [
-            each
-            for each in record.results
-            if each["op"] in _TENSOR_OPS and each["status"] in ("pass", "fail", "errored")
-        ]
-        if asked:
-            rows.append([_link(record), *(_cell(asked, feature) for _, feature in _COLUMNS)])
-    return table(["implementation", *(head for head, _ in _COLUMNS)], rows)
+        scored = [each for each in record.results if each["status"] in ("pass", "fail", "errored")]
+        asked = [each for each in scored if each["op"] in _TENSOR_OPS]
+        models = [each for each in scored if each["op"] == "forward"]
+        if asked or models:
+            computed = _share(sum(each["status"] == "pass" for each in models), len(models))
+            rows.append([_link(record), *(_cell(asked, feature) for _, feature in _COLUMNS), computed])
+    return table(["implementation", *(head for head, _ in _COLUMNS), "forward pass"], rows)
 
 
 def _cell(asked: list[dict[str, Any]], feature: str) -> str:
@@ -177,4 +176,4 @@ def _text(result: dict[str, Any]) -> str:
 
 def _plain(text: str) -> str:
     """Text of a program that Markdown and HTML leave as it is."""
-    return "".join(f"\\{char}" if char in "\\`*_[]|#" else {"<": "&lt;", "&": "&amp;"}.get(char, char) for char in text)
+    return "".join(f"\\{char}" if char in "\\`*_[]#" else {"<": "&lt;", "&": "&amp;"}.get(char, char) for char in text)

@@ -1,0 +1,64 @@
+"""The page "Who decodes what": cells come from records, and what was not run is empty."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from i2s_spec.docs import checkout, decoders_page
+
+
+def rows(text: str, head: str) -> dict[str, list[str]]:
+    """The rows of the table with a head, by their first cell."""
+    body = text.partition(head)[2].split("\n\n")[0].splitlines()[2:]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in body]
+    return {re.sub(r"\[(.*)\]\(.*", r"\1", row[0]): row[1:] for row in cells}
+
+
+def test_ten_programs_of_others_have_a_row_and_evidence() -> None:
+    text = decoders_page.page()
+    others = [record for record in decoders_page.records() if not record.own]
+    assert len(others) >= 8
+    for record in others:
+        about = record.header["implementation"]
+        assert about["version"]
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", record.header["date"])
+        assert f"{about['source']}, run {record.header['date']}".replace("_", "\\_") in text
+        for failed in record.failed[:12]:
+            assert f"`{failed['id']}`" in text
+
+
+def test_what_was_not_run_is_empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    results = tmp_path / "conformance" / "results"
+    results.mkdir(parents=True)
+    header = {"record": "header", "date": "2026-01-02", "suite_version": "1.0.0",
+              "implementation": {"name": "<x>|y", "version": "3", "source": "PyPI x 3"}}  # fmt: skip
+    vector = {"record": "result", "op": "decode", "features": ["type.i2_s", "layout.x86-128"], "verdict": "valid"}
+    lines = [
+        header,
+        {**vector, "id": "I2S-0001", "status": "pass"},
+        {**vector, "id": "I2S-0002", "status": "fail", "message": "row 0", "mistake": "every <value> is 0"},
+        {**vector, "id": "I2S-0003", "status": "skipped", "features": ["type.tq1_0"]},
+        {**vector, "id": "I2S-0004", "status": "not run", "features": ["type.tq2_0"]},
+        {**vector, "id": "I2S-0005", "op": "container", "status": "fail", "fault": "crash", "message": "it was ended"},
+        {"record": "footer"},
+    ]
+    (results / "x.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    monkeypatch.setattr(decoders_page, "root", lambda: tmp_path)
+    text = decoders_page.page()
+    (tensors,) = rows(text, "### Tensors and models\n\n").values()
+    assert tensors == ["1 of 2", *[""] * 10]
+    (files,) = rows(text, "only.\n\n").values()
+    assert files == ["0 of 1", "", "1"]
+    assert "- `I2S-0002` decode: row 0: every &lt;value> is 0" in text
+    assert "<x>" not in text
+
+
+def test_every_link_of_the_tables_leads_to_evidence() -> None:
+    text = (checkout.chapters() / "decoders.md").read_text(encoding="utf-8")
+    assert text == decoders_page.page()
+    anchors = set(re.findall(r"\{ #(run-[^ ]+) \}", text))
+    assert anchors == set(re.findall(r"\]\(#(run-[^)]+)\)", text))
