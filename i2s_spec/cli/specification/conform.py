@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from i2s_spec.cli import EXIT_FINDINGS
 from i2s_spec.cli.fuzz import size
 from i2s_spec.cli.termination import cleaned_up
-from i2s_spec.errors import SettingError, quote
+from i2s_spec.errors import EXIT_FINDINGS, SettingError, quote
 
 if TYPE_CHECKING:
     from i2s_spec.conformance.run.askers import Asker

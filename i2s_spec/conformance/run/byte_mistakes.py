@@ -7,7 +7,6 @@ end, the scale in another place. It is given only if the whole answer agrees wit
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -154,7 +153,7 @@ def _layouts(right: Layout) -> Iterator[tuple[str, Layout]]:
     for layout in LAYOUTS.values():
         if layout is not right:
             yield layout.name, layout
-    yield f"{right} with the bits from the other end", replace(right, shift_of=Formula(f"6 - ({right.shift_of.text})"))
+    yield f"{right} with the bits from the other end", right._replace(shift_of=Formula(f"6 - ({right.shift_of.text})"))
 
 
 def _codes(data: NDArray[np.uint8], layout: Layout, rows: int, cols: int) -> NDArray[np.int64] | None:
@@ -191,17 +190,17 @@ def _block_layouts(right: BlockLayout) -> Iterator[tuple[str, BlockLayout]]:
     yield "", right
     if right.coding == "bits":
         turned = tuple(part._replace(place_of=Formula(f"6 - ({part.place_of.text})")) for part in right.parts)
-        yield "the codes were read from the highest bits of a byte", replace(right, parts=turned)
+        yield "the codes were read from the highest bits of a byte", right._replace(parts=turned)
         if right.scale.per == "block":
             front = 2 if right.scale.offset == 0 else 0
             in_order = (Part(right.block, Formula(f"{front} + k // 4"), Formula("k % 4 * 2")),)
-            yield "the codes were read one after the other", replace(right, parts=in_order)
+            yield "the codes were read one after the other", right._replace(parts=in_order)
             quarter = right.block // 4
             planes = (Part(right.block, Formula(f"{front} + k % {quarter}"), Formula(f"k // {quarter} * 2")),)
-            yield "the codes were read as four planes of a block", replace(right, parts=planes)
+            yield "the codes were read as four planes of a block", right._replace(parts=planes)
     else:
         in_order = (Part(right.block, Formula(f"k // {DIGITS_PER_BYTE}"), Formula(f"k % {DIGITS_PER_BYTE}")),)
-        yield "the digits were read one after the other", replace(right, parts=in_order)
+        yield "the digits were read one after the other", right._replace(parts=in_order)
     if right.scale.per == "block":
         size = right.scale.nbytes
         last = right.nbytes - size
@@ -210,7 +209,7 @@ def _block_layouts(right: BlockLayout) -> Iterator[tuple[str, BlockLayout]]:
         where = "last" if offset else "first"
         yield (
             f"the scale of a block was read {where} in it",
-            replace(right, parts=moved, scale=GroupScale("block", right.scale.type, offset)),
+            right._replace(parts=moved, scale=GroupScale("block", right.scale.type, offset)),
         )
     for other in BLOCK_LAYOUTS.values():
         if other is not right and other.scale.per == "block" and other.nbytes != right.nbytes:
