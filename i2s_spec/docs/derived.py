@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from i2s_spec.docs import decoders_page, pages, redirects, requirements, runtimes
-from i2s_spec.docs.annexes import register, registry_page, vectors_page
+from i2s_spec.docs import pages, redirects, requirements, runtimes
+from i2s_spec.docs.annexes import decoders_page, register, registry_page, vectors_page
 from i2s_spec.docs.before_after import Run
 from i2s_spec.docs.checkout import chapters
 from i2s_spec.docs.layouts import matrix_page

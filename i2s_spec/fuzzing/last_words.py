@@ -31,9 +31,9 @@ _DEBUGGER: Final = re.compile(
 )
 
 
-def own_words(said: str) -> str:
+def own_words(text: str) -> str:
     """What was said without the lines of a debugger; all of it where nothing else is left."""
     own = [
-        line for line in said.splitlines(keepends=True) if line.strip() and not _DEBUGGER.fullmatch(line.rstrip("\n"))
+        line for line in text.splitlines(keepends=True) if line.strip() and not _DEBUGGER.fullmatch(line.rstrip("\n"))
     ]
-    return "".join(own) or said
+    return "".join(own) or text

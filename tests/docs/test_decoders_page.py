@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from i2s_spec.docs import checkout, decoders_page
+from i2s_spec.docs import checkout
+from i2s_spec.docs.annexes import decoders_page
 
 
 def rows(text: str, head: str) -> dict[str, list[str]]:
