@@ -14,7 +14,9 @@ from i2s_spec.docs.checkout import root
 from i2s_spec.docs.runtimes import table
 
 #: Last line of the page; it is never edited.
-MARK: Final = "<!-- Written by i2s_spec.docs.annexes.decoders_page from the records of runs: run `python -m conformance make`. -->\n"
+MARK: Final = (
+    "<!-- Written by i2s_spec.docs.annexes.decoders_page from records of runs: run `python -m conformance make`. -->\n"
+)
 
 #: The most failures that are listed of one implementation.
 _LISTED: Final = 12
