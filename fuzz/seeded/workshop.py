@@ -73,7 +73,7 @@ class Workshop:
         try:
             self._write(path, after)
             for extension in concerned:
-                if bug.file in extension["sources"]:
+                if bug.file in extension["sources"] or path.suffix == ".pxi":
                     self._translate(extension)
                 self._compile(extension)
             return self.tested(bug.tests)

@@ -258,7 +258,7 @@ def cited() -> Iterator[tuple[str, str]]:
     for rule in all_rules():
         yield rule.clause, f"rule {rule.code}"
     for path in sorted((ROOT / "i2s_spec").rglob("*.py*")) + sorted((ROOT / "pyx").rglob("*.*")):
-        if path.suffix not in (".py", ".pyi", ".pyx", ".pxd", ".h"):
+        if path.suffix not in (".py", ".pyi", ".pyx", ".pxd", ".pxi", ".h"):
             continue
         text = path.read_text(encoding="utf-8")
         for several in re.findall(r"\bclauses?\s+(\d+\.\d+(?:(?:,| and| to)\s+\d+\.\d+)*)", text):
