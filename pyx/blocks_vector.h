@@ -9,14 +9,19 @@ typedef int32_t I2S_NAME(ints) __attribute__((vector_size(I2S_WIDTH)));
 typedef float I2S_NAME(reals) __attribute__((vector_size(I2S_WIDTH)));
 typedef uint8_t I2S_NAME(b32) __attribute__((vector_size(32)));
 typedef uint8_t I2S_NAME(b16) __attribute__((vector_size(16)));
+typedef int8_t I2S_NAME(s32) __attribute__((vector_size(32)));
+typedef int8_t I2S_NAME(s16) __attribute__((vector_size(16)));
 typedef uint16_t I2S_NAME(w16) __attribute__((vector_size(16)));
 typedef uint64_t I2S_NAME(q16) __attribute__((vector_size(16)));
 
 #define I2S_WIDE I2S_NAME(wide)
 #define I2S_B32 I2S_NAME(b32)
 #define I2S_B16 I2S_NAME(b16)
-/* Codes of vector `q`: how many of the thresholds 86 and 171 are reached; a comparison is 0 or -1. */
-#define I2S_DIGIT(V, q) ((V){0} - (V)((q) > 85) - (V)((q) > 170))
+/* Codes of vector `q`: how many of the thresholds 86 and 171 are reached; a comparison is 0 or -1. Vectors compare signed
+ * numbers in one instruction: so `q` is I2S_SIGNED, 128 less than the byte that it stands for, and so is any odd number
+ * times it. */
+#define I2S_SIGNED(q) ((q) ^ 128)
+#define I2S_DIGIT(V, S, q) ((V){0} - (V)((S)(q) > 85 - 128) - (V)((S)(q) > 170 - 128))
 
 /* Eight bytes and `tail`, as a vector. */
 I2S_ALWAYS I2S_TARGET I2S_B16 I2S_NAME(pair)(const uint8_t *src, uint64_t tail) {
@@ -99,11 +104,12 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(iq2_codes)(const uint8_t *src, uint8_t *code
 }
 
 I2S_ALWAYS I2S_TARGET void I2S_NAME(tq1_codes)(const uint8_t *src, uint8_t *codes) {
-    I2S_B32 q, r = I2S_NAME(tq1_load)(src);
+    I2S_B32 q, r = I2S_SIGNED(I2S_NAME(tq1_load)(src));
     int n;
     memcpy(&q, src, 32);
+    q = I2S_SIGNED(q);
     for (n = 0; n < 5; n++) {
-        const I2S_B32 first = I2S_DIGIT(I2S_B32, q), rest = I2S_DIGIT(I2S_B32, r);
+        const I2S_B32 first = I2S_DIGIT(I2S_B32, I2S_NAME(s32), q), rest = I2S_DIGIT(I2S_B32, I2S_NAME(s32), r);
         const I2S_B16 second = I2S_NAME(lower)(rest), third = I2S_NAME(upper)(rest);
         memcpy(codes + 32 * n, &first, 32);
         memcpy(codes + 160 + 16 * n, &second, 16);
@@ -114,10 +120,10 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(tq1_codes)(const uint8_t *src, uint8_t *code
 }
 
 I2S_ALWAYS I2S_TARGET void I2S_NAME(ptq1_codes)(const uint8_t *src, uint8_t *codes) {
-    I2S_B32 q = I2S_NAME(ptq1_load)(src);
+    I2S_B32 q = I2S_SIGNED(I2S_NAME(ptq1_load)(src));
     int n;
     for (n = 0; n < 5; n++) {
-        const I2S_B32 code = I2S_DIGIT(I2S_B32, q);
+        const I2S_B32 code = I2S_DIGIT(I2S_B32, I2S_NAME(s32), q);
         const I2S_B16 low = I2S_NAME(lower)(code);
         const I2S_NAME(q16) high = (I2S_NAME(q16))I2S_NAME(upper)(code);
         const uint64_t second = high[0];
@@ -135,12 +141,12 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(ptq1_codes)(const uint8_t *src, uint8_t *cod
         const I2S_B16 by = {81, 27, 9, 3, 1, 81, 27, 9, 3, 1, 81, 27, 9, 3, 1, last};                                   \
         const I2S_B16 b = by * __builtin_shufflevector(q, q, 3 * i, 3 * i, 3 * i, 3 * i, 3 * i, 3 * i + 1, 3 * i + 1,   \
             3 * i + 1, 3 * i + 1, 3 * i + 1, 3 * i + 2, 3 * i + 2, 3 * i + 2, 3 * i + 2, 3 * i + 2, 12);                \
-        const I2S_B16 code = I2S_DIGIT(I2S_B16, b);                                                                     \
+        const I2S_B16 code = I2S_DIGIT(I2S_B16, I2S_NAME(s16), b);                                                                     \
         memcpy(codes + 16 * i, &code, 16);                                                                              \
     } while (0)
 
 I2S_ALWAYS I2S_TARGET void I2S_NAME(iq1_codes)(const uint8_t *src, uint8_t *codes) {
-    const I2S_B16 q = I2S_NAME(iq1_load)(src);
+    const I2S_B16 q = I2S_SIGNED(I2S_NAME(iq1_load)(src));
     I2S_GROUP(0, 81);
     I2S_GROUP(1, 27);
     I2S_GROUP(2, 9);
@@ -335,3 +341,4 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(count_digits)(int kind, const uint8_t *src, 
 #undef I2S_B32
 #undef I2S_B16
 #undef I2S_DIGIT
+#undef I2S_SIGNED
