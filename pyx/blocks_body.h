@@ -1,15 +1,17 @@
 /* The block kernels, once for each instruction set, over what blocks_portable.h or blocks_vector.h does with one block. */
 
-I2S_ALWAYS I2S_TARGET void I2S_NAME(tile_codes)(int kind, const uint8_t *src, int64_t blocks, uint8_t *codes) {
+I2S_ALWAYS I2S_TARGET void I2S_NAME(tile_codes)(int kind, const uint8_t *src, int64_t blocks, uint8_t *codes,
+                                                int less) {
     const i2s_block shape = i2s_block_kinds[kind];
     int64_t b;
-    for (b = 0; b < blocks; b++) I2S_NAME(codes_of)(kind, src + b * shape.bytes, codes + b * shape.elements);
+    for (b = 0; b < blocks; b++) I2S_NAME(codes_of)(kind, src + b * shape.bytes, codes + b * shape.elements, less);
 }
 
 I2S_ALWAYS I2S_TARGET int I2S_NAME(unpack_with)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front,
                                                 int8_t *dst, int stream) {
     const i2s_block shape = i2s_block_kinds[kind];
     const int64_t tile = I2S_TILE / shape.elements;
+    const int digits = kind == I2S_TQ1 || kind == I2S_PTQ1 || kind == I2S_IQ1;
     I2S_ALIGNED uint8_t codes[I2S_TILE];
     int64_t r, b;
     int seen = 0;
@@ -17,8 +19,8 @@ I2S_ALWAYS I2S_TARGET int I2S_NAME(unpack_with)(int kind, const uint8_t *src, in
         src += front;
         for (b = 0; b < blocks; b += tile) {
             const int64_t now = blocks - b < tile ? blocks - b : tile, n = now * shape.elements;
-            I2S_NAME(tile_codes)(kind, src, now, codes);
-            seen |= I2S_NAME(codes_to_values)(codes, n);
+            I2S_NAME(tile_codes)(kind, src, now, codes, digits);
+            if (!digits) seen |= I2S_NAME(codes_to_values)(codes, n); /* a digit is never 3 */
             I2S_NAME(i2s_pour)(dst, codes, (size_t)n, stream);
             src += now * shape.bytes;
             dst += n;
@@ -40,7 +42,7 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(floats_with)(int kind, const uint8_t *src, i
         src += front;
         for (b = 0; b < blocks; b += tile) {
             const int64_t now = blocks - b < tile ? blocks - b : tile;
-            I2S_NAME(tile_codes)(kind, src, now, codes);
+            I2S_NAME(tile_codes)(kind, src, now, codes, 0);
             for (c = 0; c < now; c++) {
                 if (shape.scale >= 0) scale = i2s_half(src + c * shape.bytes + shape.scale, swap);
                 I2S_NAME(codes_to_floats)(codes + c * shape.elements, shape.elements, scale, weights + c * shape.elements);

@@ -17,11 +17,12 @@ typedef uint64_t I2S_NAME(q16) __attribute__((vector_size(16)));
 #define I2S_WIDE I2S_NAME(wide)
 #define I2S_B32 I2S_NAME(b32)
 #define I2S_B16 I2S_NAME(b16)
-/* Codes of vector `q`: how many of the thresholds 86 and 171 are reached; a comparison is 0 or -1. Vectors compare signed
+/* Codes of vector `q`, `less` 1 where values are wanted: how many of the thresholds 86 and 171 are reached; a comparison is
+ * 0 or -1. Vectors compare signed
  * numbers in one instruction: so `q` is I2S_SIGNED, 128 less than the byte that it stands for, and so is any odd number
  * times it. */
 #define I2S_SIGNED(q) ((q) ^ 128)
-#define I2S_DIGIT(V, S, q) ((V){0} - (V)((S)(q) > 85 - 128) - (V)((S)(q) > 170 - 128))
+#define I2S_DIGIT(V, S, q) ((V){0} - (uint8_t)less - (V)((S)(q) > 85 - 128) - (V)((S)(q) > 170 - 128))
 
 /* Eight bytes and `tail`, as a vector. */
 I2S_ALWAYS I2S_TARGET I2S_B16 I2S_NAME(pair)(const uint8_t *src, uint64_t tail) {
@@ -103,7 +104,7 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(iq2_codes)(const uint8_t *src, uint8_t *code
     }
 }
 
-I2S_ALWAYS I2S_TARGET void I2S_NAME(tq1_codes)(const uint8_t *src, uint8_t *codes) {
+I2S_ALWAYS I2S_TARGET void I2S_NAME(tq1_codes)(const uint8_t *src, uint8_t *codes, int less) {
     I2S_B32 q, r = I2S_SIGNED(I2S_NAME(tq1_load)(src));
     int n;
     memcpy(&q, src, 32);
@@ -119,7 +120,7 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(tq1_codes)(const uint8_t *src, uint8_t *code
     }
 }
 
-I2S_ALWAYS I2S_TARGET void I2S_NAME(ptq1_codes)(const uint8_t *src, uint8_t *codes) {
+I2S_ALWAYS I2S_TARGET void I2S_NAME(ptq1_codes)(const uint8_t *src, uint8_t *codes, int less) {
     I2S_B32 q = I2S_SIGNED(I2S_NAME(ptq1_load)(src));
     int n;
     for (n = 0; n < 5; n++) {
@@ -145,7 +146,7 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(ptq1_codes)(const uint8_t *src, uint8_t *cod
         memcpy(codes + 16 * i, &code, 16);                                                                              \
     } while (0)
 
-I2S_ALWAYS I2S_TARGET void I2S_NAME(iq1_codes)(const uint8_t *src, uint8_t *codes) {
+I2S_ALWAYS I2S_TARGET void I2S_NAME(iq1_codes)(const uint8_t *src, uint8_t *codes, int less) {
     const I2S_B16 q = I2S_SIGNED(I2S_NAME(iq1_load)(src));
     I2S_GROUP(0, 81);
     I2S_GROUP(1, 27);
@@ -154,7 +155,7 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(iq1_codes)(const uint8_t *src, uint8_t *code
 }
 #undef I2S_GROUP
 
-I2S_ALWAYS I2S_TARGET void I2S_NAME(codes_of)(int kind, const uint8_t *src, uint8_t *codes) {
+I2S_ALWAYS I2S_TARGET void I2S_NAME(codes_of)(int kind, const uint8_t *src, uint8_t *codes, int less) {
     switch (kind) {
     case I2S_Q2_64: I2S_NAME(q2_codes)(src + 2, 16, codes); break;
     case I2S_Q2_128: I2S_NAME(q2_codes)(src + 2, 32, codes); break;
@@ -163,9 +164,9 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(codes_of)(int kind, const uint8_t *src, uint
         I2S_NAME(run_codes)(src + 32, codes + 128);
         break;
     case I2S_IQ2: I2S_NAME(iq2_codes)(src, codes); break;
-    case I2S_TQ1: I2S_NAME(tq1_codes)(src, codes); break;
-    case I2S_PTQ1: I2S_NAME(ptq1_codes)(src, codes); break;
-    default: I2S_NAME(iq1_codes)(src, codes); break;
+    case I2S_TQ1: I2S_NAME(tq1_codes)(src, codes, less); break;
+    case I2S_PTQ1: I2S_NAME(ptq1_codes)(src, codes, less); break;
+    default: I2S_NAME(iq1_codes)(src, codes, less); break;
     }
 }
 
