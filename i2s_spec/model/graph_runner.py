@@ -97,4 +97,4 @@ class GraphRunner:
         past: int | None = None,
     ) -> Run:
         sequences = sequences_of(counts, caches, past)
-        return Run(self.weights, sequences, recording_tap(found, taps), rows, tables=self.tables)
+        return Run(self.weights, sequences, recording_tap(found, taps), rows, self.graph.layers, tables=self.tables)

@@ -60,6 +60,10 @@ class NumericProfile:
         multiply-adds as ggml's AVX2 kernels), `blas` (f32, whatever order)
     :param llamafile: with `lanes`: whether products of several tokens with floats that lie in rows leave their input float32
         and add over 8 lanes of fused multiply-adds, as the kernels of llamafile do
+    :param llamafile_input: whether these products leave it `f32`, or take it rounded to the type of the matrix; then
+        scores are such products, too
+    :param drops_rows: whether rows whose logits nobody asked for are dropped behind the last layer's attention, so that its
+        feed-forward and the head have one token at a time, whatever the prompt
     :param norm: `f64` (mean, epsilon and 1/sqrt in f64, rounded once) or `f32` (squares rounded, summed in f64, rest in f32)
     :param angles: `f64` (angle, cosine and sine in f64, rounded once), `recurrence` (f32 products theta * scale, as ggml) or
         `f32` (f32 frequency times f32 position)
@@ -83,6 +87,8 @@ class NumericProfile:
     by_type: Mapping[str, ActivationQuantizer] = field(default_factory=dict)
     sums: Literal["in-order", "lanes", "blas"] = "in-order"
     llamafile: bool = False
+    llamafile_input: Literal["f32", "as-weights"] = "f32"
+    drops_rows: bool = False
     norm: Literal["f64", "f32"] = "f64"
     angles: Literal["f64", "recurrence", "f32"] = "f64"
     fused: bool = False
@@ -210,6 +216,10 @@ NUMERIC_PROFILES: Final[Mapping[str, NumericProfile]] = {
             about="llama.cpp of 2026 on x86, flash attention off: Q2_0 by Q8_0 blocks, TQ1_0 and TQ2_0 by Q8_K; SiLU",
             quantizer=_Q8_0,
             by_type={"TQ1_0": _Q8_K, "TQ2_0": _Q8_K},
+            llamafile=True,
+            llamafile_input="as-weights",
+            drops_rows=True,
+            soft_max="ggml",
             activations={"bitnet-b1.58": "silu", "bitnet-25": "silu"},
             reads_activation=False,
         ),

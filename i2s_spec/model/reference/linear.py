@@ -40,7 +40,7 @@ class Projections:
         """A projection: BitLinear where the matrix is ternary (clause 9.8), else products of floats."""
         matrix = run.weights.matrix(node.weight)
         if not isinstance(matrix, Ternary | Grouped):
-            return self.dense(x, matrix)
+            return self.dense(x, matrix, single=self.profile.drops_rows and _behind_attention(run, node))
         if self.profile.quantizer_of(run.weights.tensor_type(node.weight)).groups == "none":
             return self._dequantized(x, matrix) if isinstance(matrix, Ternary) else self._in_windows(x, matrix)
         return self.bitlinear(run, node, x, matrix)
@@ -113,13 +113,17 @@ class Projections:
             return ggml_math.quantized_head(table, x)
         out = np.empty((len(x), table.rows), dtype=np.float32)
         for start, rows in table.windows():
-            out[:, start : start + len(rows)] = self.dense(x, rows)
+            out[:, start : start + len(rows)] = self.dense(x, rows, single=self.profile.drops_rows)
         return out
 
-    def dense(self, x: Floats, w: NDArray[Any]) -> Floats:
-        """x w^T with a matrix of floats: what enters is rounded to the matrix's type where the profile has it so."""
-        if self.in_eight_lanes(x, w):
-            return reductions.eight_lanes(x, w, self.threads)
+    def dense(self, x: Floats, w: NDArray[Any], *, single: bool = False) -> Floats:
+        """x w^T with a matrix of floats: what enters is rounded to the matrix's type where the profile has it so.
+
+        :param single: whether each row is a product of its own, not one of several tokens
+        """
+        if not single and self.in_eight_lanes(x, w):
+            entering = x if self.profile.llamafile_input == "f32" else self._as_weights(x, w)
+            return reductions.eight_lanes(entering, w, self.threads)
         return self.products(self._as_weights(x, w), w)
 
     def in_eight_lanes(self, x: Floats, w: NDArray[Any]) -> bool:
@@ -139,6 +143,11 @@ class Projections:
         if self.profile.floats == "f32" or w.dtype == np.float32:
             return x
         return halved(x) if w.dtype == np.float16 else ggml_math.bfloat16(x)
+
+
+def _behind_attention(run: Run, node: Node) -> bool:
+    """Whether a projection is one of the last layer's feed-forward."""
+    return node.layer == run.layers - 1 and ".ffn_" in node.weight
 
 
 def halved(x: Floats) -> Floats:

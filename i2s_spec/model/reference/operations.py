@@ -162,7 +162,9 @@ class Operations:
         """q k^T, neither scaled nor masked: [H, T, S] of each sequence; query head h meets key head h // (H / G)."""
         heads = self._attended(q).reshape(len(q), node.settings["heads"], -1)
         parts = zip(run.sequences, keys, strict=True)
-        return [attention.scores(heads[each.start : each.stop], k, self.projections.products) for each, k in parts]
+        as_tiles = self.profile.llamafile and self.profile.llamafile_input == "as-weights"
+        multiply = self.projections.dense if as_tiles else self.projections.products
+        return [attention.scores(heads[each.start : each.stop], k, multiply) for each, k in parts]
 
     def soft_max(self, run: Run, node: Node, scores: list[Floats]) -> list[Floats]:
         """Of each row e^(z - max z) / sum, z being the scores times f32(scale): [H, T, S], 0 where a token comes later."""

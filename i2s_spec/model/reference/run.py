@@ -41,6 +41,7 @@ class Run:
     """One pass through a graph, or a part of one.
 
     :param rows: which rows logits are wanted of; None for all
+    :param layers: of the whole graph
     :param tap: is called with every value
     """
 
@@ -48,6 +49,7 @@ class Run:
     sequences: list[SequenceRows]
     tap: Tap
     rows: NDArray[np.int64] | None = None
+    layers: int = 0
     #: Codes of the value that was quantized last, and angles by how they are made.
     quantized: dict[Any, Any] = field(default_factory=dict)
     angles: dict[Any, Any] = field(default_factory=dict)
