@@ -23,7 +23,7 @@ from bench.parts import Benchmark, Setting
 from i2s_spec.codec.isa import KernelSet
 from i2s_spec.gguf.huge_pages import HUGE_PAGE, huge_pages
 from i2s_spec.model import _matmul
-from i2s_spec.model.reference import bitlinear, matmul
+from i2s_spec.model.reference import bitlinear, matmul, table_lookup
 
 #: The ternary matrices of a layer of BitNet-b1.58-2B-4T, rows and columns, and how many layers there are.
 LAYER = [(2560, 2560), (640, 2560), (640, 2560), (2560, 2560), (6912, 2560), (6912, 2560), (2560, 6912)]
@@ -47,6 +47,7 @@ def benchmarks() -> list[Benchmark]:
         *(Benchmark(f"vector-memory-{threads}", partial(_memory, threads=threads)) for threads in (1, 2)),
         *(Benchmark(f"vector-cache-{threads}", partial(_cache, threads=threads)) for threads in (1, 2)),
         *(Benchmark(f"matrix-{threads}", partial(_matrix, threads=threads)) for threads in (1, 2)),
+        Benchmark("lookup", _lookup),
         Benchmark("activations", _activations),
         Benchmark("definition", _definition),
     ]
@@ -219,6 +220,50 @@ def _cache(setting: Setting, threads: int) -> Result:
         rows_.append(Row(f"roofline of {best}, {shape}", roof, "GB/s"))
         claims.append(Claim(f"{best}, {shape}: speed of reading", ratios(times[READ], times[best]), "x"))
     return Result(f"one token by a matrix in cache, {_said(threads)}", tuple(rows_), tuple(claims))
+
+
+def _lookup(setting: Setting) -> Result:
+    """One token by a matrix in cache, by tables of sums instead of multiplications: the kernels of `table_lookup`."""
+    least = 0.0002 if setting.quick else 0.01
+    rows_: list[Row] = []
+    claims: list[Claim] = []
+    for rows, columns in SHAPES:
+        _, (payload,) = _weights([(rows, columns)], 64, True)
+        codes, out = _codes(1, columns), np.empty((1, rows), dtype=np.int32)
+        matrix = table_lookup.LookupMatrix(payload, rows, columns)
+        tables = np.empty(columns // 4 * table_lookup.TABLE_BYTES, dtype=np.uint8)
+        _matmul.lookup_tables(codes[0], tables)
+        sums = np.empty(matrix.padded_rows, dtype=np.int32)
+        contenders = []
+        for each in _sets():
+            job = partial(_matmul.product, each.row, payload, rows, codes, out, 1, repeats=16)
+            contenders.append(Contender(each.name, _sixteenth(partial(_seconds, job, least))))
+        looked = [each for each in table_lookup.lookup_sets() if each.available and each.name != "portable"]
+        for each in looked:
+            job = partial(matrix.run, each.row, tables, sums, 16)
+            contenders.append(Contender(f"look-up, {each.name}", _sixteenth(partial(_seconds, job, least))))
+        make = partial(_matmul.lookup_tables, codes[0], tables)
+        contenders.append(Contender("tables of one token", partial(_seconds, make, least)))
+        times = _interleaved(contenders, setting, 11)
+        shape = f"{rows:,} x {columns:,}"
+        for name, values in times.items():
+            if name == "tables of one token":
+                rows_.append(Row(f"{name}, {columns:,}", tuple(t * 1e6 for t in values), "us"))
+            else:
+                rows_.append(Row(f"{name}, {shape}", tuple(payload.size / t / 1e9 for t in values), "GB/s"))
+        for each in looked:
+            if each.name in times:
+                share = ratios(times[each.name], times[f"look-up, {each.name}"])
+                claims.append(Claim(f"look-up, {each.name}, {shape}: speed of multiplying", share, "x"))
+    notes = (
+        "bytes of weights a second; both kernels read 2 bits for each weight, and give the same bits",
+        "for 128 weights of a row, AVX2 multiplies with 1 load, 4 masks, 4 multiplications and as many additions, and reads "
+        "128 bytes of activations for several rows; it looks up with 1 load, 3 masks and shifts, 4 look-ups, 4 "
+        "interleavings and 4 additions, and reads 64 bytes of tables for every 4 columns of 32 rows",
+    )
+    return Result(
+        "one token by a matrix in cache, multiplied or looked up, 1 thread", tuple(rows_), tuple(claims), notes
+    )
 
 
 # --- more tokens -----------------------------------------------------------------------------------------------------

@@ -126,6 +126,45 @@ def probe_reading(const uint8_t[::1] data, int64_t repeats, int64_t threads):
         i2s_probe_run(&job, threads)
 
 
+cdef extern from "lookup.h" nogil:
+    ctypedef struct i2s_lookup_set:
+        const char *name
+        int (*available)() noexcept nogil
+        void (*product)(const uint8_t *, int64_t, int64_t, const uint8_t *, int32_t *) noexcept nogil
+    const i2s_lookup_set *i2s_lookup_sets
+    int I2S_LOOKUP_SETS
+    void i2s_lookup_arrange(const uint8_t *, int64_t, int64_t, uint8_t *) noexcept
+    void i2s_lookup_tables(const int8_t *, int64_t, uint8_t *) noexcept
+
+
+def lookup_sets():
+    """The kernel sets that look up, as `kernel_sets`."""
+    return [(i2s_lookup_sets[i].name.decode("ascii"), bool(i2s_lookup_sets[i].available())) for i in range(I2S_LOOKUP_SETS)]
+
+
+def lookup_arrange(const uint8_t[::1] payload, int64_t rows, int64_t row_bytes, uint8_t[::1] arranged):
+    """32 rows side by side; `arranged` has whole groups of them."""
+    if rows > 0 and row_bytes > 0:
+        with nogil:
+            i2s_lookup_arrange(&payload[0], rows, row_bytes, &arranged[0])
+
+
+def lookup_tables(const int8_t[::1] codes, uint8_t[::1] tables):
+    """The tables of one token, 64 bytes for each byte of a row."""
+    if codes.shape[0] > 0:
+        with nogil:
+            i2s_lookup_tables(&codes[0], codes.shape[0] // 128, &tables[0])
+
+
+def lookup_product(int row, const uint8_t[::1] arranged, const uint8_t[::1] tables, int32_t[::1] out, int64_t repeats=1):
+    """The sums of one token, for whole groups of 32 rows: out[r] = the sum of what its pairs make in the tables."""
+    cdef int64_t row_bytes = tables.shape[0] // 64
+    if out.shape[0] > 0 and row_bytes > 0:
+        with nogil:
+            for _ in range(repeats):
+                i2s_lookup_sets[row].product(&arranged[0], out.shape[0] // 32, row_bytes, &tables[0], &out[0])
+
+
 def address(const uint8_t[::1] data):
     """Where a buffer lies in memory."""
     return <size_t>&data[0] if data.shape[0] else 0
