@@ -99,7 +99,7 @@ def tarball() -> bytes:
             info = tarfile.TarInfo(f"i2s-vectors-{SUITE_VERSION}/{path}")
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
-    return gzip.compress(stream.getvalue(), compresslevel=9, mtime=0)
+    return gzip.compress(stream.getvalue(), compresslevel=6, mtime=0)
 
 
 def write_package(target: str | os.PathLike[str], registry: str, source: bytes | None = None) -> int:

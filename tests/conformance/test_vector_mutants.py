@@ -97,7 +97,8 @@ def test_classes_of_comparison() -> None:
 def test_the_table_of_mutants(monkeypatch: pytest.MonkeyPatch, without_large_models: Suite) -> None:
     import i2s_spec.conformance.vectors as package
 
-    payloads = Suite("1.0.0", tuple(each for each in without_large_models if each.op in ("decode", "dequant")))
+    payloads = Suite("1.0.0", tuple(each for each in without_large_models if "layout.x86-128" in each.features))
+    payloads = Suite("1.0.0", tuple(each for each in payloads if each.op == "decode"))
     monkeypatch.setattr(package, "suite", lambda: payloads)
     run = CliRunner().invoke(command, ["mutants", "--all"])
     assert run.exit_code == 1  # the mutants of other operations survive without their vectors
