@@ -8,14 +8,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from conformance.implementations import ADAPTERS, RESULTS, MissingError, implementations
 from i2s_spec.conformance.run.askers import ProtocolAsker
+from i2s_spec.conformance.run.byte_mistakes import explained
 from i2s_spec.conformance.run.cases import CaseFolder, read_cases
 from i2s_spec.conformance.run.report.ndjson import read_ndjson
 from i2s_spec.conformance.run.results import Status
 from i2s_spec.conformance.run.runner import run_cases
+from i2s_spec.conformance.run.scoring import difference, expected_bytes
 from i2s_spec.conformance.vectors.write_suite import write_suite
 from i2s_spec.fuzzing.child import Bounds
 
@@ -64,6 +67,19 @@ def test_adapters_of_other_programs(name: str, suite: CaseFolder, tmp_path: Path
     if run.implementation.version != record.implementation.version:
         pytest.skip("another version than the recorded one is installed")
     assert {result.id: result.status for result in run.results} == {case.id: known[case.id] for case in cases[::3]}
+
+
+def test_any_bytes_are_an_answer(suite: CaseFolder) -> None:
+    """Neither comparing nor explaining fails, whatever an adapter answers."""
+    rng = np.random.default_rng(1)
+    asked = [case for case in suite.cases[::5] if case.answer is not None and case.op != "container"]
+    assert len(asked) > 30
+    for case in asked:
+        want = expected_bytes(case) or b""
+        for got in (bytes(len(want)), rng.bytes(len(want)), want[:-1], b"", bytes([want[0] ^ 1]) + want[1:]):
+            assert difference(case, want, got) or case.method != "exact" or got == want
+            assert isinstance(explained(case, want, got), str)
+        assert (difference(case, want, want), explained(case, want, want)) == ("", "")
 
 
 def test_records_hold_no_paths_and_no_escapes() -> None:
