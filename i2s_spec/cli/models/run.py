@@ -176,7 +176,21 @@ def _continue(
     finally:
         shown.end_line()
     if not quiet:
-        remark(summary(generation))
+        remark(summary(generation) + ("" if has_program(model) else WALKED))
+
+
+#: Said of profile `fast` where its compiled program is not for the weights.
+WALKED = "; computed node by node: the compiled program is for weights whose groups share a scale"
+
+
+def has_program(model: Any) -> bool:
+    """Whether whole passes are computed by one compiled program, as far as the profile has one."""
+    from i2s_spec.model.grouped import Grouped
+
+    if model.numerics.name != "fast":
+        return True
+    linear = (node for node in model.graph if node.op == "linear")
+    return not any(isinstance(model.weights.matrix(node.weight), Grouped) for node in linear)
 
 
 def summary(generation: Generation) -> str:
