@@ -1,6 +1,7 @@
 """This module makes a checkpoint of a GGUF file: a folder that transformers loads.
 
-    packed   uint8 matrices with `weight_scale` in F32, which multiplies: `linear_class: autobitlinear`, `offline`
+    packed   uint8 matrices with `weight_scale` in F32, which multiplies: `linear_class: autobitlinear`, `offline`; other
+             tensors in F32
     F32 ...  floats: trit times scale; without a quantization_config, so that activations are not quantized
 
 The folder is complete or not there: it is made under another name, and gets its own when all files are written.
@@ -120,7 +121,7 @@ def _tensors(
             module = module if module == "lm_head" else exported.prefix + module
             offset = exported.family.norm_offset if module.endswith("norm") else 0.0
             seen.add(tensor.name)
-            yield (_floats(tensor, f"{module}.weight", offset),)
+            yield (_floats(tensor, f"{module}.weight", offset, form == "packed"),)
             continue
         parts = name.split(".", 2)
         word = parts[-1]
@@ -134,7 +135,8 @@ def _tensors(
         if word in PROJECTIONS:
             yield _matrix(file, tensor, module, word, h, form)
         else:
-            yield (_floats(tensor, f"{module}.weight", 0.0 if word.endswith("_in") else exported.family.norm_offset),)
+            offset = 0.0 if word.endswith("_in") else exported.family.norm_offset
+            yield (_floats(tensor, f"{module}.weight", offset, form == "packed"),)
     optional = {"output.weight"}
     for name in ("token_embd.weight", "output_norm.weight", *(
         f"blk.{layer}.{word}.weight" for layer in range(h.layers) for word in modules if not word.endswith("_norm_in")
@@ -143,17 +145,21 @@ def _tensors(
             raise SettingError(f"the file has no tensor {quote(name)}, which {exported.name} needs")
 
 
-def _floats(tensor: Tensor, name: str, offset: float) -> NewTensor:
-    """A float tensor as it is; Gemma's norms less what was added to them."""
+def _floats(tensor: Tensor, name: str, offset: float, wide: bool) -> NewTensor:
+    """A float tensor as it is, or as F32 beside packed matrices; Gemma's norms less what was added to them.
+
+    Of a model with packed matrices transformers leaves floats in the type that they are stored in: F16 would meet F32.
+    """
     kind = type_name(tensor)
     if kind not in FLOAT_TYPES:
         raise SettingError(f"tensor {quote(tensor.name)} is {kind}, which checkpoints have no type for")
     tensor.require(tensor.span)
+    stored = "F32" if wide or len(tensor.shape) == 1 else kind
 
     def data() -> list[bytes]:
-        return [float_words(name, floats_of(tensor) - np.float32(offset), kind)]
+        return [float_words(name, floats_of(tensor) - np.float32(offset), stored)]
 
-    return NewTensor(name, kind, tensor.shape, data)
+    return NewTensor(name, stored, tensor.shape, data)
 
 
 def _matrix(file: File, tensor: Tensor, module: str, word: str, h: Hyperparameters, form: str) -> tuple[NewTensor, ...]:

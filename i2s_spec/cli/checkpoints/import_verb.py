@@ -22,7 +22,8 @@ _FLOATS = ["F16", "F32", "BF16"]
 
 @click.command(
     "import",
-    epilog="Example:  i2s import BitNet-b1.58-2B-4T -o model.gguf --receipt model.json",
+    epilog="Example:  i2s new tiny.gguf && i2s export tiny.gguf -o tiny && "
+    "i2s import tiny -o again.gguf --receipt again.json",
     short_help="Make a GGUF file of a Hugging Face checkpoint.",
 )
 @click.argument("checkpoint", type=click.Path())

@@ -16,7 +16,8 @@ EXIT_FINDINGS = 1
 
 @click.command(
     "verify",
-    epilog="Example:  i2s verify model.gguf --receipt model.json --against BitNet-b1.58-2B-4T",
+    epilog="Example:  i2s new tiny.gguf && i2s export tiny.gguf -o tiny && i2s import tiny -o new.gguf --receipt r.json && "
+    "i2s verify new.gguf --receipt r.json --against tiny",
     short_help="Repeat the checks of a receipt on an imported file.",
 )
 @click.argument("file", type=click.Path())
