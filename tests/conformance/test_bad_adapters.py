@@ -42,7 +42,7 @@ def started(script: str, bounds: Bounds = QUICK) -> AdapterFault:
         ("protocol", "line 1 of the answers is not JSON (RecursionError): '" + "[" * 120 + "'",
          "input()\nprint('[' * 200000)\ninput()"),
         ("protocol", "the answer to `start` has the version 'None'; this is version 1", "input()\nprint('{}')\ninput()"),
-        ("start", "the adapter ended with status 3 before it answered `start`; its error output ends: 'no such module'",
+        ("start", "the adapter ended with status 3 before it answered `start`; its error output ends: no such module",
          "import sys; print('no such module', file=sys.stderr); sys.exit(3)"),
         ("start", "the adapter was ended by SIGSEGV before it answered `start`", "import os; os.kill(os.getpid(), 11)"),
         ("start", "the adapter closed its output before it answered `start`",

@@ -272,7 +272,7 @@ class AdapterProcess:
         self._stderr.seek(max(0, size - OUTPUT_BYTES))
         text = self._stderr.read().decode("utf-8", "backslashreplace").replace(str(Path.home()), "~")
         lines = [line.strip() for line in text.splitlines()]
-        return quote(next((line for line in reversed(lines) if line), ""), limit=200) if any(lines) else ""
+        return quote(next((line for line in reversed(lines) if line), ""), limit=200, bare=True) if any(lines) else ""
 
 
 def _usage(session: int) -> _Usage:

@@ -135,7 +135,7 @@ class SimpleAsker:
             if outcome.name == "SIGXFSZ":
                 raise AdapterFault("output", "the program wrote output without end")
             if outcome.signal is not None:
-                tail = f"; its error output ends: {quote(last, limit=200)}" if last else ""
+                tail = f"; its error output ends: {quote(last, limit=200, bare=True)}" if last else ""
                 raise AdapterFault("crash", f"the program was ended by {outcome.name}{tail}")
             if outcome.status:
                 return Answer("rejected", verdict="invalid", message=last[:400])
