@@ -32,7 +32,8 @@ def command() -> None:
     """Run a decoder in any language on the test vectors, and say where it first differs.
 
     The decoder is reached through an adapter, a program of some 40 lines that reads requests as lines of JSON and answers
-    each with one line. The tutorial "Test your decoder in ten minutes" has one for every language in common use.
+    each with one line. The tutorial "Test your decoder in ten minutes" says how to write one; the repository has some to
+    begin with, in Python, C, Rust, Go and JavaScript.
     """
 
 
@@ -61,7 +62,9 @@ def _reports(ctx: click.Context, parameter: click.Parameter, given: tuple[str, .
 )
 @click.argument("words", nargs=-1, metavar="-- COMMAND...")
 @click.option(
-    "--simple", is_flag=True, help="COMMAND reads a GGUF file on its standard input and writes canonical JSON."
+    "--simple",
+    is_flag=True,
+    help="COMMAND reads a GGUF file on its standard input, and writes canonical JSON or ends with a status that is not 0.",
 )
 @click.option("--ctypes", "library", metavar="LIB:SYMBOL", help="A function of a shared library instead of a COMMAND.")
 @click.option("--type", "type_", default="i2_s", show_default=True, metavar="TYPE", help="What that function decodes.")
@@ -75,8 +78,8 @@ def _reports(ctx: click.Context, parameter: click.Parameter, given: tuple[str, .
               help="Longest time for one answer.")  # fmt: skip
 @click.option("--memory", type=size, metavar="SIZE", default="1G", show_default=True, help="Most memory, resident.")
 @click.option("--known", type=click.Path(dir_okay=False), metavar="FILE",
-              help="List of failures that are known; it must say what is true.")  # fmt: skip
-@click.option("--fix", is_flag=True, help="Write the list of known failures anew.")
+              help="List of failures that are known: exactly these must fail. A missing file is an empty list.")  # fmt: skip
+@click.option("--fix", is_flag=True, help="Write the list of --known anew.")
 @click.option(
     "--format", "form", type=click.Choice(_FORMS), default="text", show_default=True, help="Form of the report."
 )
@@ -103,9 +106,12 @@ def run(
     """Ask COMMAND every vector, compare its answers, and explain the first difference of each.
 
     COMMAND is an adapter that speaks the protocol i2s-cp/1, unless --simple or --ctypes say otherwise. It is started again
-    after a crash; time, memory and number of processes are bounded. What it does not claim to do is skipped.
+    after a crash; time, memory and number of processes are bounded. What it does not claim to do is skipped, and a name
+    that is no feature claims nothing: look at the number of vectors that were asked. `--format ndjson` says why each was
+    skipped.
 
-    Exit status: 0 everything passed that was asked, or failed as the list of --known says; 1 otherwise; 2 usage.
+    Exit status: 0 everything passed that was asked, be it nothing, or failed as the list of --known says; 1 otherwise;
+    2 usage.
     """
     from i2s_spec.conformance.run import known_failures
     from i2s_spec.conformance.run.adapter_process import AdapterFault
