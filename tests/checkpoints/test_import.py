@@ -254,7 +254,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "config has NaN": (_after(lambda f: (f / "config.json").write_text('{"a": NaN}')), "NaN is not a number"),
     "no family": (
         _edit(lambda t: t.config.update(architectures=["MambaForCausalLM"])),
-        "family is not known. Seen: .*Mamba.*Known: bitnet-2b4t",
+        "family is not known. Seen: .*Mamba.*Known: .*bitnet-2b4t",
     ),
     "unknown quantization": (
         _edit(lambda t: t.config["quantization_config"].update(quant_method="gptq")),
@@ -271,8 +271,8 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "many layers": (_edit(lambda t: t.config.update(num_hidden_layers=10**9)), "whole number from 1 to 512"),
     "layer too many": (_edit(lambda t: t.config.update(num_hidden_layers=1)), "is in layer 1; config.json has 1"),
     "other activation": (
-        _edit(lambda t: t.config.update(hidden_act="silu")),
-        "hidden_act is 'silu'; .* computes relu2",
+        _edit(lambda t: t.config.update(hidden_act="gelu")),
+        "hidden_act is 'gelu'; .* computes relu2",
     ),
     "NaN weight": (_edit(_with_value(_Q, 0x7FC0), bf16_2b4t), "1 values that are infinite or NaN"),
     "infinite norm": (_edit(_with_value("model.norm.weight", 0x7F80)), "1 values that are infinite or NaN"),
