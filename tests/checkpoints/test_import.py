@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import struct
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from tiny_checkpoints import (
 )
 
 import i2s_spec as i2s
+from i2s_spec.checkpoints.receipt.make_receipt import make_receipt
 from i2s_spec.checkpoints.source.recognition import recognize
 from i2s_spec.checkpoints.writing.import_checkpoint import Imported, import_checkpoint
 from i2s_spec.errors import FormatError
@@ -157,6 +159,45 @@ def test_llama3_scaling_becomes_factors(tmp_path: Path) -> None:
         factors = file.tensors["rope_freqs.weight"].array()
     assert (factors.shape, factors[0], factors[-1]) == ((16,), 1.0, 8.0)
     assert (np.diff(factors) >= 0).all()
+
+
+def test_an_empty_word_for_rotation_does_not_hide_the_older_one(tmp_path: Path) -> None:
+    tiny = llama3()
+    tiny.config |= {"rope_parameters": None, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
+    _, path = imported(tmp_path, tiny)
+    with i2s.open(path) as file:
+        assert file.metadata["llama.rope.scaling.type"] == "linear"
+
+
+def test_what_packed_scales_do_is_said_by_hand(tmp_path: Path) -> None:
+    tiny = packed_2b4t()
+    _, wanted = imported(tmp_path / "a", tiny, name="same")
+    del tiny.config["quantization_config"]
+    _, path = imported(tmp_path / "b", tiny, name="same", weight_scale="multiply")
+    assert path.read_bytes() == wanted.read_bytes()
+
+
+@pytest.mark.parametrize("rows", [64, 256])
+def test_rows_of_zeros_are_not_taken_for_ternary_weights(rows: int, tmp_path: Path) -> None:
+    tiny = bf16_2b4t()
+    tiny.tensors["model.layers.0.mlp.up_proj.weight"][1][:rows] = 0
+    result, path = imported(tmp_path, tiny)
+    assert result.rules == {"absmean": 14}
+    with i2s.open(path) as file:
+        trits = file.tensors["blk.0.ffn_up.weight"].trits()
+    assert not trits[:rows].any()
+    assert trits[rows:].any() == (rows < 256)
+    checks = {each["id"]: each["status"] for each in make_receipt(tmp_path / "checkpoint", path)["checks"]}
+    assert (checks["b"], checks["c"]) == ("passed", "passed")
+
+
+def test_a_scale_without_a_reciprocal_is_refused_without_a_warning(tmp_path: Path) -> None:
+    tiny = llama3()
+    tiny.tensors[_Q + "_scale"][1][0] = 1  # the smallest number of BF16
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(FormatError, match="not a positive number"):
+            imported(tmp_path, tiny)
 
 
 # --- what is refused: one sentence, nothing written ---------------------------------------------------------------
@@ -288,6 +329,22 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
         _edit(lambda t: t.tensors.update({"model.layers.0.lora_A.weight": t.tensors["model.norm.weight"]})),
         "lora_A.weight' is not one of bitnet-2b4t",
     ),
+    "head inside of the body": (
+        _edit(lambda t: t.tensors.update({"model.lm_head.weight": t.tensors["model.embed_tokens.weight"]})),
+        "'model.lm_head.weight' is not one of bitnet-2b4t",
+    ),
+    "tensor outside of the body": (
+        _edit(lambda t: t.tensors.update({_Q.removeprefix("model."): t.tensors["model.norm.weight"]})),
+        "'layers.0.self_attn.q_proj.weight' is not one of bitnet-2b4t",
+    ),
+    "scale beside floats": (
+        _edit(lambda t: t.tensors.update({_Q + "_scale": ("BF16", bfloat16(np.ones(1, np.float32)))}), bf16_2b4t),
+        "q_proj.weight_scale' belongs to a packed matrix, and .* is 'BF16'",
+    ),
+    "packed, and nothing says how": (
+        _edit(lambda t: t.config.pop("quantization_config")),
+        "no quantization_config, which says whether weight_scale multiplies or divides",
+    ),
     "untied head": (
         _edit(lambda t: t.tensors.update({"lm_head.weight": ("BF16", bfloat16(np.ones((384, 128), np.float32)))})),
         "differs from the embedding",
@@ -330,6 +387,32 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
         ),
         "is not a number",
     ),
+    "added tokens are a number": (_tokenizer(lambda t: t.update(added_tokens=5)), "added_tokens .* is not a list"),
+    "id is a list": (
+        _edit(
+            lambda t: (
+                t.files["tokenizer.json"]["added_tokens"][0].update(id=[1]),
+                t.files["tokenizer_config.json"].update(added_tokens_decoder={}),
+            )
+        ),
+        "an added token of the tokenizer has no id and content",
+    ),
+    "half of a character": (
+        _edit(lambda t: t.files["tokenizer_config.json"].update(chat_template="\ud800")),
+        "half of a surrogate pair",
+    ),
+    "linear class is a list": (
+        _edit(lambda t: t.config["quantization_config"].update(linear_class=["autobitlinear"])),
+        "linear_class .*; known are bitlinear, autobitlinear",
+    ),
+    "number without end": (
+        _after(lambda f: (f / "config.json").write_text('{"a": ' + "9" * 5000 + "}")),
+        "is not JSON: a number has 5,000 digits",
+    ),
+    "number beyond float32": (_edit(lambda t: t.config.update(rms_norm_eps=1e-60)), "must be a number above 0"),
+    "number beyond floats": (_edit(lambda t: t.config.update(rms_norm_eps=10**299)), "must be a number above 0"),
+    "half of a head rotates": (_edit(lambda t: t.config.update(partial_rotary_factor=0.5)), "partial_rotary_factor"),
+    "scaling is a list": (_edit(lambda t: t.config.update(rope_scaling={"type": ["yarn"]})), "positions are scaled by"),
     "scaling unknown": (
         _edit(lambda t: t.config.update(rope_scaling={"type": "dynamic", "factor": 2.0})),
         "scaled by 'dynamic'",

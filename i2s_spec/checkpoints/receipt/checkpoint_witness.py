@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
+    from i2s_spec.convert.hugging_face.safetensors import Stored
 
 #: Modules of a layer that are matrices, by the word in GGUF names.
 LINEAR: Final = {
@@ -113,12 +114,18 @@ class Witness:
     def has(self, module: str, end: str = "weight") -> bool:
         return f"{self.prefix}{module}.{end}" in self.folder.tensors
 
+    def _stored(self, name: str) -> Stored:
+        found = self.folder.tensors.get(name)
+        if found is None:
+            raise ValueError(f"the checkpoint has no tensor {quote(name)}")
+        return found
+
     def floats(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
         """A float tensor, or rows `start` to `stop` of it, as float32.
 
         :param name: in the checkpoint, without `model.`
         """
-        stored = self.folder.tensors[name if name.startswith("lm_head") else self.prefix + name]
+        stored = self._stored(name if name.startswith("lm_head") else self.prefix + name)
         rows = stored.shape[0] if stored.shape else 1
         stop = rows if stop is None else min(stop, rows)
         width = stored.nbytes // max(rows, 1)
@@ -135,7 +142,7 @@ class Witness:
         :param module: without `model.`
         :raises ValueError: for floats that no rule makes trits of
         """
-        stored = self.folder.tensors[f"{self.prefix}{module}.weight"]
+        stored = self._stored(f"{self.prefix}{module}.weight")
         if stored.dtype == "U8":
             data = np.frombuffer(stored.read(), np.uint8).reshape(stored.shape)
             parts = [((data >> np.uint8(2 * part)) & np.uint8(3)).astype(np.int8) - np.int8(1) for part in range(4)]
@@ -146,6 +153,8 @@ class Witness:
         if self.rule == "absmean":
             return absmean(weights)
         size = np.abs(weights)
+        if not size.any() and self.rule is None:
+            return absmean(weights)  # zeros fit every rule
         for group in (weights.size, weights.shape[1], 256, 128, 64, 32):
             if weights.size % group or (group < weights.size and weights.shape[1] % group):
                 continue

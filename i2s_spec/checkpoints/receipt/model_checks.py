@@ -11,7 +11,6 @@ from i2s_spec.checkpoints.receipt.checkpoint_forward import CheckpointForward
 from i2s_spec.checkpoints.receipt.checkpoint_witness import Witness
 from i2s_spec.checkpoints.receipt.file_tensors import type_name
 from i2s_spec.codec.ternary_types import BLOCK_TYPES
-from i2s_spec.errors import FormatError, SettingError
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def logits_check(file: File, witness: Witness, positions: int = POSITIONS) -> Ch
         hidden = forward.hidden(tokens)
         logits = result.logits is not None
         want = forward.logits(hidden) if logits else hidden
-    except (SettingError, FormatError, KeyError) as error:
+    except (ValueError, KeyError) as error:
         return Check("g", NOT_MADE, f"one of the two cannot be run here: {error}")
     found = result.logits if result.logits is not None else result.taps["result_norm"]
     what = "logits" if logits else "hidden states after the last norm"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Any, Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
@@ -12,6 +13,10 @@ from i2s_spec.schema import faults
 #: Most bytes of a configuration, and of a tokenizer (Gemma's has 33 MB).
 MOST_CONFIG: Final = 1 << 20
 MOST_TOKENIZER: Final = 1 << 26
+#: Longer numbers are too large for a float, and cannot even be compared with one.
+_MOST_DIGITS: Final = 300
+#: An escape that stands for half of a character, which is fine only beside its other half.
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def refused(reason: str, path: str | os.PathLike[str] | None = None) -> FormatError:
@@ -52,14 +57,18 @@ def read_object(path: str, most: int = MOST_CONFIG) -> dict[str, Any]:
     :raises FormatError: H104 for what is no such file, for a name that occurs twice, for NaN and infinities
     """
     name = quote(os.path.basename(path))
+    text = read_text(path, most)
     try:
-        found = json.loads(read_text(path, most), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        found = json.loads(text, parse_int=_whole, object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, FormatError):
-            raise
         raise refused(f"{name} is not JSON: {_reason(error)}", path) from None
     if not isinstance(found, dict):
         raise refused(f"{name} is not a JSON object", path)
+    if _SURROGATE.search(text):
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise refused(f"{name} has a text with half of a surrogate pair, which UTF-8 cannot hold", path) from None
     return found
 
 
@@ -68,6 +77,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise ValueError("a name occurs twice")
     return found
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"a number has {len(digits):,} digits")
+    return int(digits)
 
 
 def _refuse_constant(word: str) -> None:

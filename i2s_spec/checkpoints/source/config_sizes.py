@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.checkpoints.source.bounded_json import refused
@@ -12,6 +11,8 @@ from i2s_spec.schema.architectures.keys import MAX_LAYERS
 from i2s_spec.schema.architectures.sizes import Hyperparameters
 
 _MOST: Final = 1 << 24
+#: Smaller numbers are 0, or nearly so, in float32.
+_LEAST: Final = 1e-30
 
 #: Scalings of positions that GGUF files have words for, with those words; `default` is no scaling.
 _SCALINGS: Final = {"linear": "linear", "yarn": "yarn", "llama3": "llama3", "default": ""}
@@ -90,7 +91,7 @@ def _whole(config: Mapping[str, Any], key: str, default: int | None = None, most
 def _number(config: Mapping[str, Any], key: str, default: float | None = None) -> float:
     value = config.get(key)
     value = default if value is None else value
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or not 0 < value < 1e12:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST < value < 1e12:
         shown = "is missing" if value is None else f"is {quote(str(value)[:40])}"
         raise refused(f"{key} in config.json {shown}; it must be a number above 0")
     return float(value)
@@ -98,7 +99,8 @@ def _number(config: Mapping[str, Any], key: str, default: float | None = None) -
 
 def _rope(config: Mapping[str, Any]) -> Rope:
     """`rope_parameters` of transformers 5, or `rope_theta` and `rope_scaling` of older ones."""
-    about = config.get("rope_parameters", config.get("rope_scaling"))
+    about = config.get("rope_parameters")
+    about = config.get("rope_scaling") if about is None else about
     about = {} if about is None else about
     if isinstance(about, Mapping) and isinstance(about.get("full_attention"), Mapping):
         local = about.get("sliding_attention")
@@ -111,8 +113,11 @@ def _rope(config: Mapping[str, Any]) -> Rope:
         raise refused("rope_parameters in config.json is not an object")
     base = _number(about if "rope_theta" in about else config, "rope_theta", 10000.0)
     kind = about.get("rope_type", about.get("type", "default"))
-    if kind not in _SCALINGS:
+    if not isinstance(kind, str) or kind not in _SCALINGS:
         raise refused(f"positions are scaled by {quote(str(kind))}; known are {', '.join(_SCALINGS)}")
+    share = about.get("partial_rotary_factor", config.get("partial_rotary_factor"))
+    if share not in (None, 1):
+        raise refused(f"partial_rotary_factor is {quote(str(share)[:40])}; heads that rotate as a whole are known here")
     factor = _number(about, "factor", 1.0) if _SCALINGS[kind] else 1.0
     return Rope(base, _SCALINGS[kind], factor, about)
 

@@ -39,7 +39,7 @@ def recognize(folder: CheckpointFolder, family: str | None = None, weight_scale:
     :raises FormatError: H104 for a checkpoint of no known family, and a quantization that is not BitNet's
     """
     prefix = "model." if any(name.startswith("model.") for name in folder.tensors) else ""
-    mode, convention = _quantization(folder)
+    mode, convention = _quantization(folder, weight_scale)
     if weight_scale is not None:
         convention = checked_convention(weight_scale)
     if family is not None:
@@ -69,17 +69,22 @@ def _holds(folder: CheckpointFolder, condition: Condition, prefix: str) -> bool:
     return any(value in condition.values for value in values if isinstance(value, str | int))
 
 
-def _quantization(folder: CheckpointFolder) -> tuple[str, Convention]:
+def _quantization(folder: CheckpointFolder, weight_scale: str | None) -> tuple[str, Convention]:
     """`quantization_mode`, and what `weight_scale` does."""
     about = folder.config.get("quantization_config")
     if about is None:
+        if weight_scale is None and any(each.dtype == "U8" for each in folder.tensors.values()):
+            raise refused(
+                "it has packed matrices, and config.json has no quantization_config, which says whether weight_scale "
+                "multiplies or divides. --weight-scale says it by hand"
+            )
         return "", "divide"
     if not isinstance(about, dict):
         raise refused("quantization_config in config.json is not an object")
     method, linear, mode = about.get("quant_method"), about.get("linear_class"), about.get("quantization_mode")
     if method != "bitnet":
         raise refused(f"quantization_config says quant_method {quote(str(method))}; only bitnet is known here")
-    if linear is not None and linear not in WEIGHT_SCALE:
+    if linear is not None and not (isinstance(linear, str) and linear in WEIGHT_SCALE):
         known = ", ".join(WEIGHT_SCALE)
         raise refused(f"quantization_config says linear_class {quote(str(linear))}; known are {known}")
     if mode is not None and mode not in _MODES:

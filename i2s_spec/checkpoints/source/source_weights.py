@@ -96,10 +96,17 @@ def packed_matrix(matrix: PackedMatrix) -> TernaryMatrix:
 
 
 def looks_ternary(stored: Stored) -> bool:
-    """Whether the first rows of a float matrix are ternary, as a whole or by groups; bounded work."""
+    """Whether the first rows of a float matrix are ternary, as a whole or by groups; bounded work.
+
+    Rows of zeros fit every rule and say nothing: the first rows after them are asked.
+    """
     rows, cols = stored.shape
-    some = floats(stored, 0, min(rows, max(1, 4096 // cols)) * cols).reshape(-1, cols)
-    return any(_grouped(some, group) is not None for group in GROUPS)
+    step = max(1, 4096 // cols)
+    for start in range(0, rows, step):
+        some = floats(stored, start * cols, min(rows, start + step) * cols).reshape(-1, cols)
+        if some.any():
+            return any(_grouped(some, group) is not None for group in GROUPS)
+    return False
 
 
 def float_matrix(stored: Stored, rule: str, threads: int = 1) -> TernaryMatrix:

@@ -112,7 +112,8 @@ def _flattened(part: Any, several: str) -> Iterator[Mapping[str, Any]]:
     """A part of a tokenizer, or the parts of a sequence."""
     if isinstance(part, Mapping):
         if part.get("type") == "Sequence":
-            for each in part.get(several) or ():
+            found = part.get(several)
+            for each in found if isinstance(found, list) else ():
                 if isinstance(each, Mapping):
                     yield each
         else:

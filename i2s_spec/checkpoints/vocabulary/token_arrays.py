@@ -49,10 +49,14 @@ def added_tokens(tokenizer: Mapping[str, Any], settings: Mapping[str, Any]) -> l
 
     :raises FormatError: H104 for entries that are no tokens, and for two that share an id
     """
-    entries = list(tokenizer.get("added_tokens") or ())
+    listed = tokenizer.get("added_tokens")
+    if listed is not None and not isinstance(listed, list):
+        raise refused("added_tokens in tokenizer.json is not a list")
+    entries = list(listed or ())
     decoder = settings.get("added_tokens_decoder")
     if isinstance(decoder, dict):
-        known = {each.get("id") for each in entries if isinstance(each, dict)}
+        known = [each.get("id") for each in entries if isinstance(each, dict)]
+        known = {number for number in known if isinstance(number, int)}
         for number, entry in decoder.items():
             if isinstance(entry, dict) and number.isascii() and number.isdigit() and int(number[:10]) not in known:
                 entries.append({**entry, "id": int(number[:10])})

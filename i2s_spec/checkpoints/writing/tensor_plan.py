@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LAYER: Final = re.compile(r"layers\.(0|[1-9][0-9]{0,8})\.(.+)", re.ASCII)
-_ENDS: Final = ("weight", "weight_scale", "bias")
 
 
 class PlannedTensor(NamedTuple):
@@ -127,12 +126,13 @@ class _Plan:
     def check_names(self) -> None:
         """Refuse tensors that nothing of the file would hold: one that is dropped is a model that is wrong."""
         for name in self.folder.tensors:
-            inner = name.removeprefix("model.") if self.prefix else name
-            module, _, end = inner.rpartition(".")
-            whole = f"model.{module}" if module != "lm_head" else module
-            if end in _ENDS and whole in WHOLE and end == "weight":
+            if name == "lm_head.weight":
                 continue
-            match = _LAYER.fullmatch(inner)
+            inner = name.removeprefix(self.prefix)
+            known = name.startswith(self.prefix)
+            if known and inner.endswith(".weight") and f"model.{inner.removesuffix('.weight')}" in WHOLE:
+                continue
+            match = _LAYER.fullmatch(inner) if known else None
             if match is not None and int(match[1]) >= self.sizes.h.layers:
                 raise refused(
                     f"tensor {quote(name)} is in layer {int(match[1])}; config.json has {self.sizes.h.layers}"
@@ -141,12 +141,22 @@ class _Plan:
                 module, _, end = match[2].rpartition(".")
                 found = self.family.layer.get(module)
                 allowed = end == "weight" or (end == "weight_scale" and found in PROJECTIONS)
+                if end == "weight_scale" and found in PROJECTIONS:
+                    self.check_scale(name)
                 if found and (allowed or (end == "bias" and module in self.family.biases)):
                     continue
-            if inner in DERIVED or (match is not None and match[2] in DERIVED):
+            if (known and inner in DERIVED) or (match is not None and match[2] in DERIVED):
                 continue
             raise refused(
                 f"tensor {quote(name)} is not one of {self.family.name}; a file without it would be another model"
+            )
+
+    def check_scale(self, name: str) -> None:
+        """Refuse a scale beside floats: whether they still are to be multiplied by it, nothing says."""
+        weight = self.folder.tensors.get(name.removesuffix("_scale"))
+        if weight is not None and weight.dtype != "U8":
+            raise refused(
+                f"tensor {quote(name)} belongs to a packed matrix, and {quote(weight.name)} is {quote(weight.dtype)}"
             )
 
     def tied(self) -> bool:

@@ -160,7 +160,8 @@ def scale_of(weight_scale: np.float32, convention: Convention) -> np.float32:
         return weight_scale
     if not np.isfinite(weight_scale) or weight_scale == 0:
         raise ValueError(f"a scale of {weight_scale} has no reciprocal")
-    return np.float32(1 / float(weight_scale))
+    with np.errstate(over="ignore"):  # an infinity is refused by who asks
+        return np.float32(1 / float(weight_scale))
 
 
 def checked_convention(weight_scale: str) -> Convention:
