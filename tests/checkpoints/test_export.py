@@ -96,6 +96,8 @@ def test_what_cannot_be_exported_is_refused_and_nothing_written(tmp_path: Path) 
             export_checkpoint(file, tmp_path / "out", form="Q8_0")
         with pytest.raises(FileExistsError):
             export_checkpoint(file, tmp_path / "c")
+        with pytest.raises(FileNotFoundError, match="the folder for the checkpoint does not exist"):
+            export_checkpoint(file, tmp_path / "no" / "where")
     with i2s.open(tmp_path / "groups.gguf") as file, pytest.raises(SettingError, match="different scales"):
         export_checkpoint(file, tmp_path / "out")
     with i2s.open(tmp_path / "qwen2.gguf") as file, pytest.raises(SettingError, match="'qwen2' are not exported"):
@@ -109,7 +111,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = CliRunner().invoke(cli, ["export", "tiny.gguf", "-o", "out"])
     assert (run.exit_code, run.output.startswith("out: LlamaForCausalLM, ")) == (0, True), run.output
     run = CliRunner().invoke(cli, ["export", "tiny.gguf", "-o", "out"])
-    assert (run.exit_code, "already exists" in run.output) == (2, True)
+    assert (run.exit_code, "already exists; the checkpoint needs a new name" in run.output) == (2, True)
     run = CliRunner().invoke(cli, ["export", "tiny.gguf", "-o", "other", "--mode", "online"])
     assert run.exit_code == 2
     assert not Path("other").exists()

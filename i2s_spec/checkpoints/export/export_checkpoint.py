@@ -80,6 +80,8 @@ def export_checkpoint(
     target = os.path.abspath(os.fsdecode(folder))
     if os.path.lexists(target):
         raise FileExistsError(17, "File exists", target)
+    if not os.path.isdir(os.path.dirname(target)):
+        raise FileNotFoundError(2, "the folder for the checkpoint does not exist", os.fsdecode(folder))
     exported, h = class_of(file), sizes_of_file(file)
     tied = "output.weight" not in file.tensors or exported.family.tied
     tensors = list(_tensors(file, exported, h, form, tied))

@@ -114,6 +114,11 @@ class Witness:
     def has(self, module: str, end: str = "weight") -> bool:
         return f"{self.prefix}{module}.{end}" in self.folder.tensors
 
+    def is_packed(self, module: str) -> bool:
+        """Whether a matrix, by its whole name, is packed: only then it has a scale."""
+        weight = self.folder.tensors.get(f"{module}.weight")
+        return weight is not None and weight.dtype == "U8"
+
     def _stored(self, name: str) -> Stored:
         found = self.folder.tensors.get(name)
         if found is None:
@@ -126,6 +131,8 @@ class Witness:
         :param name: in the checkpoint, without `model.`
         """
         stored = self._stored(name if name.startswith("lm_head") else self.prefix + name)
+        if stored.dtype not in ("BF16", "F16", "F32"):
+            raise ValueError(f"tensor {quote(stored.name)} of the checkpoint is {quote(stored.dtype)}, not floats")
         rows = stored.shape[0] if stored.shape else 1
         stop = rows if stop is None else min(stop, rows)
         width = stored.nbytes // max(rows, 1)
@@ -147,7 +154,10 @@ class Witness:
             data = np.frombuffer(stored.read(), np.uint8).reshape(stored.shape)
             parts = [((data >> np.uint8(2 * part)) & np.uint8(3)).astype(np.int8) - np.int8(1) for part in range(4)]
             found = np.float32(self.floats(f"{module}.weight_scale").reshape(-1)[0])
-            scale = np.float32(1.0 / float(found)) if self.divides else found
+            if not np.isfinite(found) or found <= 0:
+                raise ValueError(f"the weight_scale of {quote(module)} is {found}, not a positive number")
+            with np.errstate(over="ignore"):
+                scale = np.float32(1.0 / float(found)) if self.divides else found
             return WitnessMatrix(np.concatenate(parts), np.full((1, 1), scale, np.float32), "packed")
         weights = self.floats(f"{module}.weight")
         if self.rule == "absmean":

@@ -25,7 +25,9 @@ from i2s_spec.checkpoints.receipt.text_checks import text_check
 from i2s_spec.checkpoints.receipt.weight_checks import weight_checks
 from i2s_spec.checkpoints.source.bounded_json import read_object, refused
 from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
-from i2s_spec.errors import quote
+from i2s_spec.checkpoints.source.config_sizes import sizes_of
+from i2s_spec.checkpoints.source.recognition import quantization_of
+from i2s_spec.errors import FormatError, quote
 from i2s_spec.gguf.atomic_file import OutputFile
 from i2s_spec.gguf.reader import open as open_file
 
@@ -64,11 +66,16 @@ def make_receipt(
     if unknown := set(only) - CHECKS.keys():
         raise ValueError(f"there is no check {quote(min(unknown))}; there are {', '.join(CHECKS)}")
     with CheckpointFolder(checkpoint) as folder, open_file(path) as file:
+        _require_words(folder, weight_scale)
         witness = Witness(folder, rule, weight_scale)
         made: list[Check] = []
         if set(only) & set("abcde"):
             with ExitStack() as stack:
-                other = None if latent is None else Witness(stack.enter_context(CheckpointFolder(latent)))
+                other = None
+                if latent is not None:
+                    floats = stack.enter_context(CheckpointFolder(latent))
+                    _require_words(floats, None)
+                    other = Witness(floats)
                 made += weight_checks(file, witness, other)
         rest: dict[str, Callable[[], Check]] = {
             "f": lambda: text_check(file, folder),
@@ -90,6 +97,20 @@ def make_receipt(
             "checks": [check.as_dict() for check in checks],
             "tensors": {name: hashes(tensor) for name, tensor in file.tensors.items()},
         }
+
+
+def _require_words(folder: CheckpointFolder, weight_scale: str | None) -> None:
+    """Refuse a config.json that no model can be built of, as an import does; the checks read it without asking.
+
+    :raises FormatError: H104
+    """
+    try:
+        sizes_of(folder.config)
+        quantization_of(folder, weight_scale)
+        if not isinstance(folder.config.get("architectures", []), list):
+            raise refused("architectures in config.json is not a list")
+    except FormatError as error:
+        raise error.of_file(folder.file("config.json")) from None
 
 
 def failed(receipt: Mapping[str, Any]) -> list[str]:

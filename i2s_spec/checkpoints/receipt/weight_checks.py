@@ -89,8 +89,14 @@ def _bijection(file: File, witness: Witness, expected: dict[str, str]) -> Check:
         made.add("lm_head")  # the embedding, once more
     for name in sorted(witness.used()):
         module, _, end = name.rpartition(".")
-        if module not in made or end not in ("weight", "weight_scale", "bias"):
+        floats = end == "weight_scale" and not witness.is_packed(module)
+        if module not in made or end not in ("weight", "weight_scale", "bias") or floats:
             problems.append(f"{quote(name)} of the checkpoint is in no tensor of the file")
+    for name, module in expected.items():
+        if not (module == "lm_head" or witness.has(module)):
+            problems.append(
+                f"the checkpoint has no tensor {quote(f'{witness.prefix}{module}.weight')} for {quote(name)}"
+            )
     return concluded("a", problems, f"{len(expected):,} tensors; the head is {'its own' if witness.untied else 'tied'}")
 
 
@@ -98,22 +104,22 @@ def _compare(tensor: Tensor, module: str, witness: Witness, tally: _Tally) -> No
     name = tensor.name
     word, _, end = name.rpartition(".")
     word = word.rpartition(".")[2]
-    if word in LINEAR and end == "weight":
-        try:
+    try:
+        if word in LINEAR and end == "weight":
             want = witness.matrix(module)
             found = matrix_of(tensor)
-        except (ValueError, KeyError) as error:
-            tally.values.append(f"{quote(name)}: {error}")
+            tally.rules[want.rule] = tally.rules.get(want.rule, 0) + 1
+            _compare_matrix(tensor, found, want, word, witness, tally)
             return
-        tally.rules[want.rule] = tally.rules.get(want.rule, 0) + 1
-        _compare_matrix(tensor, found, want, word, witness, tally)
+        if end == "bias":
+            values = witness.permuted(word, witness.floats(f"{module}.bias"))
+        elif "norm" in word:
+            values = witness.gains(module)
+        else:
+            values = witness.floats(f"{module}.weight")
+    except (ValueError, KeyError) as error:
+        tally.values.append(f"{quote(name)}: {error}")
         return
-    if end == "bias":
-        values = witness.permuted(word, witness.floats(f"{module}.bias"))
-    elif "norm" in word:
-        values = witness.gains(module)
-    else:
-        values = witness.floats(f"{module}.weight")
     _compare_floats(tensor, values, tally)
 
 

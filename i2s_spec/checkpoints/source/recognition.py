@@ -39,7 +39,7 @@ def recognize(folder: CheckpointFolder, family: str | None = None, weight_scale:
     :raises FormatError: H104 for a checkpoint of no known family, and a quantization that is not BitNet's
     """
     prefix = "model." if any(name.startswith("model.") for name in folder.tensors) else ""
-    mode, convention = _quantization(folder, weight_scale)
+    mode, convention = quantization_of(folder, weight_scale)
     if weight_scale is not None:
         convention = checked_convention(weight_scale)
     if family is not None:
@@ -69,8 +69,12 @@ def _holds(folder: CheckpointFolder, condition: Condition, prefix: str) -> bool:
     return any(value in condition.values for value in values if isinstance(value, str | int))
 
 
-def _quantization(folder: CheckpointFolder, weight_scale: str | None) -> tuple[str, Convention]:
-    """`quantization_mode`, and what `weight_scale` does."""
+def quantization_of(folder: CheckpointFolder, weight_scale: str | None) -> tuple[str, Convention]:
+    """`quantization_mode`, and what `weight_scale` does.
+
+    :param weight_scale: what it was said by hand to do
+    :raises FormatError: H104 for a quantization that is not BitNet's, and where nothing says what `weight_scale` does
+    """
     about = folder.config.get("quantization_config")
     if about is None:
         if weight_scale is None and any(each.dtype == "U8" for each in folder.tensors.values()):

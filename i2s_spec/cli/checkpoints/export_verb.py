@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -36,6 +37,8 @@ def command(file: str, target: str, form: str, mode: str, as_json: bool, quiet: 
     from i2s_spec.checkpoints.export.export_checkpoint import export_checkpoint
     from i2s_spec.gguf.reader import open as open_file
 
+    if os.path.lexists(target):
+        raise click.UsageError(f"{shown(target)} already exists; the checkpoint needs a new name")
     with (
         writing(target),
         reading(file),
