@@ -228,7 +228,7 @@ class Subject:
         """The architecture that the file is of, if it is declared."""
         name, index = self.architecture, self.file.index
         pooling = f"{name}.pooling_type"
-        keys = {pooling} if any(True for _ in index.keys_named({pooling.encode()})) else ()
+        keys = {pooling} if any(True for _ in index.keys_named({pooling.encode("utf-8", "surrogateescape")})) else ()
         tensors = range(0 if index.tensors > limits.MANY_TENSORS else index.tensors)
         return declared_architecture(name, keys, (index.tensor(i).name.decode("utf-8", "replace") for i in tensors))
 
