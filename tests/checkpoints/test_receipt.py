@@ -404,6 +404,14 @@ def test_verify_names_what_changed(tmp_path: Path) -> None:
     assert "check k fails now" in found
 
 
+def test_matrices_of_several_types_are_each_computed_as_stored(tmp_path: Path) -> None:
+    folder, path = packed_2b4t().write(tmp_path / "checkpoint"), tmp_path / "out.gguf"
+    result = import_checkpoint(folder, path, to="TQ2_0", fallback="F32")
+    assert (result.types["TQ2_0"], result.types["F32"]) == (2, 9 + 12)
+    (check,) = [each for each in make_receipt(folder, path, only="g")["checks"] if each["id"] == "g"]
+    assert check["status"] == "passed", check
+
+
 def _zero_scale(folder: Path, tiny: Tiny) -> None:
     tiny.tensors[f"{_UP}_scale"][1][0] = 0
     tiny.write(folder)
@@ -485,6 +493,12 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (run.exit_code, run.output.splitlines()[-1]) == (0, "24 tensors are as the receipt has them")
     run = CliRunner().invoke(cli, ["import", str(folder), "-o", path, "--receipt", receipt])
     assert (run.exit_code, "already exists" in run.output) == (2, True)
+    for written in ("config.json", "model.safetensors", "tokenizer.json"):
+        taken, before = str(folder / written), (folder / written).read_bytes()
+        for names in (("-o", taken), ("-o", path, "--receipt", taken)):
+            run = CliRunner().invoke(cli, ["import", str(folder), *names, "--force"])
+            assert (run.exit_code, "is a file that is read" in run.output) == (2, True)
+        assert (folder / written).read_bytes() == before
     _convention(monkeypatch)
     run = CliRunner().invoke(cli, ["import", str(folder), "-o", path, "--receipt", receipt, "--force", "--json"])
     assert run.exit_code == 1

@@ -32,12 +32,19 @@ class CheckpointForward:
     """The forward pass of a checkpoint.
 
     :param witness: which reads its tensors
-    :param quantized: whether what enters a matrix is quantized to 8 bits
+    :param quantized: whether what enters the matrix of a module is quantized to 8 bits
     :param table: gives the precision that the file has the embedding and the head in
-    :param scale: gives the precision that the file has scales in
+    :param scale: gives the precision that the file has the scales of a module in
     """
 
-    def __init__(self, witness: Witness, *, quantized: bool, table: Precision, scale: Precision) -> None:
+    def __init__(
+        self,
+        witness: Witness,
+        *,
+        quantized: Callable[[str], bool],
+        table: Precision,
+        scale: Callable[[str, Floats], Floats],
+    ) -> None:
         self.witness = witness
         self.config = witness.config
         self.quantized = quantized
@@ -84,8 +91,8 @@ class CheckpointForward:
         if w.has(f"{module}.rms_norm"):
             x = self._rms(x, f"{module}.rms_norm")
         matrix = w.matrix(module)
-        matrix = matrix._replace(scales=self.scale(matrix.scales))
-        if not self.quantized:
+        matrix = matrix._replace(scales=self.scale(module, matrix.scales))
+        if not self.quantized(module):
             y = x @ matrix.weights().T
         else:
             scale = _F32(127) / np.maximum(np.abs(x).max(axis=-1, keepdims=True), _F32(1e-5))

@@ -24,7 +24,7 @@ from i2s_spec.checkpoints.receipt.model_checks import POSITIONS, keys_check, lin
 from i2s_spec.checkpoints.receipt.text_checks import text_check
 from i2s_spec.checkpoints.receipt.weight_checks import weight_checks
 from i2s_spec.checkpoints.source.bounded_json import read_object, refused
-from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
+from i2s_spec.checkpoints.source.checkpoint_folder import TEXTS, CheckpointFolder
 from i2s_spec.checkpoints.source.config_sizes import sizes_of
 from i2s_spec.checkpoints.source.recognition import quantization_of
 from i2s_spec.errors import FormatError, quote
@@ -198,9 +198,7 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
 
 def _files(folder: CheckpointFolder) -> list[str]:
     """The files of a checkpoint that an import reads."""
-    texts = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
-             "added_tokens.json", "chat_template.jinja", "chat_template.json")  # fmt: skip
-    return [*(name for name in texts if name in folder.names), *folder.shards]
+    return [*(name for name in TEXTS if name in folder.names), *folder.shards]
 
 
 def _identity(path: Path) -> dict[str, Any]:

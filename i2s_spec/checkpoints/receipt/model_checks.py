@@ -8,7 +8,7 @@ import numpy as np
 
 from i2s_spec.checkpoints.receipt.check_result import NOT_MADE, Check, concluded
 from i2s_spec.checkpoints.receipt.checkpoint_forward import CheckpointForward
-from i2s_spec.checkpoints.receipt.checkpoint_witness import Witness
+from i2s_spec.checkpoints.receipt.checkpoint_witness import LINEAR, Witness
 from i2s_spec.checkpoints.receipt.file_tensors import type_name
 from i2s_spec.codec.ternary_types import BLOCK_TYPES
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
@@ -40,19 +40,22 @@ def logits_check(file: File, witness: Witness, positions: int = POSITIONS) -> Ch
         return Check("g", NOT_MADE, f"no graph is declared here for architecture {name}")
     vocab, context = int(witness.config["vocab_size"]), int(witness.config["max_position_embeddings"])
     tokens = [int(each) for each in np.random.default_rng(619).integers(0, vocab, min(positions, context))]
-    matrix = file.tensors.get("blk.0.attn_q.weight")
-    quantized = matrix is not None and type_name(matrix) not in ("F32", "F16", "BF16")
+    types = {  # runtimes quantize what enters a matrix by the type of just that one, and a file can have several
+        f"layers.{layer}.{module}": type_name(tensor)
+        for layer in range(witness.layers)
+        for word, module in LINEAR.items()
+        if (tensor := file.tensors.get(f"blk.{layer}.{word}.weight")) is not None
+    }
     table = file.tensors.get("token_embd.weight")
     kind = type_name(table) if table is not None else "F32"
     try:
         model = load_model(file, _NUMERICS)
         result = model.forward(tokens, taps=("result_norm",))
-        scales = "F16" if matrix is not None and _has_half_scales(type_name(matrix)) else "F32"
         forward = CheckpointForward(
             witness,
-            quantized=quantized,
+            quantized=lambda module: types[module] not in ("F32", "F16", "BF16"),
             table=lambda values: _stored(values, kind),
-            scale=lambda values: _stored(values, scales),
+            scale=lambda module, values: _stored(values, "F16" if _has_half_scales(types[module]) else "F32"),
         )
         hidden = forward.hidden(tokens)
         logits = result.logits is not None

@@ -18,10 +18,25 @@ from i2s_spec.convert.hugging_face.safetensors import Checkpoint
 from i2s_spec.errors import quote
 
 INDEX: Final = "model.safetensors.index.json"
+#: Files that an import reads beside the shards.
+TEXTS: Final = (
+    "config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+    "added_tokens.json", "chat_template.jinja", "chat_template.json",
+)  # fmt: skip
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 #: An index of a model with so many tensors as GGUF allows is smaller.
 _MOST_INDEX: Final = 1 << 25
 _MOST_TEMPLATE: Final = 1 << 20
+
+
+def files_read(path: str) -> list[str]:
+    """The files of a folder that an import may read, with their paths; none where there is no such folder."""
+    try:
+        names = os.listdir(path)
+    except OSError:
+        return []
+    read = (*TEXTS, INDEX, "README.md")
+    return [os.path.join(path, name) for name in names if name in read or name.endswith(".safetensors")]
 
 
 class CheckpointFolder:

@@ -73,11 +73,15 @@ def command(
     With --receipt, tensors, scales, token ids and logits of OUT are then derived from CHECKPOINT once more, by other code,
     and compared; the exit code is 1 where a check fails.
     """
+    from i2s_spec.checkpoints.source.checkpoint_folder import files_read
     from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint
 
     if receipt is None and (base is not None or latent is not None):
         raise click.UsageError("--base and --latent are for --receipt")
+    read = [base, *files_read(checkpoint), *(files_read(latent) if latent is not None else ())]
+    keep_inputs(target, *read)
     if receipt is not None:
+        keep_inputs(receipt, *read)
         from i2s_spec.gguf.atomic_file import refuse_taken
 
         keep_inputs(target, receipt)
