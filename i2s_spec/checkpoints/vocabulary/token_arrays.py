@@ -55,8 +55,8 @@ def added_tokens(tokenizer: Mapping[str, Any], settings: Mapping[str, Any]) -> l
     entries = list(listed or ())
     decoder = settings.get("added_tokens_decoder")
     if isinstance(decoder, dict):
-        known = [each.get("id") for each in entries if isinstance(each, dict)]
-        known = {number for number in known if isinstance(number, int)}
+        numbers = [each.get("id") for each in entries if isinstance(each, dict)]
+        known = {number for number in numbers if isinstance(number, int)}
         for number, entry in decoder.items():
             if isinstance(entry, dict) and number.isascii() and number.isdigit() and int(number[:10]) not in known:
                 entries.append({**entry, "id": int(number[:10])})
