@@ -132,7 +132,7 @@ def _main(args: list[str] | None) -> NoReturn:
         _say(str(error))
         sys.exit(EXIT_USAGE)
     except OSError as error:
-        name = f": {quote(os.fspath(error.filename))}" if error.filename is not None else ""
+        name = f": {quote(os.fspath(error.filename), limit=4096)}" if error.filename is not None else ""
         _say(f"{error.strerror or error}{name}")
         sys.exit(EXIT_INPUT)
     except ImportError as error:

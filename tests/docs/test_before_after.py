@@ -76,7 +76,9 @@ def test_situations_are_those_that_no_broken_copy_makes() -> None:
 
 
 def test_broken_files_have_the_names_of_those_that_are_exported() -> None:
-    names = {Path(described(case, "whole", case.data)["file"]).name for case in SMALL.values() if len(case.data) < 1 << 12}
+    names = {
+        Path(described(case, "whole", case.data)["file"]).name for case in SMALL.values() if len(case.data) < 1 << 12
+    }
     used = {code: shown(find(code), replay).before for code in ("G203", "I104", "S201", "P101")}
     for text in used.values():
         (name,) = set(re.findall(r"\S+\.gguf\b", text.splitlines()[0]))

@@ -14,7 +14,9 @@ from i2s_spec.linter.analysis.subject import PLAIN_NAME, SNAKE_CASE
 from i2s_spec.testing.malformed import malformed
 
 NAMES = st.one_of(
-    st.binary(max_size=70), st.from_regex(SNAKE_CASE.pattern, fullmatch=True), st.from_regex(PLAIN_NAME.pattern, fullmatch=True)
+    st.binary(max_size=70),
+    st.from_regex(SNAKE_CASE.pattern, fullmatch=True),
+    st.from_regex(PLAIN_NAME.pattern, fullmatch=True),
 )
 
 
