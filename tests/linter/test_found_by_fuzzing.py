@@ -17,7 +17,7 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.repair.fix import fix
 from i2s_spec.linter.sanitize.sanitize import sanitize
 from i2s_spec.schema.types import BY_NAME, I2_S, ValueType, padded
-from i2s_spec.testing.sample import Draft, i2s_bytes, key_value, tensor_info
+from i2s_spec.testing.sample import Draft, Model, i2s_bytes, key_value, tensor_info
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
@@ -116,3 +116,13 @@ def test_a_file_without_a_name_has_no_baseline(tmp_path: Path) -> None:
 def test_a_type_that_is_deeper_than_the_value_is_refused(value: object) -> None:
     with pytest.raises(TypeError, match=r"arr\[arr\[arr\[arr\]\]\] takes a list, not (u32|str)"):
         completed("arr[arr[arr[arr]]]", None, value)
+
+
+def test_an_architecture_that_is_no_utf_8_is_judged() -> None:
+    """The keys that its name would prefix were looked for as UTF-8."""
+    data = Model("qwen3").built()
+    at = data.index(b"general.architecture") + len(b"general.architecture") + 12
+    assert data[at : at + 5] == b"qwen3"
+    report = lint(data[:at] + b"\xf3" + data[at + 1 :])
+    assert not report.bugs
+    assert not report.ok

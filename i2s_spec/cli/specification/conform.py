@@ -110,8 +110,8 @@ def run(
     that is no feature claims nothing: look at the number of vectors that were asked. `--format ndjson` says why each was
     skipped.
 
-    Exit status: 0 everything passed that was asked, be it nothing, or failed as the list of --known says; 1 otherwise;
-    2 usage.
+    Exit status: 0 everything passed that was asked, or failed as the list of --known says; 1 otherwise, and where nothing
+    was asked; 2 usage.
     """
     from i2s_spec.conformance.run import known_failures
     from i2s_spec.conformance.run.adapter_process import AdapterFault

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -21,6 +22,7 @@ from i2s_spec.conformance.run.scoring import (
     fields_difference,
     json_difference,
 )
+from i2s_spec.errors import quote
 
 #: After so many faults one after the other a run is given up.
 GIVE_UP: Final = 5
@@ -83,9 +85,28 @@ def run_cases(
                 )
             run.results.append(result)
             progress(count, result)
+        if all(result.status is Status.SKIPPED for result in run.results):
+            run.given_up = _nothing_asked(cases, runner.about)
         return run
     finally:
         asker.close()
+
+
+def _nothing_asked(cases: Sequence[Case], about: Implementation) -> str:
+    """Why no case was for an implementation, with the features that it claims and no case knows."""
+    ops = {case.op for case in cases}
+    if not ops & set(about.ops):
+        return (
+            f"no vector was asked: they are about {', '.join(sorted(ops))}, and the adapter does {', '.join(about.ops)}"
+        )
+    known = {feature for case in cases for feature in case.features}
+    unknown = [quote(each, limit=40) for each in about.features or () if each not in known]
+    words = f"; it claims {', '.join(unknown[:5])}, which none of them names" if unknown else ""
+    lacks = Counter(feature for case in cases for feature in case.features if feature not in (about.features or ()))
+    most = ", ".join(feature for feature, _ in lacks.most_common(3))
+    return (
+        f"no vector was asked: the adapter claims the features of none{words}; most of them need {most or 'a layout'}"
+    )
 
 
 def _beyond(case: Case, about: Implementation) -> str:

@@ -108,6 +108,8 @@ def difference(case: Case, want: bytes, got: bytes) -> str:
     """Where an answer first differs beyond what the class of comparison allows, or nothing."""
     if got == want:
         return ""
+    if case.op == "container" and (found := _json_texts_difference(want, got)):
+        return found
     dtype = np.dtype(dtype_of(case))
     if len(got) != len(want):
         return f"the answer has {len(got):,} bytes; expected {len(want):,}"
@@ -120,6 +122,14 @@ def difference(case: Case, want: bytes, got: bytes) -> str:
         if case.method in ("rank", "corr"):
             return _like(case, expected, actual)
         return _elements(case, expected, actual, _within(case, expected, actual))
+
+
+def _json_texts_difference(want: bytes, got: bytes) -> str:
+    """Where two JSON texts differ in what they say; nothing where one is no JSON, or they say the same."""
+    try:
+        return json_difference(json.loads(want), json.loads(got))
+    except (ValueError, RecursionError):
+        return ""
 
 
 def _within(case: Case, want: NDArray[Any], got: NDArray[Any]) -> Any:
