@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from i2s_spec.cli.replay import replay
-from i2s_spec.cli.specification.spec import command
+from i2s_spec.cli.specification.spec import SITE, command
 from i2s_spec.docs import before_after, checkout, derived, pages, redirects
 from i2s_spec.errors import SettingError
 
@@ -139,3 +139,19 @@ def test_without_a_checkout_the_verb_says_so(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(checkout, "__file__", str(tmp_path / "a" / "b" / "c.py"))
     for arguments in (["write"], ["write", "--check"]):
         assert "clone the repository" in str(CliRunner().invoke(command, arguments).exception)
+
+
+def test_building_deletes_nothing_but_a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("i2s_spec.cli.specification.spec._derived", lambda: 0)
+    monkeypatch.setattr("i2s_spec.cli.specification.spec._mkdocs", lambda *arguments: 0)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "weights.gguf").write_bytes(b"GGUF")
+    for name in (".", "", str(tmp_path)):
+        answer = CliRunner().invoke(command, ["build", "--output", name])
+        assert (answer.exit_code, "would delete it" in answer.output) == (2, True)
+    (tmp_path / "new").mkdir()
+    assert CliRunner().invoke(command, ["build", "--output", "new"]).exit_code == 0
+    (tmp_path / "new" / "search").mkdir()
+    for name in SITE:
+        (tmp_path / "new" / name).write_text("")
+    assert CliRunner().invoke(command, ["build", "--output", "new"]).exit_code == 0

@@ -13,6 +13,9 @@ import click
 
 from i2s_spec.errors import EXIT_FINDINGS, MissingExtra, quote
 
+#: Files by which a folder is known as a site that was built before.
+SITE = ("index.html", "sitemap.xml", "search/search_index.json")
+
 
 @click.group(
     "spec",
@@ -29,11 +32,25 @@ def command() -> None:
 @command.command("build", epilog="Example:  i2s spec build -o site")
 @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Default: site.")
 def build(output: Path | None) -> int:
-    """Build the whole site; what no longer is as the text says it fails the build."""
+    """Build the whole site; what no longer is as the text says it fails the build.
+
+    DIR is made, is empty, or holds a site that was built before, which is replaced.
+    """
+    if output is not None:
+        _refuse_to_empty(output)
     if _derived():
         return EXIT_FINDINGS
     target = [] if output is None else ["--site-dir", str(output.resolve())]
     return _mkdocs("build", "--strict", *target)
+
+
+def _refuse_to_empty(folder: Path) -> None:
+    """Refuse a folder that holds anything but a site: what is there is deleted before the site is written."""
+    if not folder.is_dir() or all((folder / name).exists() for name in SITE):
+        return
+    if next(folder.iterdir(), None) is not None:
+        what = f"{quote(str(folder), bare=True)} holds something that is no site, and building would delete it"
+        raise click.UsageError(f"{what}; name another folder")
 
 
 @command.command("serve", epilog="Example:  i2s spec serve --port 8001")
@@ -52,11 +69,15 @@ def test(dump: str | None) -> int:
     """Run every example, render every figure and table, make every generated page; print what is no longer true."""
     from i2s_spec.docs import examples, fences
     from i2s_spec.docs.checkout import chapters
+    from i2s_spec.gguf.atomic_file import OutputFile
 
     if dump is not None:
         text = json.dumps(examples.document(), indent=2, ensure_ascii=False) + "\n"
-        with click.open_file(dump, "w", encoding="utf-8", atomic=dump != "-") as file:
-            file.write(text)
+        if dump == "-":
+            click.echo(text, nl=False)
+            return 0
+        with OutputFile(dump, force=True) as file:
+            file.write(text.encode())
         return 0
     wrong = count = 0
     for fence in examples.fences():

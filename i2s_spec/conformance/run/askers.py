@@ -44,7 +44,7 @@ class ProtocolAsker:
     def __init__(self, words: Sequence[str], bounds: Bounds) -> None:
         self._words = tuple(words)
         self._bounds = bounds
-        self._folder = tempfile.TemporaryDirectory(prefix="i2s-conform-")
+        self._folder: tempfile.TemporaryDirectory[str] | None = None  # from the start to `close`
         self._process: AdapterProcess | None = None
         self._seq = 0
         self._layout: tuple[str, bool] = ("", True)
@@ -55,6 +55,7 @@ class ProtocolAsker:
         :raises AdapterFault: where it cannot be started, or is no adapter
         """
         self._end()
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="i2s-conform-")
         self._process = AdapterProcess(self._words, self._bounds)
         self._layout = ("", True)
         try:
@@ -69,7 +70,7 @@ class ProtocolAsker:
         :raises AdapterFault: for everything that is no answer; the process is gone then
         """
         process = self._process
-        if process is None:
+        if process is None or self._folder is None:
             raise AdapterFault("start", "the adapter does not run any more")
         layout = str(case.args.get("layout") or "")
         try:
@@ -90,7 +91,8 @@ class ProtocolAsker:
         if self._process is not None:
             self._process.stop()
         self._process = None
-        self._folder.cleanup()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def _end(self) -> None:
         if self._process is not None:

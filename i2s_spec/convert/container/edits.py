@@ -85,7 +85,9 @@ class EditedSource:
         self.origin = origin
         self.name = origin.name
         self._pieces = (_Piece(0, origin.size),) if pieces is None else pieces
-        self._ends = list(accumulate(piece.size for piece in self._pieces))
+        #: Pieces that hold bytes, which are all that is read: thousands of bytes taken out leave as many empty pieces.
+        self._held = [(piece, size) for piece in self._pieces if (size := piece.size)]
+        self._ends = list(accumulate(size for _, size in self._held))
         self.size = self._ends[-1] if self._ends else 0
 
     @property
@@ -125,14 +127,19 @@ class EditedSource:
         if piece is not None:
             made.append(piece)
         made.extend(rest)
-        return EditedSource(self.origin, tuple(piece for piece in made if piece.size or piece.data is not None))
+        return EditedSource(self.origin, tuple(piece for piece in made if piece.data is not None or piece.size))
 
     def changes(self) -> Iterator[Change]:
         """Every place in which the file is not the original, in order."""
-        for piece, end in zip(self._pieces, self._ends, strict=True):
-            if piece.data is not None and (piece.data or piece.start < piece.stop):
-                new = Span(end - len(piece.data), end, piece.path)
-                yield Change(Span(piece.start, piece.stop, piece.path), new, piece.data)
+        end = 0
+        for piece in self._pieces:
+            start, stop, data, path = piece
+            if data is None:
+                end += stop - start
+                continue
+            end += len(data)
+            if data or start < stop:
+                yield Change(Span(start, stop, path), Span(end - len(data), end, path), data)
 
     def parts(self) -> Iterator[Buffer]:
         """All bytes of the file, in parts of at most a MiB."""
@@ -154,12 +161,12 @@ class EditedSource:
             raise FormatError(faults.CHANGED, Span(max(start, 0), self.size), reason=reason)
         i, done = bisect_right(self._ends, start), 0
         while done < buffer.nbytes:
-            piece = self._pieces[i]
-            skip = start + done - (self._ends[i] - piece.size)
-            count = min(piece.size - skip, buffer.nbytes - done)
+            piece, size = self._held[i]
+            skip = start + done - (self._ends[i] - size)
+            count = min(size - skip, buffer.nbytes - done)
             if piece.data is not None:
                 buffer[done : done + count] = piece.data[skip : skip + count]
-            elif count:
+            else:
                 self.origin.readinto(piece.start + skip, buffer[done : done + count])
             done += count
             i += 1

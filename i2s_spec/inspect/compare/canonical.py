@@ -6,7 +6,7 @@ element k in bits 2*(k % 4) of byte k // 4, and 3 for the code that stands for n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import FormatError
@@ -97,22 +97,26 @@ def words_known(file: File, tensor: Tensor) -> bool:
     return file.byte_order == "little" or byte_order.words_known(tensor.type)
 
 
-def require_own_bytes(file: File) -> None:
+def require_own_bytes(file: File, tensors: Iterable[Tensor]) -> int:
     """Refuse a file that cannot be read whole in reasonable time: one of holes, or whose tensors are larger than it is,
     which only bytes of several tensors make possible.
 
     Whoever reads each tensor whole would need time that grows with the square of the file's size.
 
+    :param tensors: all tensors of the file
+    :returns: bytes of all tensors
     :raises FormatError: for a tensor that the file does not hold whole, or whose size is not known
     :raises ValueError: for such a file
     """
     require_written(file.source)
     total = 0
-    for tensor in file.tensors.rows:
-        tensor.require(tensor.span)
-        total += tensor.nbytes
+    for tensor in tensors:
+        span = tensor.span
+        tensor.require(span)
+        total += span.stop - span.start
     if total > file.size:
         raise ValueError(f"tensors share bytes (G404): they have {total:,} bytes, and the file has {file.size:,}")
+    return total
 
 
 def lengths(tensor: Tensor) -> tuple[int, ...]:

@@ -135,7 +135,7 @@ def difference(
     for file in (a, b):
         if file.fault is not None:
             raise file.fault
-        require_own_bytes(file)
+        require_own_bytes(file, file.tensors.rows)
     total = sum(tensor.nbytes for tensor in a.tensors.values())
     done = 0
     changes: list[TensorChange] = []

@@ -100,9 +100,8 @@ def identity(
     """
     if file.fault is not None:
         raise file.fault
-    require_own_bytes(file)
-    tensors = sorted(file.tensors.rows, key=lambda tensor: (tensor.raw_name, tensor.index))
-    total = file.size + sum(tensor.nbytes for tensor in tensors)
+    tensors = sorted(file.tensors.rows, key=lambda tensor: tensor.raw_name)  # which keeps the order of the table
+    total = file.size + require_own_bytes(file, tensors)
     done = 0
 
     def reported(count: int) -> None:

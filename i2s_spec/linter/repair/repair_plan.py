@@ -131,8 +131,10 @@ def _why_not(action: Action, workspace: Workspace) -> str | None:
     return None
 
 
-def _twice(edits: Iterable[Edit]) -> bool:
+def _twice(edits: Collection[Edit]) -> bool:
     """Whether edits that are not the same overlap; insertions in one place do not."""
+    if len(edits) < 2:
+        return False
     reached = 0
     for start, stop in sorted(edit.order for edit in dict.fromkeys(edits)):
         if start < reached:

@@ -247,4 +247,5 @@ def _suppression(path: str, table: dict[str, Any]) -> Suppression:
 
 
 def _shown(path: str) -> str:
-    return quote(os.path.relpath(path), limit=4096, bare=True)
+    """A path as messages name it: from here, and quoted where it is empty."""
+    return quote(os.path.relpath(path), limit=4096, bare=True) if path else quote(path)
