@@ -8,6 +8,7 @@ which is small for a replay, so that the tests stay quick, and larger for a sear
 from __future__ import annotations
 
 import atexit
+import gc
 import io
 import os
 import shutil
@@ -57,6 +58,7 @@ def answered(words: list[str], folder: Path, stdin: bytes = b"") -> tuple[int, s
     finally:
         sys.stdout, sys.stderr, sys.stdin = kept[:3]
         os.chdir(kept[3])
+        gc.unfreeze()  # `main` takes the process to end, and keeps what is garbage here
     said, complained = (stream.buffer.getvalue().decode("utf-8", "replace") for stream in (out, err))
     assert status != EXIT_BUG, f"{words} ended as a bug of this package: {complained}"
     assert status in ANSWERS, (words, status, complained)

@@ -51,7 +51,7 @@ enum { I2S_PLANES = 8, I2S_MOST_BYTES = 64 };
 #define I2S_SUMS_SAD(V, x) (V)_mm512_sad_epu8((__m512i)(x), _mm512_setzero_si512())
 #define I2S_SUMS_BYTES 64
 #define I2S_SUMS(name) i2s_##name##_avx512
-#define I2S_SUMS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt,prefer-vector-width=512")))
+#define I2S_SUMS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt" I2S_BY_512)))
 #include "bit_sums_body.h"
 
 static int i2s_sums_has_avx2(void) { return i2s_cpu_avx2() && i2s_cpu_popcnt(); }

@@ -125,7 +125,7 @@ static inline __attribute__((always_inline, target("avx2"))) void i2s_narrow_avx
 #undef I2S_NARROW
 
 #define I2S_NAME(x) x##_avx512
-#define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt,prefer-vector-width=512")))
+#define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt" I2S_BY_512)))
 #define I2S_WIDTH 64
 #define I2S_WIDEN(p) _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(p)))
 #define I2S_NARROW(p, v) _mm_storeu_si128((__m128i *)(p), _mm512_cvtepi32_epi8((__m512i)(v)))

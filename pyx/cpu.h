@@ -51,11 +51,22 @@ __attribute__((constructor)) static void i2s_cpu_ask(void) {
 #if defined(I2S_CPU_X86)
     __builtin_cpu_init();
 #define I2S_CPU_ASK(name) I2S_CPU_FIND(name, __builtin_cpu_supports(#name))
-    I2S_CPU_ASK(ssse3) I2S_CPU_ASK(popcnt) I2S_CPU_ASK(avx2) I2S_CPU_ASK(fma) I2S_CPU_ASK(f16c) I2S_CPU_ASK(avx512f)
+    I2S_CPU_ASK(ssse3) I2S_CPU_ASK(popcnt) I2S_CPU_ASK(avx2) I2S_CPU_ASK(fma) I2S_CPU_ASK(avx512f)
     I2S_CPU_ASK(avx512bw) I2S_CPU_ASK(avx512vl) I2S_CPU_ASK(avx512dq) I2S_CPU_ASK(avx512vnni) I2S_CPU_ASK(avx512vbmi)
     I2S_CPU_ASK(avx512vpopcntdq)
+#if defined(__clang__)  /* which has no names for these two */
+    {
+        unsigned a, b, c, d;
+        if (__get_cpuid(1, &a, &b, &c, &d)) I2S_CPU_FIND(f16c, __builtin_cpu_supports("avx") && (c >> 29 & 1))
+#if defined(I2S_KNOWS_AVXVNNI)
+        if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) I2S_CPU_FIND(avxvnni, __builtin_cpu_supports("avx2") && (a >> 4 & 1))
+#endif
+    }
+#else
+    I2S_CPU_ASK(f16c)
 #if defined(I2S_KNOWS_AVXVNNI)
     I2S_CPU_ASK(avxvnni)
+#endif
 #endif
 #elif defined(I2S_CPU_ARM)
     I2S_CPU_FIND(neon, 1)
@@ -66,6 +77,15 @@ __attribute__((constructor)) static void i2s_cpu_ask(void) {
 #endif
 #endif
 }
+#endif
+
+/* Which vectors GCC makes of plain loops, as words of a target: half of a processor's, or whole ones. Clang has no such word. */
+#if defined(__clang__)
+#define I2S_BY_256
+#define I2S_BY_512
+#else
+#define I2S_BY_256 ",prefer-vector-width=256"
+#define I2S_BY_512 ",prefer-vector-width=512"
 #endif
 
 /* What sets of kernels ask for; whatever has AVX-512 is taken to have AVX2 only where it says so. */

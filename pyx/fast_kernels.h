@@ -156,7 +156,7 @@ static const i2s_fast_set i2s_fast_avx2 = I2S_FAST_SET("avx2", i2s_cpu_avx2fma);
 /* ---- AVX-512 with vectors half as wide: where memory is the limit, they are ahead of wide ones ---- */
 
 #define FN(name) i2s_fast_##name##_avx512vl
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma,f16c,prefer-vector-width=256")))
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma,f16c" I2S_BY_256)))
 #define VB 32
 #define ROWS 4
 #define MIX 4
@@ -184,7 +184,7 @@ static const i2s_fast_set i2s_fast_avx512vl = I2S_FAST_SET("avx512vl", i2s_cpu_a
 /* ---- AVX-512 ---- */
 
 #define FN(name) i2s_fast_##name##_avx512
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma,f16c,prefer-vector-width=512")))
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma,f16c" I2S_BY_512)))
 #define VB 64
 #define ROWS 4
 #define MIX 4

@@ -346,7 +346,7 @@ I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) int i2s_digits_avx
     return _mm512_testn_epi8_mask(least, least) != 0;
 }
 #define I2S_NAME(x) x##_avx512
-#define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt,prefer-vector-width=512")))
+#define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt" I2S_BY_512)))
 #include "survey_groups_body.h"
 #undef I2S_NAME
 #undef I2S_TARGET

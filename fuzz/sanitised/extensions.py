@@ -47,8 +47,8 @@ def build(folder: Path, isolated: bool = True) -> Path:
 
     more = {"CC": "gcc", "I2S_BUILD_JOBS": str(os.cpu_count() or 1)}
     if isolated:
-        more["PYTHONPATH"] = str(_tools(folder))
-    _run([sys.executable, str(HERE / "setup_extensions.py"), *FLAGS], more, project)
+        more |= build_tools(folder)
+    run([sys.executable, str(HERE / "setup_extensions.py"), *FLAGS], more, project)
     for name, path in extensions(project).items():
         content = path.read_bytes()
         if not all(mark in content for mark in MARKS):
@@ -89,7 +89,7 @@ def libraries() -> str:
 def compile_library(source: Path, into: Path) -> Path:
     """A C file as a shared library, with the flags of the extensions."""
     made = into / f"{source.stem}.so"
-    _run(["gcc", "-shared", "-fPIC", *FLAGS, str(source), "-o", str(made)], {}, into)
+    run(["gcc", "-shared", "-fPIC", *FLAGS, str(source), "-o", str(made)], {}, into)
     return made
 
 
@@ -104,21 +104,25 @@ def _copy(source: Path, target: Path) -> None:
         path.unlink()  # a module that is gone
 
 
-def _tools(folder: Path) -> Path:
-    """What pyproject.toml requires for building, in a folder of its own."""
+def build_tools(folder: Path) -> dict[str, str]:
+    """What pyproject.toml requires for building, in a folder of its own; the environment in which it is found."""
     tools = folder / "tools"
     if not tools.is_dir():
         requires = _configuration(ROOT)["build-system"]["requires"]
         words = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", str(tools)]
-        _run([*words, *requires], {}, folder)
-    return tools
+        run([*words, *requires], {}, folder)
+    return {"PYTHONPATH": str(tools)}
 
 
 def _configuration(project: Path) -> dict[str, Any]:
     return tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def _run(words: list[str], more: dict[str, str], folder: Path) -> None:
+def run(words: list[str], more: dict[str, str], folder: Path) -> None:
+    """Run a tool of the build.
+
+    :raises BuildError: where it fails, with the end of what it printed
+    """
     environment = {name: value for name, value in os.environ.items() if name not in ("CFLAGS", "LDFLAGS", "LDSHARED")}
     done = subprocess.run(
         words, cwd=folder, env=environment | more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

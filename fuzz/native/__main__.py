@@ -1,0 +1,148 @@
+"""The C code by libFuzzer: `python fuzz/native [replay | NAME [ARGUMENTS OF LIBFUZZER]]`, in a checkout, with clang.
+
+`survey`   kernels that look at payloads: each set against the portable one, parts and pieces against the whole, plain counts
+`walker`   the C header that `i2s schema --format c` writes: it stays inside the bytes, and decoding is undone by encoding
+`scanner`  the compiled scanner, with the interpreter around it: records lie in the bytes, one behind the other
+
+Each is built with AddressSanitizer, UndefinedBehaviorSanitizer and coverage. `replay` runs the kept inputs through all.
+What a search finds is kept in DIR/NAME (`--folder DIR`; default: a temporary folder, and inputs are lost).
+
+Exit codes: 0 nothing was found; 1 something was; 2 this cannot be done here, with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE.parent / "sanitised"))
+
+from extensions import BuildError, build_tools, run  # noqa: E402 - of the folder beside this one
+
+SANITIZERS: Final = "address,undefined"
+FLAGS: Final = ("-g", "-O1", "-fno-sanitize-recover=all", "-Wno-unused-function")
+
+#: Inputs to begin with, of the harnesses in Python.
+CORPORA: Final = {
+    "survey": ("corpus/payload", "regressions/payload"),
+    "walker": ("corpus/container", "regressions/container"),
+    "scanner": ("corpus/container", "regressions/container"),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Build what was asked for, and run it."""
+    asked, more = _parser().parse_known_args(arguments)
+    names = [*CORPORA] if asked.what == "replay" else [asked.what]
+    if asked.what == "replay":
+        more = ["-runs=0", *more]
+    kept = asked.folder
+    with tempfile.TemporaryDirectory(prefix="i2s-native-") as made:
+        folder = Path(made)
+        try:
+            programs = {name: BUILDERS[name](folder) for name in names}
+        except BuildError as error:
+            print(f"native: {error}", file=sys.stderr)
+            return 2
+        found = 0
+        for name, program in programs.items():
+            found |= _searched(name, program, (kept.resolve() if kept else folder) / name, more)
+        return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(prog="python fuzz/native", description=__doc__.partition("\n\n")[0])
+    parser.add_argument("what", nargs="?", choices=["replay", *CORPORA], default="replay")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="keep what is found here")
+    return parser
+
+
+def _searched(name: str, program: Path, found: Path, arguments: list[str]) -> int:
+    """Run a program of libFuzzer's: 1 where it found something."""
+    found.mkdir(parents=True, exist_ok=True)
+    dictionary = HERE.parent / "dictionary" / "gguf.dict"
+    words = [str(program), f"-artifact_prefix={found}{os.sep}", "-timeout=20", "-rss_limit_mb=2048", *arguments]
+    if name != "survey":
+        words.append(f"-dict={dictionary}")
+    known = [str(place) for each in CORPORA[name] if (place := HERE.parent / each).is_dir()]
+    environment = os.environ | {
+        "PYTHONPATH": str(program.parent / "package"),
+        "PYTHONHOME": sys.base_prefix,
+        "PYTHONMALLOC": "malloc",  # every object in a place of its own, which AddressSanitizer watches
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",  # Python keeps much to its end
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    }
+    print(f"+ {name}", flush=True)
+    done = subprocess.run([*words, str(found), *known], cwd=found, env=environment, check=False)
+    return 1 if done.returncode else 0
+
+
+def _compiled(folder: Path, name: str, *more: str) -> Path:
+    program = folder / f"{name}-program"
+    words = ["clang", f"-fsanitize=fuzzer,{SANITIZERS}", *FLAGS, str(HERE / f"{name}.c"), *more, "-o", str(program)]
+    _clang(words, folder)
+    return program
+
+
+def _clang(words: list[str], folder: Path) -> None:
+    if shutil.which("clang") is None:
+        raise BuildError("there is no clang")
+    run(words, {}, folder)
+
+
+def _survey(folder: Path) -> Path:
+    return _compiled(folder, "survey", "-I", str(ROOT / "pyx"))
+
+
+def _walker(folder: Path) -> Path:
+    header = subprocess.run(
+        [sys.executable, "-m", "i2s_spec", "schema", "--format", "c"], cwd=ROOT, capture_output=True, check=True
+    ).stdout
+    (folder / "i2s.h").write_bytes(header)
+    return _compiled(folder, "walker", "-I", str(folder))
+
+
+def _scanner(folder: Path) -> Path:
+    """The extension for libFuzzer in a copy of the package, and a program with the interpreter in it."""
+    package = folder / "package"
+    shutil.copytree(
+        ROOT / "i2s_spec", package / "i2s_spec", ignore=shutil.ignore_patterns("_scanner.*.so", "__pycache__")
+    )
+    shutil.copy(HERE / "target.py", package)
+    made = folder / "_scanner.c"
+    cython = [sys.executable, "-m", "cython", "-3", "--module-name", "i2s_spec.gguf._scanner", "-I", str(ROOT / "pyx")]
+    run([*cython, str(ROOT / "pyx" / "_scanner.pyx"), "-o", str(made)], build_tools(folder), folder)
+    include = ["-I", sysconfig.get_paths()["include"], "-I", str(ROOT / "pyx")]
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    extension = package / "i2s_spec" / "gguf" / f"_scanner{suffix}"
+    # Cython adds 0 to the NULL that stands for no arguments.
+    shared = [
+        "clang",
+        "-shared",
+        "-fPIC",
+        f"-fsanitize=fuzzer-no-link,{SANITIZERS}",
+        "-fno-sanitize=pointer-overflow",
+        *FLAGS,
+    ]
+    _clang([*shared, *include, str(made), "-o", str(extension)], folder)
+    library = str(sysconfig.get_config_var("LIBDIR"))
+    version = f"python{sysconfig.get_config_var('LDVERSION')}"
+    return _compiled(folder, "scanner", *include, "-rdynamic", f"-L{library}", f"-Wl,-rpath,{library}", f"-l{version}")
+
+
+BUILDERS: Final[dict[str, Callable[[Path], Path]]] = {"survey": _survey, "walker": _walker, "scanner": _scanner}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

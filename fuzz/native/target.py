@@ -1,0 +1,68 @@
+"""What `scanner.c` asks of the scanner: to index the bytes, and then for every note that it keeps."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf import _scanner, string_arrays
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import BufferSource
+from i2s_spec.schema.types import ValueType
+
+#: So many records are asked for, from the first one on, and as many at the end.
+MOST = 64
+
+
+def one_input(data: bytes) -> None:
+    """Raises where an answer contradicts the bytes."""
+    source = BufferSource(data)
+    notes = _scanner.scan(source)
+    assert notes.fault is None or 0 <= notes.fault.span.start <= notes.fault.span.stop, notes.fault
+    last = 0
+    for i in _some(notes.keys):
+        key = notes.key(i)
+        assert last <= key.start < key.stop <= len(data)
+        assert data[key.key_span.start : key.key_span.stop].endswith(key.name)
+        last = key.stop
+    for i in _some(notes.tensors):
+        tensor = notes.tensor(i)
+        assert last <= tensor.start < tensor.stop <= len(data)
+        assert data[tensor.name_span.start : tensor.name_span.stop].endswith(tensor.name)
+        last = tensor.stop
+    for kind in ValueType:
+        assert all(kind in (key.type, key.element) for key in map(notes.key, notes.keys_of(kind)))
+    assert set(notes.odd_keys()) <= set(range(notes.keys))
+    assert set(notes.odd_tensors()) <= set(range(notes.tensors))
+    named = {notes.key(i).name for i in _some(notes.keys)}
+    assert len(notes.keys_named(named)) >= len(named)
+    assert notes.all_differ(True) or notes.tensors > 1
+    assert notes.all_differ(False) or notes.keys > 1
+    file, big = File(BufferSource(data)), notes.byte_order == "big"
+    for i in _some(notes.keys):
+        entry = file.metadata.by_index(i)
+        _asked(lambda: file.metadata.decode(entry, 100))  # noqa: B023 - called at once
+        if entry.type != ValueType.ARRAY:
+            continue
+        start, stop = entry.value_span.start, entry.value_span.stop
+        if entry.element == ValueType.STRING:
+            for count in {entry.count, entry.count + 1, max(0, entry.count - 1)}:
+                _asked(lambda: _scanner.strings(data[start:stop], count, big))  # noqa: B023
+                _asked(lambda: _scanner.invalid_utf8_in_array(source, start, stop, count, big))  # noqa: B023
+                _asked(lambda: string_arrays.look(source, start, stop, count, big, (b"a", b"")))  # noqa: B023
+        if entry.element == ValueType.BOOL:
+            _scanner.first_odd_bool(source, start, stop - start)
+    spans = [(tensor.name_span.start, tensor.name_span.stop) for tensor in map(notes.tensor, _some(notes.tensors))]
+    assert len(_scanner.invalid_utf8(source, spans)) <= len(spans)
+    _scanner.first_nonzero(source, min(1, len(data)), len(data))
+
+
+def _some(count: int) -> list[int]:
+    return [*range(min(count, MOST)), *range(max(MOST, count - MOST), count)]
+
+
+def _asked(question: Callable[[], object]) -> None:
+    """Ask what may be refused."""
+    with contextlib.suppress(FormatError, ValueError):
+        question()
