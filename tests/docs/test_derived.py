@@ -137,5 +137,6 @@ def test_what_needs_a_missing_extra_is_not_looked_at(monkeypatch: pytest.MonkeyP
 
 def test_without_a_checkout_the_verb_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(checkout, "__file__", str(tmp_path / "a" / "b" / "c.py"))
+    monkeypatch.chdir(tmp_path)
     for arguments in (["write"], ["write", "--check"]):
         assert "clone the repository" in str(CliRunner().invoke(command, arguments).exception)
