@@ -41,8 +41,8 @@ Path = str | os.PathLike[str]
 
 
 def make_receipt(
-    checkpoint: str | os.PathLike[str],
-    path: str | os.PathLike[str],
+    checkpoint: Path,
+    path: Path,
     *,
     rule: str | None = None,
     weight_scale: str | None = None,
@@ -63,7 +63,6 @@ def make_receipt(
     :raises ValueError: for letters of no check
     :raises FormatError, OSError: for files that cannot be read
     """
-    checkpoint, path = Path(checkpoint), Path(path)
     if unknown := set(only) - CHECKS.keys():
         raise ValueError(f"there is no check {quote(min(unknown))}; there are {', '.join(CHECKS)}")
     with CheckpointFolder(checkpoint) as folder, open_file(path) as file:
@@ -127,10 +126,7 @@ def write_receipt(receipt: Mapping[str, Any], path: Path, force: bool = False) -
 
 
 def verify_receipt(
-    path: str | os.PathLike[str],
-    receipt: str | os.PathLike[str],
-    against: str | os.PathLike[str] | None = None,
-    positions: int = POSITIONS,
+    path: Path, receipt: Path, against: Path | None = None, positions: int = POSITIONS
 ) -> dict[str, Any]:
     """Repeat the checks of a receipt: of the file alone, or with the checkpoint.
 
@@ -141,8 +137,7 @@ def verify_receipt(
     :returns: the receipt of now; `changed` lists what differs from the one that was read
     :raises FormatError: H104 for what is no receipt
     """
-    path = Path(path)
-    read = read_receipt(Path(receipt))
+    read = read_receipt(receipt)
     if against is not None:
         choices = read["choices"]
         now = make_receipt(
