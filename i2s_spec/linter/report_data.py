@@ -187,7 +187,18 @@ def uri_of(path: str) -> str:
     """A path as a URI reference (RFC 3986) that loses nothing: bytes that are no plain characters become `%NN`."""
     if path.startswith("/"):
         return "file://" + _percent(path)
-    return _percent(path)
+    return _percent(without_dot(path))
+
+
+def without_dot(path: str) -> str:
+    """A relative path without `./` in front, as code hosts name the files of a repository.
+
+    >>> without_dot("./models/a.gguf"), without_dot("../a.gguf"), without_dot("./")
+    ('models/a.gguf', '../a.gguf', './')
+    """
+    while path.startswith("./") and path.strip("./"):
+        path = path[2:].lstrip("/")
+    return path
 
 
 def _percent(path: str) -> str:
