@@ -126,3 +126,5 @@ def test_serve_builds_anew_when_a_page_changes(installed: Path, tmp_path: Path) 
     finally:
         server.terminate()
         server.wait(30)
+    with pytest.raises(OSError, match="refused"):
+        urlopen(f"http://127.0.0.1:{port}/index.html", timeout=10)

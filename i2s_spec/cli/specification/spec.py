@@ -122,4 +122,7 @@ def _mkdocs(*arguments: str) -> int:
     verb, *rest = arguments
     # -P: what is installed is run, not a package of the same name in the folder, which need not be compiled.
     command = [sys.executable, "-P", "-m", "mkdocs", verb, "--config-file", str(folder / "mkdocs.yml"), *rest]
+    if verb == "serve":  # in the place of this process: whoever stops it stops the server
+        os.chdir(folder)
+        os.execve(sys.executable, command, environment)
     return subprocess.run(command, cwd=folder, env=environment, check=False).returncode
