@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +164,11 @@ def test_a_model_and_its_result_are_one_line(tmp_path: Path) -> None:
         result = model.forward([1, 2, 3])
     assert repr(result) == f"<Result: logits [3, {model.vocab_size}], 0 taps, 3 tokens>"
     assert len(repr(model)) < 200
+
+
+def test_a_traceback_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(i2s.FormatError) as raised:
+        i2s.open(tmp_path / "none.gguf")
+    assert "".join(traceback.format_exception(raised.value)).rstrip().endswith(f"in the file '{tmp_path}/none.gguf'")
+    assert isinstance(raised.value.__cause__, FileNotFoundError)
+    assert raised.value.of_file("other").__notes__ == [f"in the file '{tmp_path}/none.gguf'"]
