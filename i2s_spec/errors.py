@@ -84,7 +84,9 @@ class FormatError(ValueError):
 
     def of_file(self, path: str | os.PathLike[str]) -> FormatError:
         """This error, which now knows the file that the bytes are of; one that knew it keeps it."""
-        self.file = self.file or os.fsdecode(path)
+        if self.file is None:
+            self.file = os.fsdecode(path)
+            self.add_note(f"in the file {quote(self.file, 4096)}")  # a traceback shows it below the message
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:  # exceptions with keywords do not pickle by themselves

@@ -167,6 +167,9 @@ _HEAD = f"""\
 meta:
   id: gguf_i2s
   title: GGUF with I2_S tensors
+  application:
+    - llama.cpp
+    - bitnet.cpp
   file-extension: gguf
   license: MIT
   endian:
@@ -176,6 +179,7 @@ meta:
       _: le
 doc: |
   The container of ggml, and the ternary tensors of BitNet models in it (type {I2_S.number}).
+doc-ref: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 seq:
   - id: header
     type: header

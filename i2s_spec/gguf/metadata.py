@@ -60,7 +60,17 @@ class Metadata(Mapping[str, Any]):
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
     def __getitem__(self, key: str) -> Any:
-        return self.decode(self.entry(key))
+        place = self._index.key_places.get(key)
+        if place is None:
+            from i2s_spec.display import MissingName
+
+            raise MissingName("key", key, self)
+        return self.decode(self._index.key(place))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, or `default` where the file does not have it."""
+        place = self._index.key_places.get(key)
+        return default if place is None else self.decode(self._index.key(place))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._index.key_places)
@@ -71,6 +81,28 @@ class Metadata(Mapping[str, Any]):
     def __contains__(self, key: object) -> bool:
         return key in self._index.key_places
 
+    def __repr__(self) -> str:
+        return f"<Metadata: {self._index.keys:,} keys>"
+
+    def _repr_html_(self) -> str:
+        """The first keys for a notebook: type, and the value of numbers and short texts."""
+        from itertools import islice
+
+        from i2s_spec.display import ROWS, counted, table
+
+        rows = ((entry.name, entry.label, self.preview(entry)) for entry in islice(self.rows, ROWS))
+        return table(counted(self._index.keys, "key"), (), ("key", "type", "value"), rows, self._index.keys)
+
+    def preview(self, entry: KeyValue) -> Any:
+        """The value of an entry, or how large it is where it is an array or a long text."""
+        if entry.type == ValueType.ARRAY:
+            return f"{entry.count:,} elements"
+        length = entry.stop - entry.value_start
+        return self.decode(entry) if length <= _LONGEST_PREVIEW else f"{length:,} bytes"
+
+
+#: Bytes of a text that a preview decodes.
+_LONGEST_PREVIEW = 4096
 
 _NUMPY_VALUES = {0: "u1", 1: "i1", 2: "u2", 3: "i2", 4: "u4", 5: "i4", 6: "f4", 10: "u8", 11: "i8", 12: "f8"}
 

@@ -16,6 +16,9 @@ name; values, strings and tensor bytes are read and decoded on access, each boun
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.header_index import HeaderIndex, KeyValue
@@ -26,13 +29,15 @@ from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.schema import faults
 from i2s_spec.schema.checks import ByteOrder
 
-__all__ = ["File", "KeyValue", "Metadata", "Tensor", "Tensors", "open"]
+__all__ = ["File", "KeyValue", "Metadata", "Tensor", "Tensors", "open", "takes_file"]
+
+Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def open(origin: Origin, *, trusted: bool = False) -> File:
     """Open a GGUF file: index its header and nothing more.
 
-    :param origin: a path, anything with the buffer protocol, a seekable binary stream, or a `Source`
+    :param origin: a path, anything with the buffer protocol, a seekable binary stream, a `gguf.GGUFReader`, or a `Source`
     :param trusted: map the file into memory, so that arrays are views of it; only for files that nobody can shorten
     :raises FormatError: for whatever prevents indexing (clauses 2.2 to 2.7); all other faults are the linter's
     """
@@ -41,6 +46,27 @@ def open(origin: Origin, *, trusted: bool = False) -> File:
         file.close()
         raise file.fault.of_file(origin) if isinstance(origin, str | os.PathLike) else file.fault
     return file
+
+
+def takes_file(function: Call) -> Call:
+    """Let a function whose first parameter is a `File` take whatever `open` takes; what was opened here is closed here."""
+    first = function.__code__.co_varnames[0]
+
+    @wraps(function)
+    def call(*given: Any, **options: Any) -> Any:
+        if not given and first not in options:
+            return function(**options)  # which says what is missing
+        origin = given[0] if given else options.pop(first)
+        if isinstance(origin, File):
+            return function(origin, *given[1:], **options)
+        file = open(origin)
+        try:
+            return function(file, *given[1:], **options)
+        finally:
+            if isinstance(origin, str | os.PathLike):
+                file.close()
+
+    return cast(Call, call)
 
 
 class File:
@@ -104,4 +130,35 @@ class File:
             self.close()
 
     def __repr__(self) -> str:
-        return f"<File {self.name!r}: {len(self.metadata)} keys, {len(self.tensors)} tensors>"
+        from i2s_spec.display import counted, line
+
+        stopped = "" if self.fault is None else f", stopped by {self.fault.code}"
+        parts = f"{counted(self.index.keys, 'key')}, {counted(self.index.tensors, 'tensor')}{stopped}"
+        return line("File", self.name, parts)
+
+    def _repr_html_(self) -> str:
+        """The file for a notebook: what it is, and the first tensors; nothing of the data section is read."""
+        from itertools import islice
+
+        from i2s_spec.display import ROWS, counted, table
+
+        facts: list[tuple[str, Any]] = [
+            ("size", f"{self.size:,} bytes"),
+            ("architecture", self._architecture),
+            ("version, byte order", f"{self.version}, {self.byte_order}-endian"),
+            ("keys", self.index.keys),
+        ]
+        if self.fault is not None:
+            facts.append(("stopped by", str(self.fault)))
+        rows = ((each.raw_name, each.kind, each.shape, each.offset) for each in islice(self.tensors.rows, ROWS))
+        head = ("tensor", "type", "shape", "offset")
+        return table(f"{self.name}: {counted(self.index.tensors, 'tensor')}", facts, head, rows, self.index.tensors)
+
+    @property
+    def _architecture(self) -> Any:
+        if "general.architecture" not in self.metadata:
+            return "not said"
+        try:
+            return self.metadata.preview(self.metadata.entry("general.architecture"))
+        except ValueError:  # the file was closed, or changed
+            return "cannot be read any more"

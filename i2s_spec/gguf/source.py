@@ -8,6 +8,7 @@ but regular files is opened; a FIFO or a device would block or never end.
 from __future__ import annotations
 
 import errno
+import io
 import mmap
 import os
 import stat
@@ -16,7 +17,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 
-from i2s_spec.errors import FormatError, Span, TrustedText
+from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.schema import faults
 
 #: Anything with the buffer protocol; Python names it only from 3.12 on.
@@ -122,7 +123,7 @@ class FileSource:
                     raise _shrank(start + len(data), self.size)
                 data += more
         except OSError as error:
-            raise _unreadable(error) from error
+            raise self._failed(error) from error
         return data
 
     def readinto(self, start: int, buffer: memoryview) -> None:
@@ -132,7 +133,7 @@ class FileSource:
             try:
                 got = os.preadv(self._fd, [buffer[done:]], start + done)
             except OSError as error:
-                raise _unreadable(error) from error
+                raise self._failed(error) from error
             if got == 0:
                 raise _shrank(start + done, self.size)
             done += got
@@ -148,6 +149,10 @@ class FileSource:
         if now.st_ctime_ns != self._stat.st_ctime_ns and now.st_nlink == self._stat.st_nlink:
             return "its state was changed"
         return None
+
+    def _failed(self, error: OSError) -> ValueError:
+        """What a read that failed raises; whoever closed the file reads no bad file, but asks for what is gone."""
+        return ValueError(f"{quote(self.name, 4096)} is closed") if self._fd < 0 else _unreadable(error)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -219,7 +224,9 @@ class MapSource(BufferSource):
 
 
 def source_of(origin: Origin, trusted: bool = False) -> Source:
-    """The source for whatever a caller has: a path, a buffer, a seekable binary stream, or a `Source` already.
+    """The source for whatever a caller has: a path, a buffer, a seekable binary stream, a `File`, or a `Source` already.
+
+    `gguf.GGUFReader` objects are buffers too: what they mapped is read.
 
     :param trusted: map the file instead of reading it; only for files that nobody else can shorten
     :raises FormatError: S901, S902 where the path cannot be opened or is no regular file
@@ -230,13 +237,34 @@ def source_of(origin: Origin, trusted: bool = False) -> Source:
         return origin
     try:
         return BufferSource(origin)
-    except TypeError:
+    except (TypeError, ValueError):  # no buffer, or one with gaps
         pass
     if isinstance(origin, Source):
         return origin
+    if isinstance(held := getattr(origin, "source", None), Source):  # a `File`
+        return held
     if hasattr(origin, "seek") and hasattr(origin, "read"):
-        return StreamSource(cast(BinaryIO, origin))
-    raise TypeError(f"cannot read a GGUF file from {type(origin).__name__}")
+        return StreamSource(_binary(origin))
+    # gguf's reader has the whole file as an array; that package is not loaded to ask.
+    if any(kind.__name__ == "GGUFReader" for kind in type(origin).__mro__) and hasattr(origin, "data"):
+        return BufferSource(origin.data, str(getattr(origin.data, "filename", None) or "<GGUFReader>"))
+    raise TypeError(
+        f"cannot read a GGUF file from {type(origin).__qualname__}: a path, contiguous bytes, "
+        "a seekable binary stream, a File or a gguf.GGUFReader are taken"
+    )
+
+
+def _binary(stream: Any) -> BinaryIO:
+    """A stream that gives bytes and can seek.
+
+    :raises TypeError: for a stream of text
+    :raises ValueError: for one that cannot seek, such as a pipe
+    """
+    if isinstance(stream, io.TextIOBase):
+        raise TypeError("the stream gives text: open the file with mode 'rb'")
+    if not getattr(stream, "seekable", lambda: True)():
+        raise ValueError("the stream cannot seek: read it whole, and give the bytes")
+    return cast(BinaryIO, stream)
 
 
 def open_regular(path: str | os.PathLike[str], most: int | None = None) -> BinaryIO:

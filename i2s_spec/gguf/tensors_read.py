@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from i2s_spec.deprecation import renamed_keyword
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from i2s_spec.codec.trits import Trits
     from i2s_spec.schema.dialect import Dialect
+
+
+T = TypeVar("T")
 
 
 class Tensors(Mapping[str, "Tensor"]):
@@ -58,7 +61,21 @@ class Tensors(Mapping[str, "Tensor"]):
         return map(self.by_index, range(self._index.tensors))
 
     def __getitem__(self, name: str) -> Tensor:
-        return self.by_index(self._index.tensor_places[name])
+        place = self._index.tensor_places.get(name)
+        if place is None:
+            from i2s_spec.display import MissingName
+
+            raise MissingName("tensor", name, self)
+        return self.by_index(place)
+
+    @overload
+    def get(self, name: str, default: None = None, /) -> Tensor | None: ...
+    @overload
+    def get(self, name: str, default: Tensor | T, /) -> Tensor | T: ...
+    def get(self, name: str, default: Any = None, /) -> Any:
+        """A tensor by its name, or `default` where the file does not have it."""
+        place = self._index.tensor_places.get(name)
+        return default if place is None else self.by_index(place)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._index.tensor_places)
@@ -68,6 +85,19 @@ class Tensors(Mapping[str, "Tensor"]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._index.tensor_places
+
+    def __repr__(self) -> str:
+        return f"<Tensors: {self._index.tensors:,}>"
+
+    def _repr_html_(self) -> str:
+        """The first tensors for a notebook."""
+        from itertools import islice
+
+        from i2s_spec.display import ROWS, counted, table
+
+        rows = ((each.raw_name, each.kind, each.shape, each.offset) for each in islice(self.rows, ROWS))
+        number = self._index.tensors
+        return table(counted(number, "tensor"), (), ("tensor", "type", "shape", "offset"), rows, number)
 
 
 class Tensor:
@@ -102,6 +132,11 @@ class Tensor:
     @property
     def name(self) -> str:
         return self.raw_name.decode("utf-8", "surrogateescape")
+
+    @property
+    def kind(self) -> str:
+        """The name of its type, or `type 99` for a number that no ggml defines."""
+        return self.type.name if self.type is not None else f"type {self.number}"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -161,6 +196,12 @@ class Tensor:
         """The 32 bytes after the payload of an I2_S tensor; of other types nothing."""
         return self._bytes(self.tail_span)
 
+    @property
+    def _holds_trits(self) -> bool:
+        from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+
+        return self.kind == "I2_S" or self.kind in BLOCK_LAYOUTS
+
     def read(self) -> bytes:
         """All bytes of the tensor, exactly `nbytes` of them.
 
@@ -184,7 +225,8 @@ class Tensor:
         dtype = "u2" if name == "BF16" else types.NUMPY_TYPES.get(name or "")
         span = self.span
         if dtype is None:
-            raise TypeError(f"{name} tensors have no plain elements; read() gives their bytes")
+            more = "; trits() and dequantize() decode them" if self._holds_trits else ""
+            raise TypeError(f"{self.kind} tensors have no plain elements; read() gives their bytes{more}")
         self.require(span)
         view = self._index.source.view
         data: bytes | memoryview = view[span.start : span.stop] if view is not None else self._bytes(span)
@@ -298,5 +340,58 @@ class Tensor:
         return self._index.source.read(span.start, span.stop - span.start)
 
     def __repr__(self) -> str:
-        kind = self.type.name if self.type is not None else f"type {self.number}"
-        return f"<Tensor {self.name!r}: {kind} {list(self.shape)}>"
+        from i2s_spec.display import line
+
+        return line("Tensor", self.raw_name, f"{self.kind} {list(self.shape)}")
+
+    def _repr_html_(self) -> str:
+        """The tensor for a notebook: what the header says of it; no data are read."""
+        from i2s_spec.display import table
+
+        facts: list[tuple[str, Any]] = [
+            ("type", self.kind), ("shape", self.shape), ("elements", self.elements), ("offset", self.offset)
+        ]  # fmt: skip
+        try:
+            facts.append(("bytes", self.nbytes))
+        except FormatError as error:
+            facts.append(("bytes", error.message))
+        return table(self.name, facts)
+
+    # NumPy, and other libraries that take arrays: https://numpy.org/doc/stable/user/basics.interoperability.html
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """The values of a plain type, as `np.asarray(tensor)` wants them: what `array` gives.
+
+        :param copy: True for an array of the caller's own; False where only a view will do, which a buffer or a trusted
+            file gives, and other files do not
+        :raises TypeError: for a type whose elements are not numbers of their own, such as I2_S
+        :raises ValueError: for `copy=False` where there is no view
+        """
+        import numpy as np
+
+        viewed = self._index.source.view is not None and self.kind != "BF16"
+        if copy is False and not viewed:
+            raise ValueError(f"tensor {quote(self.name)} has to be read, so that there is no array without a copy")
+        values = self.array()
+        if dtype is not None and np.dtype(dtype) != values.dtype:
+            if copy is False:
+                raise ValueError(f"tensor {quote(self.name)} is {values.dtype}: {np.dtype(dtype)} takes a copy")
+            return values.astype(dtype)
+        return values.copy() if copy else values
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The processor's memory."""
+        return 1, 0  # kDLCPU
+
+    def __dlpack__(self, *, copy: bool | None = None, **more: Any) -> Any:
+        """The values of a plain type as a DLPack capsule, such as `torch.from_dlpack(tensor)` asks for.
+
+        The capsule is of a copy in this machine's byte order, which its new owner may write to: a file is not.
+
+        :param more: what NumPy's arrays take: `stream`, `max_version`, `dl_device`
+        :raises TypeError: for a type whose elements are not numbers of their own, such as I2_S
+        :raises BufferError: for `copy=False`
+        """
+        if copy is False:
+            raise BufferError(f"tensor {quote(self.name)} is read-only; DLPack gets a copy of it")
+        values = self.array()
+        return values.astype(values.dtype.newbyteorder("=")).__dlpack__(**more)

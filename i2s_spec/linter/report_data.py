@@ -73,6 +73,63 @@ class Report(NamedTuple):
         """The name of `suppressed` in version 0.1.0."""
         return self.suppressed
 
+    def __repr__(self) -> str:
+        from i2s_spec.display import line
+
+        return line("Report", self.path, self.words)
+
+    def __str__(self) -> str:
+        """The report in a line, and its first findings in one each."""
+        from i2s_spec.display import ROWS
+
+        lines = [repr(self), *(f"  {finding!r}" for finding in self.findings[:ROWS])]
+        left = len(self.findings) + sum(self.elided.values()) - ROWS
+        return "\n".join([*lines, *([f"  and {left:,} more"] if left > 0 else [])])
+
+    def _repr_html_(self) -> str:
+        """The report for a notebook: the counts, and the first findings."""
+        from i2s_spec.display import table
+
+        rows = ((each.code, each.severity.value, each.span, each.message) for each in self.findings)
+        total = len(self.findings) + sum(self.elided.values())
+        facts = [("internal error", f"{bug.where}: {bug.message}") for bug in self.bugs]
+        return table(f"{self.path}: {self.words}", facts, ("code", "severity", "bytes", "message"), rows, total)
+
+    @property
+    def words(self) -> str:
+        """What was found in a few words: `ok`, or the counts by severity."""
+        from i2s_spec.display import counted
+
+        if not self.readable:
+            return "not a readable GGUF file"
+        counts = [(self.count(level), level.value) for level in Severity]
+        found = [counted(number, word) for number, word in counts if number]
+        hidden = sum(each.findings for each in self.suppressed)
+        found += [f"{hidden:,} suppressed"] if hidden else []
+        found += [counted(len(self.bugs), "internal error")] if self.bugs else []
+        return ", ".join([*(["ok"] if self.ok else []), *found])
+
+    def to_pandas(self) -> Any:
+        """The findings as a `pandas.DataFrame`, a row for each; columns as `to_arrow`.
+
+        :raises ImportError: where pandas is not installed
+        """
+        from i2s_spec.linter.data_frames import to_pandas
+
+        return to_pandas(self.findings)
+
+    def to_arrow(self) -> Any:
+        """The findings as a `pyarrow.Table`, a row for each.
+
+        Columns: code, slug, severity, message, start, stop (of the bytes), path (of the field), clause, fix. Text from the
+        file is escaped in them.
+
+        :raises ImportError: where pyarrow is not installed
+        """
+        from i2s_spec.linter.data_frames import to_arrow
+
+        return to_arrow(self.findings)
+
     def as_dict(self) -> dict[str, Any]:
         """The report as plain data, in the form that `lint --format json` gives for each file."""
         more: dict[str, Any] = {}
@@ -130,7 +187,18 @@ def uri_of(path: str) -> str:
     """A path as a URI reference (RFC 3986) that loses nothing: bytes that are no plain characters become `%NN`."""
     if path.startswith("/"):
         return "file://" + _percent(path)
-    return _percent(path)
+    return _percent(without_dot(path))
+
+
+def without_dot(path: str) -> str:
+    """A relative path without `./` in front, as code hosts name the files of a repository.
+
+    >>> without_dot("./models/a.gguf"), without_dot("../a.gguf"), without_dot("./")
+    ('models/a.gguf', '../a.gguf', './')
+    """
+    while path.startswith("./") and path.strip("./"):
+        path = path[2:].lstrip("/")
+    return path
 
 
 def _percent(path: str) -> str:

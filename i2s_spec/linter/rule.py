@@ -132,6 +132,9 @@ class Rule(NamedTuple):
         found = re.findall(r"^(Why|Example|Fix): (.*?)(?=\n\n|\Z)", self.text, re.DOTALL | re.MULTILINE)
         return {name: " ".join(words.split()) for name, words in found}
 
+    def __repr__(self) -> str:
+        return f"<Rule {self.code} {self.slug}: {self.severity.value}>"
+
     def at(self, span: Span, got: Any = None, want: Any = None, **details: Any) -> "Finding":
         """A finding of this rule."""
         return Finding(self, span, got, want, details)
@@ -169,6 +172,17 @@ class Finding(NamedTuple):
     def message(self) -> str:
         """One plain sentence; everything from the file in it is quoted."""
         return render(self.rule.fault.message, got=self.got, want=self.want, **self.details)
+
+    def __repr__(self) -> str:
+        return f"<Finding {self.severity.value} {self.code} {self.rule.slug} at {self.span}: {self.message}>"
+
+    def _repr_html_(self) -> str:
+        """The finding for a notebook, with what its rule says."""
+        from i2s_spec.display import table
+
+        facts = [("message", self.message), ("bytes", self.span), ("clause", self.rule.clause)]
+        facts += [(name.lower(), words) for name, words in self.rule.sections.items() if name != "Example"]
+        return table(f"{self.severity.value} {self.code}: {self.rule.title}", facts)
 
 
 #: Every rule by its code.

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 TOGETHER: Final = 256
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """A model that can be run; `load_model` makes it.
 
@@ -275,6 +275,13 @@ class Model:
 
     def _wanted(self, taps: Iterable[str]) -> frozenset[str]:
         return frozenset() if taps == () else wanted(taps, self.tap_names())
+
+    def __repr__(self) -> str:
+        from i2s_spec.display import counted, line
+
+        layers = counted(self.graph.layers, "layer")
+        words = f"{self.architecture.name}, {layers}, {self.weights.dialect}, {self.numerics.name}"
+        return line("Model", self.file.name, words)
 
     def close(self) -> None:
         """Close the file; what has been read stays usable."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from i2s_spec.model.cache import Cache
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The results of a forward pass.
 
@@ -26,10 +26,15 @@ class Result:
     :param cache: keys and values of all tokens so far
     """
 
-    logits: NDArray[np.float32] | None
-    embedding: NDArray[np.float32] | None
+    # Whoever runs a model knows which of the two it gives: `Any` spares the question whether it is None.
+    logits: NDArray[np.float32] | Any
+    embedding: NDArray[np.float32] | Any
     taps: Mapping[str, Any]
     cache: Cache
+
+    def __repr__(self) -> str:
+        what, value = ("embedding", self.embedding) if self.logits is None else ("logits", self.logits)
+        return f"<Result: {what} {list(value.shape)}, {len(self.taps):,} taps, {self.cache.used:,} tokens>"
 
 
 def logits_of(result: Result) -> NDArray[np.float32]:
@@ -39,7 +44,8 @@ def logits_of(result: Result) -> NDArray[np.float32]:
     """
     if result.logits is None:
         raise SettingError("an embedding model has no logits")
-    return result.logits
+    logits: NDArray[np.float32] = result.logits
+    return logits
 
 
 def joined(parts: list[Any]) -> Any:

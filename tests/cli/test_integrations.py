@@ -98,7 +98,7 @@ def test_action_runs(tmp_path: Path) -> None:
 
     status, out, summary, output = run()
     assert status == 1
-    assert out.startswith("::error file=./bad.gguf,title=G203 duplicate-key::")
+    assert out.startswith("::error file=bad.gguf,title=G203 duplicate-key::")
     assert summary.startswith("before\n# i2s lint\n")
     assert "`G203`" in summary
     assert output == "sarif=i2s-lint.sarif\nexit-code=1\n"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import i2s_spec
-from i2s_spec.docs import checkout, reference
+from i2s_spec.docs import checkout, examples, reference
 
 
 def example(first: int, *rest: str, named: str | None = "a'b", other: float = 1.5) -> list[Path]:
@@ -25,6 +26,13 @@ def test_every_public_name_is_shown() -> None:
     page = (checkout.chapters() / "api.md").read_text(encoding="utf-8")
     for name in i2s_spec._HOMES:
         assert f"\ni2s_spec.{name}\n" in page, name
+
+
+def test_every_public_name_has_an_example_that_is_run() -> None:
+    """`test_every_fence_holds` runs them."""
+    run = "\n".join(each.source for each in examples.examples() if each.page == "api.md" and each.kind == "python")
+    names = [*i2s_spec._HOMES, "golden.record", "golden.compare"]
+    assert [name for name in names if re.search(rf"\bi2s\.{name}\b", run) is None] == []
 
 
 def test_an_entry_says_what_is_declared() -> None:

@@ -72,7 +72,7 @@ def test_what_has_drifted_is_named_and_mended(other: Path) -> None:
     for name in derived.FILES:
         path = other / name
         text = path.read_text(encoding="utf-8")
-        first = {".tsv": ("R",), ".json": ('  "',)}.get(path.suffix, ("| ", "    {", "<p>"))
+        first = {".tsv": ("R",), ".json": ('  "',), ".ipynb": ("   ",)}.get(path.suffix, ("| ", "    {", "<p>", "<div"))
         row = next(line for line in reversed(text.splitlines()) if line.startswith(first))
         path.write_text(text.replace(row, f"{row[:2]} {row[2:]}", 1), encoding="utf-8")
     (other / "rules" / "I104.md").write_text("old\n" + pages.MARK, encoding="utf-8")
@@ -137,6 +137,7 @@ def test_what_needs_a_missing_extra_is_not_looked_at(monkeypatch: pytest.MonkeyP
 
 def test_without_a_checkout_the_verb_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(checkout, "__file__", str(tmp_path / "a" / "b" / "c.py"))
+    monkeypatch.chdir(tmp_path)
     for arguments in (["write"], ["write", "--check"]):
         assert "clone the repository" in str(CliRunner().invoke(command, arguments).exception)
 

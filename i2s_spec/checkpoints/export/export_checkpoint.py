@@ -28,10 +28,12 @@ from i2s_spec.convert.hugging_face.names import to_checkpoint_rows
 from i2s_spec.convert.hugging_face.packed import packed_tensors, stored_scale
 from i2s_spec.convert.hugging_face.safetensors import NewTensor, write_checkpoint
 from i2s_spec.errors import FormatError, SettingError, quote
+from i2s_spec.gguf.reader import takes_file
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File, Tensor
+    from i2s_spec.gguf.source import Origin
     from i2s_spec.gguf.writer import Progress
     from i2s_spec.schema.architectures.sizes import Hyperparameters
 
@@ -51,8 +53,9 @@ class ExportedFolder(NamedTuple):
     notes: tuple[str, ...]
 
 
+@takes_file
 def export_checkpoint(
-    file: File,
+    file: Origin,
     folder: str | os.PathLike[str],
     *,
     form: str = "packed",
@@ -61,6 +64,7 @@ def export_checkpoint(
 ) -> ExportedFolder:
     """Write a GGUF file as a checkpoint for transformers.
 
+    :param file: a `File`, or what `open` takes
     :param folder: must not exist
     :param form: `packed`, or the type of the floats: F32, F16, BF16
     :param mode: `quantization_mode`; only `offline` is right for weights that are ternary

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
 @click.option(
     "--format",
+    "--output-format",
     "form",
     type=click.Choice(sorted(FORMATS)),
     default="text",

@@ -55,9 +55,12 @@ def _refuse_to_empty(folder: Path) -> None:
 
 @command.command("serve", epilog="Example:  i2s spec serve --port 8001")
 @click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True)
-def serve(port: int) -> int:
-    """Serve the site to this machine, and build it anew when a page changes."""
-    return _mkdocs("serve", "--dev-addr", f"127.0.0.1:{port}")
+@click.option("--open/--no-open", "browser", default=True, show_default=True, help="Open the site in a browser.")
+def serve(port: int, browser: bool) -> int:
+    """Serve the site to this machine, open it in a browser, and build it anew when a page changes."""
+    # By its name, as mkdocs forgets its own default with newer versions of click.
+    options = ["--livereload", *(["--open"] if browser else [])]
+    return _mkdocs("serve", "--dev-addr", f"127.0.0.1:{port}", *options)
 
 
 @command.command("test", epilog="Example:  i2s spec test --dump examples.json")
@@ -138,5 +141,9 @@ def _mkdocs(*arguments: str) -> int:
         raise MissingExtra("the site", "docs")
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     verb, *rest = arguments
-    command = [sys.executable, "-m", "mkdocs", verb, "--config-file", str(folder / "mkdocs.yml"), *rest]
+    # -P: what is installed is run, not a package of the same name in the folder, which need not be compiled.
+    command = [sys.executable, "-P", "-m", "mkdocs", verb, "--config-file", str(folder / "mkdocs.yml"), *rest]
+    if verb == "serve":  # in the place of this process: whoever stops it stops the server
+        os.chdir(folder)
+        os.execve(sys.executable, command, environment)
     return subprocess.run(command, cwd=folder, env=environment, check=False).returncode

@@ -17,8 +17,8 @@ from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.atomic_file import Target, refuse_source
 from i2s_spec.gguf.byte_order import swapped_data, swapped_record
 from i2s_spec.gguf.encode_value import Kind
-from i2s_spec.gguf.reader import File, KeyValue, Tensor
-from i2s_spec.gguf.source import chunks
+from i2s_spec.gguf.reader import File, KeyValue, Tensor, takes_file
+from i2s_spec.gguf.source import Origin, chunks
 from i2s_spec.gguf.writer import Progress, Writer
 from i2s_spec.schema import faults
 from i2s_spec.schema.checks import ByteOrder
@@ -45,8 +45,9 @@ class Value(NamedTuple):
     element: Kind | None = None
 
 
+@takes_file
 def rewrite(
-    source_file: File,
+    source_file: Origin,
     target: Target,
     *,
     set: Mapping[str, Any] | None = None,
@@ -64,6 +65,7 @@ def rewrite(
 
     What is dropped, renamed or replaced is called by its name in the source, what is set by its name in the copy.
 
+    :param source_file: a `File`, or what `open` takes
     :param set: values by key: a `Value`, or a bare value, which keeps the type of the key it replaces
     :param rename: new names of keys
     :param replace: other data for tensors, whose names and shapes stay
@@ -83,7 +85,7 @@ def rewrite(
     :raises FileExistsError: where the target is the source, also with `force`
     :raises OSError: as `OutputFile` does; after any error the target is as it was
     """
-    file = source_file
+    file: File = source_file
     if file.fault is not None:
         raise file.fault
     assert file.version is not None
@@ -228,14 +230,16 @@ def require_unchanged(file: File) -> None:
         raise FormatError(faults.CHANGED, Span(0, file.size), reason=TrustedText(reason))
 
 
+@takes_file
 def convert_endian(
-    source_file: File, target: Target, byte_order: ByteOrder, force: bool = False, progress: Progress | None = None
+    source_file: Origin, target: Target, byte_order: ByteOrder, force: bool = False, progress: Progress | None = None
 ) -> None:
     """Copy a file in the given byte order; one that has it already is copied as it is (clause 2.3).
 
     Converting there and back gives the same bytes, for files that are laid out as our writer does. Version 2 knows no
     byte order but little, so a big-endian copy is of version 3 whatever the source is, and keeps it on the way back.
 
+    :param source_file: a `File`, or what `open` takes
     :param byte_order: `little` or `big`
     :raises ValueError: where a tensor's type has words whose places are not known (TL2, I2_SR, Q5_0, Q5_1, Q3_K, the IQ
         types); nothing is written then

@@ -34,6 +34,7 @@ from i2s_spec.convert.container.rewrite import Replacement, rewrite
 from i2s_spec.convert.tensors.convert_file import FLOATS, form_label, is_ternary, wanted_form
 from i2s_spec.convert.tensors.encode import Encoder
 from i2s_spec.errors import quote
+from i2s_spec.gguf.reader import takes_file
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from i2s_spec.gguf.atomic_file import Target
     from i2s_spec.gguf.reader import File, Tensor
+    from i2s_spec.gguf.source import Origin
     from i2s_spec.gguf.writer import Progress
     from i2s_spec.schema.dialect import Dialect
 
@@ -107,8 +109,9 @@ class QuantizedModel(NamedTuple):
         return math.sqrt(lost / whole) if whole else 0.0
 
 
+@takes_file
 def quantize_model(
-    file: File,
+    file: Origin,
     target: Target,
     *,
     to: str = "I2_S",
@@ -122,7 +125,7 @@ def quantize_model(
 
     Embeddings, head, norms and biases stay as they are. One tensor is in memory at a time.
 
-    :param file: an open file, with F32, F16 or BF16 tensors
+    :param file: a `File`, or what `open` takes, with F32, F16 or BF16 tensors
     :param target: a path, or a binary stream
     :param to: I2_S, the name of one of its dialects, or a type with group scales, such as Q2_0
     :param rule: one of `MODEL_RULES`; `by-group` is for types with group scales

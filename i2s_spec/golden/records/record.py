@@ -23,13 +23,15 @@ from i2s_spec.golden.records.eval_callback import Sum, node_text
 from i2s_spec.golden.records.ggml_ops import GGML_OPS
 from i2s_spec.golden.records.rounding import count_ambiguous
 from i2s_spec.golden.records.store import LOGITS, TEXT, Form, NewRecord
+from i2s_spec.model.forward import Model
 from i2s_spec.model.graph.graph import TOKENS
 from i2s_spec.model.graph.taps import base
+from i2s_spec.model.load import load_model
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from i2s_spec.model.forward import Model
+    from i2s_spec.gguf.source import Origin
     from i2s_spec.model.graph.graph import Graph, Node
     from i2s_spec.schema.architectures.rotation import Rotation
 
@@ -47,7 +49,7 @@ DIGEST_ONLY: Final = frozenset({"acc_i32"})
 
 
 def record(
-    model: Model,
+    model: Model | Origin,
     tokens: Sequence[int] | NDArray[Any],
     folder: str | os.PathLike[str],
     *,
@@ -61,6 +63,7 @@ def record(
 ) -> dict[str, Any]:
     """Record what a model computes for a sequence of tokens.
 
+    :param model: a loaded model, or what `load_model` takes; then it is loaded with its defaults, and closed
     :param folder: the record; it appears when it is complete
     :param light: the set for big models: no soft-max rows, no codes, of accumulators the digests
     :param form: of the file of the taps: `safetensors` or `npz`
@@ -73,6 +76,12 @@ def record(
     :raises SettingError: for tokens that `Model.forward` refuses, and for a base of fewer than four tokens
     :raises FileExistsError: where the folder is taken
     """
+    if not isinstance(model, Model):
+        with load_model(model) as loaded:
+            return record(
+                loaded, tokens, folder, light=light, form=form, text=text, kl_base=kl_base, source=source, force=force,
+                progress=progress,
+            )  # fmt: skip
     ids = model.check_tokens(tokens)
     if kl_base and (len(ids) < 4 or model.architecture.embedding_model):
         raise SettingError("a base for --kl-divergence needs at least four tokens, and a model with logits")

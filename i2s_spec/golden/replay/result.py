@@ -102,7 +102,7 @@ class Whole:
     divergence: float | None = None
 
 
-@dataclass
+@dataclass(repr=False)
 class Comparison:
     """What a comparison gives.
 
@@ -137,6 +137,26 @@ class Comparison:
     def diagnoses(self) -> tuple[Diagnosis, ...]:
         """What explains the first wrong tap, the likeliest first."""
         return self.first.diagnoses if self.first is not None else ()
+
+    def __repr__(self) -> str:
+        from i2s_spec.display import counted, line
+
+        state = "ok" if self.ok else "not ok"
+        return line(
+            "Comparison", self.candidate, f"{state}, {counted(len(self.taps), 'tap')}, {self.mode}; {self.verdict}"
+        )
+
+    def _repr_html_(self) -> str:
+        """The comparison for a notebook: the verdict, and the first taps that are not right."""
+        from i2s_spec.display import table
+
+        facts: list[tuple[str, Any]] = [
+            ("record", self.golden), ("candidate", self.candidate), ("mode", self.mode), ("profile", self.profile),
+            ("taps that are right", self.counted("ok", "flips")), *(("note", each) for each in self.notes[:5]),
+        ]  # fmt: skip
+        others = [tap for tap in self.taps if tap.status not in ("ok", "flips")]
+        rows = ((tap.name, tap.status, "; ".join(each.says for each in tap.diagnoses[:1]), tap.limit) for tap in others)
+        return table(self.verdict, facts, ("tap", "status", "diagnosis", "limit"), rows, len(others))
 
     def __getitem__(self, name: str) -> TapResult:
         """The result of a tap by its name."""

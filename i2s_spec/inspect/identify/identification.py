@@ -70,6 +70,26 @@ class Identification(NamedTuple):
             return f"{layout}/{code_map}/{tail}"
         return f"{layout}/{code_map}" if code_map != "offset-1" else layout
 
+    def __repr__(self) -> str:
+        from i2s_spec.display import line
+
+        stopped = "" if self.fault is None else f"; stopped by {self.fault.code}"
+        answers = ", ".join(f"{each.name} {_answer(each)}" for each in self.questions)
+        return line("Identification", self.path, f"{answers or 'nothing was asked'}{stopped}")
+
+    def _repr_html_(self) -> str:
+        """The answers for a notebook, each with the first piece of its evidence."""
+        from i2s_spec.display import table
+
+        facts: list[tuple[str, Any]] = [
+            ("architecture", self.architecture), ("size", f"{self.size:,} bytes"), ("tensors", self.tensors),
+            ("of these I2_S", self.i2s), ("payloads read", self.looked_at), ("dialect", self.dialect or "cannot tell"),
+        ]  # fmt: skip
+        if self.fault is not None:
+            facts.append(("stopped by", str(self.fault)))
+        rows = ((each.text, _answer(each), each.confidence, _evidence(each)) for each in self.questions)
+        return table(self.path, facts, ("question", "answer", "confidence", "evidence"), rows, len(self.questions))
+
     def as_dict(self) -> dict[str, Any]:
         """The answers as plain data, as identify.schema.json describes it."""
         return {
@@ -91,6 +111,18 @@ class Identification(NamedTuple):
             "likelihood": None,  # `model.likelihood` makes it; nothing here runs a model
             "fault": None if self.fault is None else fault_dict(self.fault),
         }
+
+
+def _answer(question: Question) -> str:
+    if question.answer is not None:
+        return question.answer.name
+    return " or ".join(each.name for each in question.open) or "cannot tell"
+
+
+def _evidence(question: Question) -> str:
+    if question.answer is not None and question.answer.favour:
+        return question.answer.favour[0].text
+    return question.would_tell
 
 
 def _weights(found: LayoutEvidence) -> dict[str, Any]:

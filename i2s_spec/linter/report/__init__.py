@@ -66,6 +66,7 @@ FORMATS = {
     "junit": ("i2s_spec.linter.report.junit", "JUnit"),
     "github": ("i2s_spec.linter.report.github", "GitHub"),
     "markdown": ("i2s_spec.linter.report.markdown", "Markdown"),
+    "shields": ("i2s_spec.linter.report.structured", "Shields"),
     "html": ("i2s_spec.linter.report.html.page", "Html"),
 }
 

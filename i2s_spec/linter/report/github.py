@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.runtime_table import table_of
-from i2s_spec.linter.report_data import FileReport, Totals
+from i2s_spec.linter.report_data import FileReport, Totals, without_dot
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
@@ -19,7 +19,7 @@ class GitHub(Format):
     """A line for each finding, and one for the run."""
 
     def _file(self, file_report: FileReport) -> str:
-        path = file_report["path"]
+        path = without_dot(file_report["path"])
         text = ""
         for finding in file_report["findings"]:
             span = finding["span"]

@@ -18,7 +18,7 @@ from i2s_spec.linter.engine import tool
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.markdown import inert
 from i2s_spec.linter.report_data import FileReport, Totals
-from i2s_spec.linter.rule import REGISTRY, Rule, Severity
+from i2s_spec.linter.rule import REGISTRY, Fix, Rule, Severity
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -167,6 +167,14 @@ def _rule(rule: Rule) -> dict[str, Any]:
     """A rule as a reporting descriptor (section 3.49)."""
     sections = rule.sections
     clause = f"Clause {rule.clause} of the specification."
+    repair = {
+        Fix.SAFE: "`i2s fix` repairs it.",
+        Fix.UNSAFE: "`i2s fix --unsafe` repairs it; review that.",
+        Fix.NONE: "",
+    }
+    more = " ".join(
+        filter(None, (repair[rule.fix], f"More, with a file before and after: `i2s explain {rule.code} --example`."))
+    )
     tags = [rule.family, f"clause-{rule.clause}"]
     if rule.cwe is not None:
         tags.append(f"external/cwe/cwe-{rule.cwe}")
@@ -176,9 +184,9 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "shortDescription": {"text": rule.title},
         "fullDescription": {"text": sections.get("Why", rule.title)},
         "help": {
-            "text": "\n\n".join([rule.title, *(f"{name}: {words}" for name, words in sections.items()), clause]),
+            "text": "\n\n".join([rule.title, *(f"{name}: {words}" for name, words in sections.items()), clause, more]),
             "markdown": "\n\n".join(
-                [inert(rule.title), *(f"**{name}:** {inert(words)}" for name, words in sections.items()), clause]
+                [inert(rule.title), *(f"**{name}:** {inert(words)}" for name, words in sections.items()), clause, more]
             ),
         },
         "defaultConfiguration": {"level": rule.severity.value},

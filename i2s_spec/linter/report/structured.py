@@ -32,6 +32,20 @@ class Json(Format):
         return f'{close},\n  "summary": {_indented(_dumps(totals.as_dict()), 2).lstrip()}\n}}\n'
 
 
+class Shields(Format):
+    """What a badge of shields.io shows, as its endpoint takes it: how many files passed."""
+
+    def _file(self, file_report: FileReport) -> str:
+        return ""
+
+    def end(self, totals: Totals) -> str:
+        files = totals["files"] - totals["skipped"]
+        passed = totals.exit_code == 0
+        words = f"{totals['ok']:,} of {files:,} ok" if files else "no file"
+        colour = "brightgreen" if passed and files else "lightgrey" if passed else "red"
+        return _line({"schemaVersion": 1, "label": "i2s lint", "message": words, "color": colour})
+
+
 class JsonLines(Format):
     """One line for each file as it is checked, of type `file`, and a last one of type `summary`."""
 

@@ -29,7 +29,7 @@ from i2s_spec.model.tokenizer.vocabulary import Vocabulary
 from i2s_spec.schema.architectures.keys import TOKENIZERS
 
 if TYPE_CHECKING:
-    from i2s_spec.gguf.reader import File
+    from i2s_spec.gguf.source import Origin
 
 #: Text that every pre-tokenizer splits in its own way: with a vocabulary of real size the ids tell which one was used.
 CHECK_TEXT: Final = (
@@ -38,19 +38,22 @@ CHECK_TEXT: Final = (
 )
 
 
-def load_tokenizer(file: File, pre: str | None = None) -> Tokenizer:
+def load_tokenizer(file: Origin, pre: str | None = None) -> Tokenizer:
     """The tokenizer that a file carries.
 
     Its parts are read when they are first used: decoding needs no merges.
 
-    :param file: an open file
+    :param file: a `File` that stays open, or what `open` takes
     :param pre: the name of a pre-tokenizer to use whatever the file says, or of a runtime (`bitnet.cpp`, `llama.cpp`,
         `ik_llama.cpp`, `hf`) whose choice is taken where the file names none; None is `hf`. Only for byte-level vocabularies
     :raises FormatError: T901, T909 for a tokenizer that is not known here, T001 to T004, T006, T905 to T908
         and M003 for a broken vocabulary
     :raises SettingError: for a `pre` that does not exist
     """
-    return Tokenizer(Vocabulary(file), pre)
+    from i2s_spec.gguf.reader import File
+    from i2s_spec.gguf.reader import open as open_file
+
+    return Tokenizer(Vocabulary(file if isinstance(file, File) else open_file(file)), pre)
 
 
 class Tokenizer:

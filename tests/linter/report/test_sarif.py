@@ -16,6 +16,7 @@ from hostile import NAME, hostile
 from malformed_cases import SMALL, broken
 
 from i2s_spec.linter.batch.lint_path import failed, lint_path
+from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import Options
 from i2s_spec.linter.report import make
 from i2s_spec.linter.report_data import Totals
@@ -194,3 +195,33 @@ def test_validator_finds_nothing(log: dict[str, Any], rules: str, tmp_path: Path
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
     assert "Analysis completed successfully." in done.stdout
     assert not [line for line in done.stdout.splitlines() if ": error " in line or ": warning " in line]
+
+
+def test_paths_of_a_repository_have_no_dot_in_front() -> None:
+    """Code hosts find the file of a result by its path from the root of the repository."""
+    report = lint(broken("dup_key"))._replace(path="./models/a.gguf")
+    assert report.as_dict()["uri"] == "models/a.gguf"
+    assert report._replace(path="../a.gguf").as_dict()["uri"] == "../a.gguf"
+    assert report._replace(path=".//a.gguf").as_dict()["uri"] == "a.gguf"
+
+
+def test_help_says_what_to_do_next(log: dict[str, Any]) -> None:
+    for rule in log["runs"][0]["tool"]["driver"]["rules"]:
+        for words in rule["help"].values():
+            assert f"`i2s explain {rule['id']} --example`" in words
+            repair = {"safe": "`i2s fix` repairs it", "unsafe": "`i2s fix --unsafe` repairs it", "none": "explain"}
+            assert repair[REGISTRY[rule["id"]].fix.value] in words
+
+
+def test_a_badge_says_how_many_files_passed() -> None:
+    def badge(*reports: Any) -> Any:
+        form, totals = make("shields"), Totals()
+        for report in reports:
+            totals.add(report.as_dict())
+        return json.loads(form.begin() + "".join(map(form.file, reports)) + form.end(totals))
+
+    good, bad = lint(Draft().data, select=["G"]), lint(broken("dup_key"))
+    assert badge(good) == {"schemaVersion": 1, "label": "i2s lint", "message": "1 of 1 ok", "color": "brightgreen"}
+    assert badge(good, bad)["message"] == "1 of 2 ok"
+    assert badge(good, bad)["color"] == "red"
+    assert badge()["message"] == "no file"

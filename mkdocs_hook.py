@@ -1,0 +1,17 @@
+"""mkdocs calls this first: the package takes the text of this checkout, whatever way it was installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from i2s_spec.docs import checkout
+
+
+def on_config(config: Any) -> Any:
+    """Name the folder of `mkdocs.yml` as the checkout.
+
+    :raises SettingError: where the installed package is of another version
+    """
+    checkout.use(Path(config.config_file_path).parent)
+    return config

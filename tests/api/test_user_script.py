@@ -1,0 +1,35 @@
+"""Somebody's script: it runs, and `mypy --strict` finds nothing in it, with nothing but the installed package to go by."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("user_script.py")
+
+
+def test_it_runs(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, SCRIPT, tmp_path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-2:] == ["128 0.5", "G001 0"]
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(find_spec("mypy") is None, reason="no mypy: pip install -e '.[lint]'")
+def test_it_is_typed(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    shutil.copy(SCRIPT, script)
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path}", script]
+
+    def errors() -> list[str]:
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+        return [line for line in done.stdout.splitlines() if "error:" in line]
+
+    assert errors() == []
+    script.write_text(script.read_text() + "\nwrong: int = i2s.lint('a').exit_code(1)\n")
+    assert len(errors()) == 1
