@@ -15,7 +15,7 @@ from i2s_spec._version import __version__
 from i2s_spec.codec import isa
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import Origin, Source, source_of
+from i2s_spec.gguf.source import Origin, Source, is_address, source_of
 from i2s_spec.inspect.survey.result import Reading
 from i2s_spec.linter import rules
 from i2s_spec.linter.analysis.subject import Subject
@@ -74,6 +74,7 @@ def lint(
         finally:
             if path is not None:
                 source.close()
+            run.usage = getattr(source, "usage", None)
     return run.report(str(path if path is not None else source.name))
 
 
@@ -113,6 +114,8 @@ class _Run:
         self._size: int | None = None
         self._runtimes: tuple[Any, ...] = ()
         self._details: Any = None
+        #: What the file has cost, of a server.
+        self.usage: Any = None
 
     def file(self, source: Source) -> None:
         """Check what a source holds."""
@@ -121,7 +124,9 @@ class _Run:
             file = File(source)
             if file.fault is not None:
                 self.add([finding_of(file.fault)])
-            subject = Subject(file, self._path, self._reading, self._weights)
+            # An address is no path: names of the other parts are never looked for on this machine then.
+            place = self._path if self._path is None or not is_address(self._path) else getattr(source, "path", None)
+            subject = Subject(file, place, self._reading, self._weights)
             subject.by_document = profile_named(self._options.profile).by_document
         except FormatError as error:  # one of the very first reads failed
             self.add([finding_of(error)])
@@ -161,7 +166,7 @@ class _Run:
                 self.add(rule.check(subject))
             except FormatError as error:
                 self.add([finding_of(error)])
-                if error.code in (faults.CHANGED.code, faults.UNREADABLE.code):
+                if error.code in faults.GONE:
                     return False
             except Exception as error:  # a rule that fails is our bug; the others still run
                 self._bug(code, error)

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, FormatError, Span, quote
-from i2s_spec.gguf.source import Source
+from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, FormatError, Span, quote
+from i2s_spec.gguf.source import Source, is_address
 from i2s_spec.linter.rule import Excerpt, Finding, Severity
 from i2s_spec.schema import faults
 
@@ -66,7 +66,8 @@ class Report(NamedTuple):
 
     def exit_code(self, fail_on: Severity | None = Severity.ERROR) -> int:
         """The exit code of a run over this file alone; see `exit_code`."""
-        return _exit_code(bool(self.bugs), self.readable, self.count, fail_on)
+        remote = any(finding.code in faults.REMOTE for finding in self.findings)
+        return _exit_code(bool(self.bugs), self.readable, remote, self.count, fail_on)
 
     @property
     def excused(self) -> tuple[Suppressed, ...]:
@@ -128,6 +129,8 @@ def _plain(value: Any) -> Any:
 
 def uri_of(path: str) -> str:
     """A path as a URI reference (RFC 3986) that loses nothing: bytes that are no plain characters become `%NN`."""
+    if is_address(path):
+        return "".join(c if c.isascii() and c.isprintable() and c not in ' "<>\\^`{|}' else _percent(c) for c in path)
     if path.startswith("/"):
         return "file://" + _percent(path)
     return _percent(path)
@@ -141,24 +144,27 @@ def _percent(path: str) -> str:
 
 
 def exit_code(report: FileReport, fail_on: Severity | None = Severity.ERROR) -> int:
-    """4 where something of ours failed on a file, 3 where there was nothing to check, 1 where a finding is at or above
-    `fail_on`, else 0; a file that was skipped counts as nothing found."""
+    """4 where something of ours failed on a file, 5 where a server did not give it, 3 where there was nothing to check, 1
+    where a finding is at or above `fail_on`, else 0; a file that was skipped counts as nothing found."""
     summary = report["summary"]
     readable = summary["readable"] or "skipped" in report
-    return _exit_code(bool(report["bugs"]), readable, lambda level: int(summary[f"{level.value}s"]), fail_on)
+    remote = any(finding["code"] in faults.REMOTE for finding in report["findings"])
+    return _exit_code(bool(report["bugs"]), readable, remote, lambda level: int(summary[f"{level.value}s"]), fail_on)
 
 
-def _exit_code(bugs: bool, readable: bool, count: Callable[[Severity], int], fail_on: Severity | None) -> int:
+def _exit_code(
+    bugs: bool, readable: bool, remote: bool, count: Callable[[Severity], int], fail_on: Severity | None
+) -> int:
     if bugs:
         return EXIT_BUG
     if not readable:
-        return EXIT_INPUT
+        return EXIT_REMOTE if remote else EXIT_INPUT
     failed = fail_on is not None and any(count(level) for level in Severity if level.rank >= fail_on.rank)
     return EXIT_FINDINGS if failed else 0
 
 
-#: Exit codes from the worst to the best: our bug, unreadable, findings, nothing.
-WORST = (EXIT_BUG, EXIT_INPUT, EXIT_FINDINGS, 0)
+#: Exit codes from the worst to the best: our bug, unreadable, not given by a server, findings, nothing.
+WORST = (EXIT_BUG, EXIT_INPUT, EXIT_REMOTE, EXIT_FINDINGS, 0)
 
 
 class Totals:

@@ -8,7 +8,7 @@ import click
 
 from i2s_spec.draw import terminal
 from i2s_spec.draw.text import fault_words, json_document, visible
-from i2s_spec.errors import EXIT_FINDINGS, EXIT_INPUT, FormatError
+from i2s_spec.errors import EXIT_FINDINGS, FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import source_of
 from i2s_spec.inspect.dump.dump import document, lines
@@ -50,7 +50,7 @@ def command(
         opened = File(source_of(file))
     except FormatError as error:
         click.echo(f"i2s: {name}: {fault_words(error)}", err=True)
-        return EXIT_INPUT
+        return faults.exit_code_of(error.code)
     with opened:
         try:
             wanted = target(opened, what, limit, everything)
@@ -66,4 +66,4 @@ def command(
             return 0
         sys.stdout.flush()
         click.echo(f"i2s: {name}: {fault_words(opened.fault)}", err=True)
-        return EXIT_INPUT if opened.fault.code in faults.NO_INPUT else EXIT_FINDINGS
+        return faults.exit_code_of(opened.fault.code) if opened.fault.code in faults.NO_INPUT else EXIT_FINDINGS

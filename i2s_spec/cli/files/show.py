@@ -10,7 +10,7 @@ import click
 from i2s_spec.cli.models.default_model import named, origin
 from i2s_spec.draw import terminal
 from i2s_spec.draw.text import fault_words, json_document, visible
-from i2s_spec.errors import EXIT_FINDINGS, EXIT_INPUT, FormatError
+from i2s_spec.errors import EXIT_FINDINGS, FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import source_of
 from i2s_spec.inspect.show import ELEMENTS, describe, members, unreadable
@@ -62,4 +62,4 @@ def _finish(about: dict[str, Any], fault: FormatError | None, as_json: bool, nam
         return 0
     sys.stdout.flush()
     click.echo(f"i2s: {visible(name, 4096, bare=True)}: {fault_words(fault)}", err=True)
-    return EXIT_INPUT if fault.code in faults.NO_INPUT else EXIT_FINDINGS
+    return faults.exit_code_of(fault.code) if fault.code in faults.NO_INPUT else EXIT_FINDINGS
