@@ -16,6 +16,9 @@ name; values, strings and tensor bytes are read and decoded on access, each boun
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.header_index import HeaderIndex, KeyValue
@@ -25,6 +28,9 @@ from i2s_spec.gguf.tensors_read import Tensor, Tensors
 from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.schema import faults
 from i2s_spec.schema.checks import ByteOrder
+
+#: Scales that are asked of a server together.
+MOST_EXPECTED = 4096
 
 __all__ = ["File", "KeyValue", "Metadata", "Tensor", "Tensors", "open"]
 
@@ -66,6 +72,16 @@ class File:
         self.infos_end: int | None = self.index.infos_end
         self.metadata = Metadata(self.index)
         self.tensors = Tensors(self.index)
+        expect = getattr(source, "expect", None)
+        if expect is not None and self.fault is None:  # on a server: all scales in as few requests as possible
+            expect(self._tails())
+
+    def _tails(self) -> Iterator[tuple[int, int]]:
+        """Where the scales of the file are."""
+        for tensor in islice(self.tensors.values(), MOST_EXPECTED):
+            with suppress(FormatError):
+                span = tensor.tail_span
+                yield span.start, span.stop
 
     @property
     def data_start(self) -> int | None:

@@ -31,12 +31,30 @@ class Bug(NamedTuple):
     message: str
 
 
+class Sample(NamedTuple):
+    """What a report is not about, where a part of each tensor was read: rules that say nothing of tensors that were not
+    read whole, and rules that say nothing of the rest of them. Both are empty where the sample was everything.
+    """
+
+    not_evaluated: tuple[str, ...]
+    in_part: tuple[str, ...]
+
+
+class Remote(NamedTuple):
+    """What reading a file has cost its server; `version` is its ETag or commit, None where the server names none."""
+
+    version: str | None
+    requests: int
+    bytes: int
+
+
 class Report(NamedTuple):
     """What is known of one file: its findings in the order of the bytes, at most `FINDINGS_PER_RULE` of each rule.
 
     `elided` counts the findings that were left out, by code. `size` is that of the file in bytes, None where it could not
     be opened. `runtimes` are the verdicts on loading and computing, and `details` is what a report format wants to know
-    beyond the findings; both are there only if they were asked for.
+    beyond the findings; both are there only if they were asked for. `sampled` is there where a sample was asked for, and
+    `remote` where the file is on a server.
     """
 
     path: str
@@ -47,6 +65,8 @@ class Report(NamedTuple):
     bugs: tuple[Bug, ...] = ()
     runtimes: tuple[Any, ...] = ()
     details: Any = None
+    sampled: Sample | None = None
+    remote: Remote | None = None
 
     @property
     def ok(self) -> bool:
@@ -77,6 +97,13 @@ class Report(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         """The report as plain data, in the form that `lint --format json` gives for each file."""
         more: dict[str, Any] = {}
+        if self.sampled is not None:
+            more["sampled"] = True
+            more["not_evaluated"] = list(self.sampled.not_evaluated)
+            more["evaluated_in_part"] = list(self.sampled.in_part)
+        if self.remote is not None:
+            version = None if self.remote.version is None else quote(self.remote.version, bare=True)
+            more["remote"] = {**self.remote._asdict(), "version": version}
         if self.runtimes:
             more["runtimes"] = [verdict.as_dict() for verdict in self.runtimes]
         if self.details is not None:
@@ -163,6 +190,28 @@ def _exit_code(
     return EXIT_FINDINGS if failed else 0
 
 
+def ok_words(report: FileReport) -> str:
+    """What is said where no error was found: `ok`, and never that alone where only a part was read."""
+    return "sampled, no error in what was read" if "sampled" in report else "ok"
+
+
+def reading_words(report: FileReport) -> list[str]:
+    """What was read of a file and what not, as sentences; nothing for a whole file of this machine."""
+    words = []
+    if "sampled" in report:
+        skipped, partly = ", ".join(report["not_evaluated"]), len(report["evaluated_in_part"])
+        words.append(
+            "sampled: a part of each tensor was read; "
+            + (f"not evaluated: {skipped}; " if skipped else "every rule was evaluated; ")
+            + (f"{partly:,} rules on payloads saw a part" if partly else "no tensor is larger than its sample")
+        )
+    if "remote" in report:
+        remote = report["remote"]
+        version = f"version {remote['version']}" if remote["version"] else "the server names no version"
+        words.append(f"from a server: {remote['requests']:,} requests, {remote['bytes']:,} bytes; {version}")
+    return words
+
+
 #: Exit codes from the worst to the best: our bug, unreadable, not given by a server, findings, nothing.
 WORST = (EXIT_BUG, EXIT_INPUT, EXIT_REMOTE, EXIT_FINDINGS, 0)
 
@@ -186,6 +235,7 @@ class Totals:
             "skipped": 0,
             "bugs": 0,
         }
+        self._sampled = 0
         self.codes: dict[str, int] = {}
         self.exit_code = 0
 
@@ -201,6 +251,7 @@ class Totals:
         counts["baseline"] += summary.get("baseline", 0)
         counts["skipped"] += "skipped" in report
         counts["bugs"] += len(report["bugs"])
+        self._sampled += "sampled" in report
         for finding in report["findings"]:
             self.codes[finding["code"]] = self.codes.get(finding["code"], 0) + 1
         for code, elided in summary["elided"].items():
@@ -212,7 +263,7 @@ class Totals:
         self.exit_code = min(self.exit_code, code, key=WORST.index)
 
     def __getitem__(self, name: str) -> int:
-        return self._counts[name]
+        return self._sampled if name == "sampled" else self._counts[name]
 
     @property
     def remarks(self) -> list[str]:
@@ -222,7 +273,8 @@ class Totals:
     def as_dict(self) -> dict[str, Any]:
         """The counts by name, in a fixed order; and the configuration files that change what is found, if there are any."""
         files = [{"file": place, "sets": list(keys)} for place, keys in self.configuration]
-        return {**self._counts, **({"configuration": files} if files else {})}
+        sampled = {"sampled": self._sampled} if self._sampled else {}
+        return {**self._counts, **sampled, **({"configuration": files} if files else {})}
 
 
 #: Bytes in a row of a dump; excerpts begin and end at multiples of it.

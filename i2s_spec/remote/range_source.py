@@ -23,7 +23,7 @@ Range = tuple[int, int]
 #: What the first request asks for, the least and the most that a walk is read ahead by, and the share of it that may turn
 #: out to be too much: a tenth.
 FIRST = 1 << 21
-LEAST_STEP = 3 << 18
+LEAST_STEP = 7 << 17
 MOST_STEP = 1 << 24
 SHARE = 10
 

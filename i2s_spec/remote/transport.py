@@ -122,7 +122,7 @@ class Transport:
                 continue
             if body.status == 429 or (body.status == 503 and "Retry-After" in body.headers):
                 body.close()
-                self._wait_as_told(url, body, waits)
+                self._wait_as_asked(url, body, waits)
                 waits += 1
                 continue
             if body.status in _PASSING and failures + 1 < TRIES:
@@ -196,7 +196,7 @@ class Transport:
     def _wait(self, seconds: float) -> None:
         self._sleep(min(seconds, self._deadline.left()))
 
-    def _wait_as_told(self, url: str, body: urllib3.BaseHTTPResponse, waits: int) -> None:
+    def _wait_as_asked(self, url: str, body: urllib3.BaseHTTPResponse, waits: int) -> None:
         """Sit out a rate limit, where that is within the budget."""
         asked = wait_of(body.headers)
         seconds = asked if asked is not None else float(2**waits)

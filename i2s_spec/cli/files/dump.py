@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw import terminal
 from i2s_spec.draw.text import fault_words, json_document, visible
 from i2s_spec.errors import EXIT_FINDINGS, FormatError
@@ -34,6 +35,7 @@ WIDE = 132
 @click.option(
     "--line-bytes", type=click.Choice(["8", "16", "32"]), help="Bytes per line; 16, or 8 on a narrow terminal."
 )
+@remote_options
 def command(
     file: str, what: str | None, limit: int | None, everything: bool, as_json: bool, line_bytes: str | None
 ) -> int:

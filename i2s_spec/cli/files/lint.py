@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from i2s_spec.cli.progress import Bar
+from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.cli.settings import GIVEN, Settings, files_of, limits_of, options_of, pairs_of, spared, words
 from i2s_spec.cli.termination import cleaned_up
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, quote
@@ -169,6 +170,7 @@ if TYPE_CHECKING:
 )
 @click.option("--no-config", is_flag=True, help="Look for no configuration.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing about files without findings.")
+@remote_options
 @click.pass_context
 def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     """Check GGUF files: every finding has a code, a byte range and one plain sentence.

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from i2s_spec.cli.models.default_model import named, origin
+from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw import terminal
 from i2s_spec.draw.text import fault_words, json_document, visible
 from i2s_spec.errors import EXIT_FINDINGS, FormatError
@@ -30,6 +31,7 @@ ENDS = (900, 100)
 @click.option("--json", "as_json", is_flag=True, help="As JSON (show.schema.json), with every key and tensor.")
 @click.option("--all", "everything", is_flag=True, help="Every key and tensor; in JSON, every element of every value.")
 @click.option("--no-tensors", is_flag=True, help="Without the tensor table; totals are still there.")
+@remote_options
 def command(file: str | None, as_json: bool, everything: bool, no_tensors: bool) -> int:
     """Show what a GGUF file holds: header, keys, tensors, totals by type.
 

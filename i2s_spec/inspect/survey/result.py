@@ -29,12 +29,13 @@ class Reading(NamedTuple):
     """How much of the payloads is read, and by how many threads; `progress` is called with (bytes read, bytes in all).
 
     `full` reads everything, `sample` a bounded part of each tensor: its beginning, its end, and windows spread evenly
-    between; `none` nothing at all.
+    between, so many in all; `none` nothing at all.
     """
 
     mode: Mode = "full"
     threads: int = 1
     progress: Callable[[int, int], None] | None = None
+    windows: int = 16
 
 
 class Run(NamedTuple):
