@@ -6,6 +6,7 @@ networks does not apply. Bytes, requests and seconds are counted all the same.
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -119,7 +120,9 @@ class BucketSource(RangeSource):
             raise _fault(faults.REMOTE_DENIED, quote(str(error), 120, bare=True)) from None
         except Exception as error:  # each service has exceptions of its own
             words = quote(str(error) or type(error).__name__, 160, bare=True)
-            if "PreconditionFailed" in words or "pre-conditions" in words:
+            if (
+                "PreconditionFailed" in words or getattr(error, "errno", None) == errno.EBUSY
+            ):  # what s3fs makes of a 412
                 raise _changed(getattr(self, "size", 0), "the bucket has another version of it now") from None
             if "Credentials" in type(error).__name__ or "credentials" in words:
                 raise _fault(faults.REMOTE_DENIED, words) from None

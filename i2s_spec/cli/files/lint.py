@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "lint",
-    epilog="Example:  i2s new tiny.gguf && i2s lint tiny.gguf",
+    epilog="Examples:  i2s new tiny.gguf && i2s lint tiny.gguf;  i2s lint --payload sample hf://ORG/REPO",
     short_help="Check GGUF files: codes, byte ranges, one sentence each.",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
@@ -175,10 +175,13 @@ if TYPE_CHECKING:
 def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     """Check GGUF files: every finding has a code, a byte range and one plain sentence.
 
-    FILE is a file, a folder (every *.gguf below it), a quoted glob, or @LIST, a file of names (@- for standard input).
+    FILE is a file, a folder (every *.gguf below it), a quoted glob, or @LIST, a file of names (@- for standard input). With
+    the extra [remote] it may be an address: hf://ORG/REPO[@REVISION][/PATH], a page of the hub, https://, s3://. Of a
+    server, --payload sample fetches the header, all scales and a part of each tensor.
 
     Exit code 0: nothing at or above --fail-on. 1: findings. 3: a file cannot be read or is not GGUF (it is reported all
-    the same). 4: a bug of ours. Of several files the worst counts. `i2s explain CODE` says more about a finding.
+    the same). 4: a bug of ours. 5: a server did not give a file.
+    Of several files the worst counts. `i2s explain CODE` says more about a finding.
 
     Options may stand in i2s.toml, in [tool.i2s] of pyproject.toml, or in variables such as I2S_PROFILE; the command line
     counts first, then variables, then the files. Reports say which file changes what is found. With --profile security

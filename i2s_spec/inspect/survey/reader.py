@@ -29,7 +29,7 @@ from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.codec.payload_facts import GROUPS_FROM
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.source import FileSource
-from i2s_spec.inspect.survey.result import Reading, Survey, Surveyed
+from i2s_spec.inspect.survey.result import WINDOWS, Reading, Survey, Surveyed
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, TensorType
@@ -306,7 +306,7 @@ def _pieces(size: int, step: int) -> Iterable[tuple[int, int]]:
     return ((start, min(start + step, size)) for start in range(0, size, step))
 
 
-def _windows(size: int, cut: int, windows: int) -> Iterator[tuple[int, int]]:
+def _windows(size: int, cut: int, windows: int = WINDOWS) -> Iterator[tuple[int, int]]:
     """The beginning, the end, and windows between them at even distances, at multiples of `cut`; all of what is small."""
     if size <= windows * WINDOW:
         yield 0, size
