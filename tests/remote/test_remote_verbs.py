@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import struct
 import subprocess
 import sys
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import pytest
-from range_server import Server, every, status
+from range_server import Server, Zeros, every, status
 
 from i2s_spec.cli import main
+from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.linter.batch.lint_path import lint_path
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import Options
@@ -197,3 +200,60 @@ def test_what_rules_on_samples_declare() -> None:
     """Only rules on payloads differ in a sample."""
     for rule in REGISTRY.values():
         assert rule.payload or rule.sampled.value == "part", rule.code
+
+
+# --- a file of the full size ---
+
+
+def full_size() -> tuple[Zeros, int, dict[str, float]]:
+    """A file of the shape of BitNet-b1.58-2B-4T, of which only header and scales are there; where its data begin; scales."""
+    rows, ff, key_value, layers = 2560, 6912, 640, 30
+    i2s = {
+        "attn_q": (rows, rows), "attn_k": (rows, key_value), "attn_v": (rows, key_value), "attn_output": (rows, rows),
+        "ffn_gate": (rows, ff), "ffn_up": (rows, ff), "ffn_down": (ff, rows),
+    }  # fmt: skip
+    tensors = [("token_embd.weight", (rows, 128_256), 1), ("output_norm.weight", (rows,), 0)]
+    for layer in range(layers):
+        tensors += [(f"blk.{layer}.{name}.weight", ne, 36) for name, ne in i2s.items()]
+        tensors += [(f"blk.{layer}.{name}.weight", (rows,), 0) for name in ("attn_norm", "ffn_norm", "attn_sub_norm")]
+    texts = [b"token %06d" % number for number in range(128_256)]
+    merges = [b"one %05d %05d" % (number, number) for number in range(230_000)]
+    head = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), 3)
+    head += text(b"general.architecture") + struct.pack("<I", 8) + text(b"bitnet-b1.58")
+    for key, values in ((b"tokenizer.ggml.tokens", texts), (b"tokenizer.ggml.merges", merges)):
+        head += text(key) + struct.pack("<IIQ", 9, 8, len(values)) + b"".join(map(text, values))
+    offset, scales, places = 0, {}, {}
+    for name, ne, kind in tensors:
+        head += text(name.encode()) + struct.pack(f"<I{len(ne)}QIQ", len(ne), *ne, kind, offset)
+        size = prod(ne) * (4 if kind == 0 else 2)
+        if kind == 36:
+            size = prod(ne) // 4 + 32
+            scales[name] = float(1 + len(scales))
+            places[offset + size - 32] = struct.pack("<f", scales[name])
+        offset += size
+    base = -(-len(head) // 32) * 32
+    return Zeros(base + offset, {0: head, **{base + at: data for at, data in places.items()}}), base, scales
+
+
+def text(data: bytes) -> bytes:
+    return struct.pack("<Q", len(data)) + data
+
+
+def test_header_and_scales_of_a_file_of_the_full_size(server: Server) -> None:
+    file, base, scales = full_size()
+    assert base > 8_000_000
+    assert len(scales) == 210
+    server.files["/cdn"], server.redirects["/m.gguf"] = file, "/cdn?Signature=1"
+    with using(Policy(private=True)), open_file(server.url + "/m.gguf") as opened:
+        found = {name: tensor.scale() for name, tensor in opened.tensors.items() if name in scales}
+        usage = opened.source.usage  # type: ignore[attr-defined]
+    assert found == scales
+    assert usage.requests == len(server.seen) <= 12
+    assert usage.bytes <= 1.1 * base
+    server.seen.clear()
+    with using(Policy(private=True)):
+        report = lint(server.url + "/m.gguf", payload="sample", select=("I3", "G"))
+    assert report.remote is not None
+    assert report.remote.requests == len(server.seen) <= 16
+    assert report.remote.bytes < 4 * base
+    assert not report.bugs
