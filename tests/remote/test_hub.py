@@ -155,17 +155,35 @@ def test_a_link_that_leaves_the_cache_is_not_followed(hub: Server, cached: Path,
         assert file.size > 100
 
 
-def test_shards_know_their_companions(hub: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def shards(folder: Path) -> dict[str, bytes]:
+    """Three parts of a model without tensors."""
     from i2s_spec.gguf.writer import Writer
 
     files = {}
     for number in range(3):
-        path = tmp_path / "shard.gguf"
+        path = folder / "shard.gguf"
         with path.open("wb") as out, Writer(out) as writer:
             writer.add("general.architecture", "bitnet-b1.58")
             writer.add("split.no", number, "uint16")
             writer.add("split.count", 3, "uint16")
         files[f"x/m-{number + 1:05d}-of-00003.gguf"] = path.read_bytes()
+    return files
+
+
+def test_cached_shards_know_their_companions(hub: Server, cached: Path, tmp_path: Path) -> None:
+    for name, data in shards(tmp_path).items():
+        place = cached / "snapshots" / COMMIT / name
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(data)
+        hub.repository("org/repo", {name: data})
+    assert lint_path(f"hf://org/repo@{COMMIT}/x/m-00002-of-00003.gguf")["findings"] == []
+    (cached / "snapshots" / COMMIT / "x" / "m-00003-of-00003.gguf").unlink()
+    (finding,) = lint_path(f"hf://org/repo@{COMMIT}/x/m-00002-of-00003.gguf")["findings"]
+    assert finding["code"] == "G231"
+
+
+def test_shards_know_their_companions(hub: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = shards(tmp_path)
     hub.repository("org/split", files)
     hub.repository("org/part", dict(list(files.items())[:2]))
     # A file of that name on this machine is not looked for.
