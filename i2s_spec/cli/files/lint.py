@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "lint",
-    epilog="Examples:  i2s new tiny.gguf && i2s lint tiny.gguf;  i2s lint --payload sample hf://ORG/REPO",
+    epilog="Example:  i2s new tiny.gguf && i2s lint tiny.gguf",
     short_help="Check GGUF files: codes, byte ranges, one sentence each.",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
@@ -177,7 +177,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
 
     FILE is a file, a folder (every *.gguf below it), a quoted glob, or @LIST, a file of names (@- for standard input). With
     the extra [remote] it may be an address: hf://ORG/REPO[@REVISION][/PATH], a page of the hub, https://, s3://. Of a
-    server, --payload sample fetches the header, all scales and a part of each tensor.
+    server, `i2s lint --payload sample hf://ORG/REPO` fetches headers, all scales and a part of each tensor.
 
     Exit code 0: nothing at or above --fail-on. 1: findings. 3: a file cannot be read or is not GGUF (it is reported all
     the same). 4: a bug of ours. 5: a server did not give a file.
