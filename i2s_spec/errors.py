@@ -20,6 +20,8 @@ EXIT_FINDINGS = 1
 EXIT_USAGE = 2
 EXIT_INPUT = 3
 EXIT_BUG = 4
+#: A server did not give the bytes of a file: gated, missing, rate-limited, offline. Another try may.
+EXIT_REMOTE = 5
 #: There was not enough memory, so that nothing is known of the input: sysexits' number for a shortage of the system.
 EXIT_MEMORY = 71
 EXIT_INTERRUPTED = 130

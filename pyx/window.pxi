@@ -22,7 +22,7 @@ cdef class Window:
     cdef object source, holder
     cdef const uint8_t[::1] memory
     cdef const uint8_t *bytes
-    cdef int64_t base, filled, capacity
+    cdef int64_t base, filled, capacity, step
     cdef readonly int64_t size
     cdef bint whole
 
@@ -34,6 +34,8 @@ cdef class Window:
         self.base = 0
         self.filled = 0
         self.capacity = 0
+        # Of a server less: what a window holds beyond the end of a header was fetched for nothing.
+        self.step = FIRST_WINDOW if hasattr(source, "prefetch") else WINDOW
         if self.whole and self.size:
             self.memory = view
             self.bytes = &self.memory[0]
@@ -49,7 +51,7 @@ cdef class Window:
         return self.bytes
 
     cdef int fill(self, int64_t start, int64_t least) except -1:
-        cdef int64_t wanted = FIRST_WINDOW if self.filled == 0 else WINDOW
+        cdef int64_t wanted = FIRST_WINDOW if self.filled == 0 else self.step
         if wanted < least:
             wanted = least
         if self.holder is None or self.capacity < wanted:

@@ -1,8 +1,8 @@
 """The command line: one module per verb, each a thin face over a public function.
 
 Verbs are imported when they are used, so that `i2s --version` starts in a moment. Results go to stdout, everything else
-to stderr. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 input unreadable or not GGUF, 4 our bug; 71 where memory is
-short, 130 for Ctrl-C, 141 where the reader of a pipe has gone.
+to stderr. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 input unreadable or not GGUF, 4 our bug, 5 a server
+did not give the file; 71 where memory is short, 130 for Ctrl-C, 141 where the reader of a pipe has gone.
 """
 
 from __future__ import annotations
@@ -123,8 +123,10 @@ def _main(args: list[str] | None) -> NoReturn:
     except BrokenPipeError:
         _reader_has_gone()
     except FormatError as error:
+        from i2s_spec.schema.faults import exit_code_of
+
         _say(_words(error))
-        sys.exit(EXIT_INPUT)
+        sys.exit(exit_code_of(error.code))
     except MemoryError:
         _say("there is not enough memory for this; nothing is said of the input")
         sys.exit(EXIT_MEMORY)

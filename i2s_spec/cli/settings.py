@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -15,6 +15,9 @@ from i2s_spec.linter.reference import Reference
 from i2s_spec.linter.report import FORMATS
 from i2s_spec.linter.selection.config import Config
 from i2s_spec.schema.magic import MAGIC
+
+if TYPE_CHECKING:
+    from i2s_spec.remote.policy import Policy
 
 
 def words(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
@@ -127,6 +130,7 @@ def options_of(
             suppressions=config.suppressions,
             skip_lfs=setting["skip_lfs"],
             details=details,
+            remote=_policy(),
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
@@ -134,3 +138,11 @@ def options_of(
         return options if reference is None else options.replaced(reference=reference)
     except ValueError as error:
         raise click.UsageError(f"--reference: {error}") from None
+
+
+def _policy() -> Policy | None:
+    """What may be asked of servers, for other processes; None where nothing was said about it."""
+    import sys
+
+    policy = sys.modules.get("i2s_spec.remote.policy")  # without it nobody set anything
+    return None if policy is None else policy.current()

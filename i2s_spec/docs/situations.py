@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from i2s_spec.schema import faults
 from i2s_spec.testing.sample import Draft, Model
 
 Bytes = Callable[[], bytes]
@@ -96,6 +97,7 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
     "S901": Situation("i2s lint model.gguf"),
     "S902": Situation("i2s show ."),
     "S903": Without("what happens to a file while it is read is in none of its bytes"),
+    **{code: Without("what a server answers is in no byte of a file") for code in sorted(faults.REMOTE)},
     "G412": Without("holes are a matter of the file system: a copy of the same bytes may have none"),
     "H101": Situation(_CONVERT, _checkpoint(b"{}", 1 << 40)),
     "H102": Situation(_CONVERT, _checkpoint(_TENSOR, data=bytes(4))),

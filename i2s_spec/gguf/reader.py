@@ -16,8 +16,10 @@ name; values, strings and tensor bytes are read and decoded on access, each boun
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import wraps
+from itertools import islice
 from typing import Any, TypeVar, cast
 
 from i2s_spec.errors import FormatError, Span, TrustedText
@@ -32,6 +34,9 @@ from i2s_spec.schema.checks import ByteOrder
 __all__ = ["File", "KeyValue", "Metadata", "Tensor", "Tensors", "open", "takes_file"]
 
 Call = TypeVar("Call", bound=Callable[..., Any])
+
+#: Scales that are asked of a server together.
+MOST_EXPECTED = 4096
 
 
 def open(origin: Origin, *, trusted: bool = False) -> File:
@@ -92,6 +97,16 @@ class File:
         self.infos_end: int | None = self.index.infos_end
         self.metadata = Metadata(self.index)
         self.tensors = Tensors(self.index)
+        expect = getattr(source, "expect", None)
+        if expect is not None and self.fault is None:  # on a server: all scales in as few requests as possible
+            expect(self._tails())
+
+    def _tails(self) -> Iterator[tuple[int, int]]:
+        """Where the scales of the file are."""
+        for tensor in islice(self.tensors.values(), MOST_EXPECTED):
+            with suppress(FormatError):
+                span = tensor.tail_span
+                yield span.start, span.stop
 
     @property
     def data_start(self) -> int | None:

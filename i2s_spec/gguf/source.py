@@ -85,11 +85,15 @@ class BufferSource:
 
 
 class FileSource:
-    """A regular file, read by offset; size and times of change are those of the moment it was opened."""
+    """A regular file, read by offset; size and times of change are those of the moment it was opened.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    :param name: for messages, where that is not the path
+    """
+
+    def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         self._fd = -1
-        self.name = os.fspath(path)
+        self.path = os.fspath(path)
+        self.name = name or self.path
         try:
             self._fd = os.open(path, _FLAGS)
         except OSError as error:
@@ -224,13 +228,20 @@ class MapSource(BufferSource):
 
 
 def source_of(origin: Origin, trusted: bool = False) -> Source:
-    """The source for whatever a caller has: a path, a buffer, a seekable binary stream, a `File`, or a `Source` already.
+    """The source for whatever a caller has: a path, an address of a server, a buffer, a seekable binary stream, a `File`, or a
+    `Source` already.
 
     `gguf.GGUFReader` objects are buffers too: what they mapped is read.
 
     :param trusted: map the file instead of reading it; only for files that nobody else can shorten
-    :raises FormatError: S901, S902 where the path cannot be opened or is no regular file
+    :raises FormatError: S901, S902 where the path cannot be opened or is no regular file; S911 to S918 for addresses
+    :raises MissingExtra: for an address, where the extra [remote] is not installed
     """
+    if is_address(origin):
+        from i2s_spec.remote.open_remote import open_remote
+
+        found = open_remote(origin)
+        return FileSource(found, origin) if isinstance(found, str) else found
     if isinstance(origin, str | os.PathLike):
         return MapSource(origin) if trusted else FileSource(origin)
     if isinstance(origin, BufferSource | FileSource | StreamSource):
@@ -265,6 +276,16 @@ def _binary(stream: Any) -> BinaryIO:
     if not getattr(stream, "seekable", lambda: True)():
         raise ValueError("the stream cannot seek: read it whole, and give the bytes")
     return cast(BinaryIO, stream)
+
+
+def is_address(origin: Origin) -> bool:
+    """Whether a name is an address of a server, such as `hf://org/repo/file.gguf`; a file that is called so has `./` before
+    its name."""
+    if not isinstance(origin, str) or "://" not in origin:
+        return False
+    from i2s_spec.remote.addresses import is_remote
+
+    return is_remote(origin)
 
 
 def open_regular(path: str | os.PathLike[str], most: int | None = None) -> BinaryIO:

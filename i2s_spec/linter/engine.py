@@ -15,13 +15,13 @@ from i2s_spec._version import __version__
 from i2s_spec.codec import isa
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import Origin, Source, source_of
+from i2s_spec.gguf.source import Origin, Source, is_address, source_of
 from i2s_spec.inspect.survey.result import Reading
 from i2s_spec.linter import rules
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.options import DEFAULTS, Options, options_of, path_of
-from i2s_spec.linter.report_data import Bug, Report, Suppressed, excerpt_of
-from i2s_spec.linter.rule import Finding, finding_of
+from i2s_spec.linter.report_data import Bug, Remote, Report, Sample, Suppressed, excerpt_of
+from i2s_spec.linter.rule import Finding, Sampled, finding_of
 from i2s_spec.linter.selection.profile import profile_named
 from i2s_spec.schema import faults
 from i2s_spec.schema import limits as bounds
@@ -48,7 +48,7 @@ def lint(
     :param weights: the reference of the options, where it is open already
     :param keywords: the fields of `Options`, in place of `options`: `profile`, `select`, `ignore`, `severity`, `limits`,
         `payload`, `threads`, `runtimes`, `suppressed`, `suppressions`, `reference` (also a path alone) and `details`
-    :returns: the report; a file is never a reason to raise
+    :returns: the report, which says what was not evaluated where a sample was read; a file is never a reason to raise
     :raises ValueError: for an unknown profile, prefix, severity, bound or reading, or a reference without payloads
     :raises SettingError: where I2S_ISA names kernels that cannot be used
     :raises FormatError: for a reference that cannot be read; the file itself is no reason to raise
@@ -63,6 +63,10 @@ def lint(
         if weights is None:
             weights = stack.enter_context(open_reference(options))
         stack.enter_context(bounds.using(options.limits))
+        if options.remote is not None:
+            from i2s_spec.remote.policy import using
+
+            stack.enter_context(using(options.remote))
         run = _Run(options, Reading(options.reading, options.threads, progress), path, weights)
         try:
             source = source_of(origin)
@@ -74,6 +78,7 @@ def lint(
         finally:
             if path is not None:
                 source.close()
+            run.spent(source)
     return run.report(str(path if path is not None else source.name))
 
 
@@ -113,6 +118,8 @@ class _Run:
         self._size: int | None = None
         self._runtimes: tuple[Any, ...] = ()
         self._details: Any = None
+        self._sample: Sample | None = None
+        self._remote: Remote | None = None
 
     def file(self, source: Source) -> None:
         """Check what a source holds."""
@@ -121,13 +128,19 @@ class _Run:
             file = File(source)
             if file.fault is not None:
                 self.add([finding_of(file.fault)])
-            subject = Subject(file, self._path, self._reading, self._weights)
+            # An address is no path: names of the other parts are never looked for on this machine then.
+            place = self._path if self._path is None or not is_address(self._path) else getattr(source, "path", None)
+            subject = Subject(file, place, self._reading, self._weights)
             subject.by_document = profile_named(self._options.profile).by_document
         except FormatError as error:  # one of the very first reads failed
             self.add([finding_of(error)])
             return
+        if self._options.reading == "sample":
+            self._sample = self._sampled(subject, True)
         try:
             if self._begin(subject) and self._run(subject):
+                if self._sample is not None:
+                    self._sample = self._sampled(subject, False)
                 self._more(subject)
                 reason = source.changed()
                 if reason is not None:
@@ -161,11 +174,32 @@ class _Run:
                 self.add(rule.check(subject))
             except FormatError as error:
                 self.add([finding_of(error)])
-                if error.code in (faults.CHANGED.code, faults.UNREADABLE.code):
+                if error.code in faults.GONE:
                     return False
             except Exception as error:  # a rule that fails is our bug; the others still run
                 self._bug(code, error)
         return True
+
+    def _sampled(self, subject: Subject, stopped: bool) -> Sample:
+        """The rules in force that did not see every byte that they are about.
+
+        :param stopped: nothing is known of what was read
+        """
+        survey = None if stopped else subject.survey
+        if survey is not None and survey.complete:
+            return Sample((), ())
+        unable = {Sampled.NOT, Sampled.LOCAL} if subject.on_server else {Sampled.NOT}
+        payload = [(code, rule.sampled) for code, rule in sorted(self._rules.items()) if rule.payload]
+        return Sample(
+            tuple(code for code, reach in payload if reach in unable),
+            tuple(code for code, reach in payload if reach not in {*unable, Sampled.WHOLE}),
+        )
+
+    def spent(self, source: Source) -> None:
+        """Note what reading has cost, where the source is on a server."""
+        usage = getattr(source, "usage", None)
+        if usage is not None:
+            self._remote = Remote(getattr(source, "version", None), usage.requests, usage.bytes)
 
     def _more(self, subject: Subject) -> None:
         """What was asked for beside the findings."""
@@ -210,6 +244,8 @@ class _Run:
             bugs=tuple(self._bugs),
             runtimes=self._runtimes,
             details=self._details,
+            sampled=self._sample,
+            remote=self._remote,
         )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from i2s_spec.gguf.source import Origin
 from i2s_spec.inspect.survey.result import Mode
@@ -20,6 +20,9 @@ from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.selection.profile import READINGS, reading_of, selected, suppressed_codes
 from i2s_spec.linter.selection.suppressions import Suppression, suppressed_in
 from i2s_spec.schema.limits import checked
+
+if TYPE_CHECKING:
+    from i2s_spec.remote.policy import Policy
 
 #: Attributes that follow from the others.
 _DERIVED = ("levels", "reading")
@@ -42,14 +45,15 @@ class Options:
     :param skip_lfs: a Git LFS pointer is no finding: the file is reported as skipped
     :param reference: another file of the same model, whose weights are right. It decides what the file alone does not tell
     :param details: called with the file while it is open; what it gives is the report's `details`
+    :param remote: what may be asked of servers for a file that is given by its address; without, the policy in force
     :raises ValueError: for an unknown profile, prefix, severity, bound or reading, and a reference without payloads
     """
 
     #: What was given, and what follows from it: the rules in force by code, each with its severity, and how much of the
     #: weights is read.
     __slots__ = (
-        "details", "ignore", "levels", "limits", "payload", "profile", "reading", "reference", "runtimes", "select",
-        "severity", "skip_lfs", "suppressed", "suppressions", "threads",
+        "details", "ignore", "levels", "limits", "payload", "profile", "reading", "reference", "remote", "runtimes",
+        "select", "severity", "skip_lfs", "suppressed", "suppressions", "threads",
     )  # fmt: skip
 
     # By hand: a dataclass would cost every start of `i2s lint` a tenth of what the program itself does.
@@ -68,6 +72,7 @@ class Options:
         skip_lfs: bool = False,
         reference: Reference | None = None,
         details: Callable[[Any], Any] | None = None,
+        remote: Policy | None = None,
     ) -> None:
         if payload not in (None, *READINGS):
             raise ValueError(f"unknown reading {payload!r} of payloads; there are: {', '.join(READINGS)}")
@@ -86,6 +91,7 @@ class Options:
         self.skip_lfs = skip_lfs
         self.reference = reference
         self.details = details
+        self.remote = remote
         dict(checked(self.limits))
         self.reading: Mode = payload or reading_of(profile)
         if reference is not None:

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, FormatError, Span, quote
-from i2s_spec.gguf.source import Source
+from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, FormatError, Span, quote
+from i2s_spec.gguf.source import Source, is_address
 from i2s_spec.linter.rule import Excerpt, Finding, Severity
 from i2s_spec.schema import faults
 
@@ -31,12 +31,30 @@ class Bug(NamedTuple):
     message: str
 
 
+class Sample(NamedTuple):
+    """What a report is not about, where a part of each tensor was read: rules that say nothing of tensors that were not
+    read whole, and rules that say nothing of the rest of them. Both are empty where the sample was everything.
+    """
+
+    not_evaluated: tuple[str, ...]
+    in_part: tuple[str, ...]
+
+
+class Remote(NamedTuple):
+    """What reading a file has cost its server; `version` is its ETag or commit, None where the server names none."""
+
+    version: str | None
+    requests: int
+    bytes: int
+
+
 class Report(NamedTuple):
     """What is known of one file: its findings in the order of the bytes, at most `FINDINGS_PER_RULE` of each rule.
 
     `elided` counts the findings that were left out, by code. `size` is that of the file in bytes, None where it could not
     be opened. `runtimes` are the verdicts on loading and computing, and `details` is what a report format wants to know
-    beyond the findings; both are there only if they were asked for.
+    beyond the findings; both are there only if they were asked for. `sampled` is there where a sample was asked for, and
+    `remote` where the file is on a server.
     """
 
     path: str
@@ -47,6 +65,8 @@ class Report(NamedTuple):
     bugs: tuple[Bug, ...] = ()
     runtimes: tuple[Any, ...] = ()
     details: Any = None
+    sampled: Sample | None = None
+    remote: Remote | None = None
 
     @property
     def ok(self) -> bool:
@@ -66,7 +86,8 @@ class Report(NamedTuple):
 
     def exit_code(self, fail_on: Severity | None = Severity.ERROR) -> int:
         """The exit code of a run over this file alone; see `exit_code`."""
-        return _exit_code(bool(self.bugs), self.readable, self.count, fail_on)
+        remote = any(finding.code in faults.REMOTE for finding in self.findings)
+        return _exit_code(bool(self.bugs), self.readable, remote, self.count, fail_on)
 
     @property
     def excused(self) -> tuple[Suppressed, ...]:
@@ -133,6 +154,13 @@ class Report(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         """The report as plain data, in the form that `lint --format json` gives for each file."""
         more: dict[str, Any] = {}
+        if self.sampled is not None:
+            more["sampled"] = True
+            more["not_evaluated"] = list(self.sampled.not_evaluated)
+            more["evaluated_in_part"] = list(self.sampled.in_part)
+        if self.remote is not None:
+            version = None if self.remote.version is None else quote(self.remote.version, bare=True)
+            more["remote"] = {**self.remote._asdict(), "version": version}
         if self.runtimes:
             more["runtimes"] = [verdict.as_dict() for verdict in self.runtimes]
         if self.details is not None:
@@ -185,6 +213,8 @@ def _plain(value: Any) -> Any:
 
 def uri_of(path: str) -> str:
     """A path as a URI reference (RFC 3986) that loses nothing: bytes that are no plain characters become `%NN`."""
+    if is_address(path):
+        return "".join(c if c.isascii() and c.isprintable() and c not in ' "<>\\^`{|}' else _percent(c) for c in path)
     if path.startswith("/"):
         return "file://" + _percent(path)
     return _percent(without_dot(path))
@@ -209,24 +239,49 @@ def _percent(path: str) -> str:
 
 
 def exit_code(report: FileReport, fail_on: Severity | None = Severity.ERROR) -> int:
-    """4 where something of ours failed on a file, 3 where there was nothing to check, 1 where a finding is at or above
-    `fail_on`, else 0; a file that was skipped counts as nothing found."""
+    """4 where something of ours failed on a file, 5 where a server did not give it, 3 where there was nothing to check, 1
+    where a finding is at or above `fail_on`, else 0; a file that was skipped counts as nothing found."""
     summary = report["summary"]
     readable = summary["readable"] or "skipped" in report
-    return _exit_code(bool(report["bugs"]), readable, lambda level: int(summary[f"{level.value}s"]), fail_on)
+    remote = any(finding["code"] in faults.REMOTE for finding in report["findings"])
+    return _exit_code(bool(report["bugs"]), readable, remote, lambda level: int(summary[f"{level.value}s"]), fail_on)
 
 
-def _exit_code(bugs: bool, readable: bool, count: Callable[[Severity], int], fail_on: Severity | None) -> int:
+def _exit_code(
+    bugs: bool, readable: bool, remote: bool, count: Callable[[Severity], int], fail_on: Severity | None
+) -> int:
     if bugs:
         return EXIT_BUG
     if not readable:
-        return EXIT_INPUT
+        return EXIT_REMOTE if remote else EXIT_INPUT
     failed = fail_on is not None and any(count(level) for level in Severity if level.rank >= fail_on.rank)
     return EXIT_FINDINGS if failed else 0
 
 
-#: Exit codes from the worst to the best: our bug, unreadable, findings, nothing.
-WORST = (EXIT_BUG, EXIT_INPUT, EXIT_FINDINGS, 0)
+def ok_words(report: FileReport) -> str:
+    """What is said where no error was found: `ok`, and never that alone where only a part was read."""
+    return "sampled, no error in what was read" if "sampled" in report else "ok"
+
+
+def reading_words(report: FileReport) -> list[str]:
+    """What was read of a file and what not, as sentences; nothing for a whole file of this machine."""
+    words = []
+    if "sampled" in report:
+        skipped, partly = ", ".join(report["not_evaluated"]), len(report["evaluated_in_part"])
+        words.append(
+            "sampled: a part of each tensor was read; "
+            + (f"not evaluated: {skipped}; " if skipped else "every rule was evaluated; ")
+            + (f"{partly:,} rules on payloads saw a part" if partly else "no tensor is larger than its sample")
+        )
+    if "remote" in report:
+        remote = report["remote"]
+        version = f"version {remote['version']}" if remote["version"] else "the server names no version"
+        words.append(f"from a server: {remote['requests']:,} requests, {remote['bytes']:,} bytes; {version}")
+    return words
+
+
+#: Exit codes from the worst to the best: our bug, unreadable, not given by a server, findings, nothing.
+WORST = (EXIT_BUG, EXIT_INPUT, EXIT_REMOTE, EXIT_FINDINGS, 0)
 
 
 class Totals:
@@ -248,6 +303,7 @@ class Totals:
             "skipped": 0,
             "bugs": 0,
         }
+        self._sampled = 0
         self.codes: dict[str, int] = {}
         self.exit_code = 0
 
@@ -263,6 +319,7 @@ class Totals:
         counts["baseline"] += summary.get("baseline", 0)
         counts["skipped"] += "skipped" in report
         counts["bugs"] += len(report["bugs"])
+        self._sampled += "sampled" in report
         for finding in report["findings"]:
             self.codes[finding["code"]] = self.codes.get(finding["code"], 0) + 1
         for code, elided in summary["elided"].items():
@@ -274,7 +331,7 @@ class Totals:
         self.exit_code = min(self.exit_code, code, key=WORST.index)
 
     def __getitem__(self, name: str) -> int:
-        return self._counts[name]
+        return self._sampled if name == "sampled" else self._counts[name]
 
     @property
     def remarks(self) -> list[str]:
@@ -284,7 +341,8 @@ class Totals:
     def as_dict(self) -> dict[str, Any]:
         """The counts by name, in a fixed order; and the configuration files that change what is found, if there are any."""
         files = [{"file": place, "sets": list(keys)} for place, keys in self.configuration]
-        return {**self._counts, **({"configuration": files} if files else {})}
+        sampled = {"sampled": self._sampled} if self._sampled else {}
+        return {**self._counts, **sampled, **({"configuration": files} if files else {})}
 
 
 #: Bytes in a row of a dump; excerpts begin and end at multiples of it.

@@ -45,6 +45,19 @@ class Needs(StrEnum):
     OTHER_FORMAT = "a file of another format, which a conversion reads"
 
 
+class Sampled(StrEnum):
+    """What a rule on payloads says where a part of each tensor was read (`--payload sample`)."""
+
+    #: Nothing but scales and tails count, which are all read.
+    WHOLE = "whole"
+    #: What it finds is there; what it does not find may be in the rest.
+    PART = "part"
+    #: It needs every byte of a tensor: of one that was read in part it says nothing.
+    NOT = "not"
+    #: It reads some layers whole: not of a server.
+    LOCAL = "local"
+
+
 class Stops(NamedTuple):
     """Why no reader can read on in a file that breaks a rule: which part it cannot read, the reason, and in which case.
 
@@ -90,7 +103,7 @@ class Rule(NamedTuple):
     header-only run does not read. A rule is `late` where it asks what is in the weights if they are read: that comes
     last, as they are read meanwhile. A file that breaks an `ambiguous` rule can be understood in more than one way, and
     is not sanitised. `stops` says that a reader cannot read on. A rule `reads_table` where it compares another part of
-    the file with the tensor infos.
+    the file with the tensor infos. `sampled` is about rules on payloads alone.
     """
 
     fault: Fault
@@ -108,6 +121,7 @@ class Rule(NamedTuple):
     ambiguous: bool = False
     stops: Stops | None = None
     reads_table: bool = False
+    sampled: Sampled = Sampled.PART
 
     @property
     def code(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from i2s_spec.errors import Fault
+from i2s_spec.errors import EXIT_INPUT, EXIT_REMOTE, Fault
 
 # What the file is instead of a GGUF file.
 EMPTY_FILE: Final = Fault("G001", "empty-file", "the file is empty")
@@ -118,8 +118,35 @@ UNREADABLE: Final = Fault("S901", "unreadable", "the file cannot be read: {reaso
 NOT_A_FILE: Final = Fault("S902", "not-a-regular-file", "this is {kind}, not a regular file")
 CHANGED: Final = Fault("S903", "changed-while-read", "the file changed while it was read: {reason}")
 
-#: Codes after which the input is not a GGUF file, or could not be read at all (exit code 3).
-NO_INPUT: Final = frozenset(
+# Files on servers: why their bytes cannot be had.
+REMOTE_DENIED: Final = Fault("S911", "remote-denied", "the server does not give the file out: {reason}")
+REMOTE_MISSING: Final = Fault("S912", "remote-missing", "the server has no such file: {reason}")
+REMOTE_RATE_LIMITED: Final = Fault("S913", "remote-rate-limited", "the server asks to wait: {reason}")
+REMOTE_OFFLINE: Final = Fault(
+    "S914", "remote-offline", "the file is on a server, and no server is to be asked: {reason}"
+)
+REMOTE_UNREACHABLE: Final = Fault("S915", "remote-unreachable", "the server cannot be reached: {reason}")
+REMOTE_REFUSED: Final = Fault("S916", "remote-refused", "the address is not followed: {reason}")
+REMOTE_OVER_BUDGET: Final = Fault("S917", "remote-over-budget", "the budget for one remote file is used up: {reason}")
+REMOTE_MISBEHAVES: Final = Fault("S918", "remote-misbehaves", "the server does not answer as it was asked: {reason}")
+
+#: Codes that say that a server did not give the bytes (exit code 5); nothing is known of the file.
+REMOTE: Final = frozenset(
+    fault.code
+    for fault in (
+        REMOTE_DENIED,
+        REMOTE_MISSING,
+        REMOTE_RATE_LIMITED,
+        REMOTE_OFFLINE,
+        REMOTE_UNREACHABLE,
+        REMOTE_REFUSED,
+        REMOTE_OVER_BUDGET,
+        REMOTE_MISBEHAVES,
+    )
+)
+
+#: Codes after which the input is not a GGUF file, or could not be read at all (exit code 3, or 5 for those of `REMOTE`).
+NO_INPUT: Final = REMOTE | frozenset(
     fault.code
     for fault in (
         EMPTY_FILE,
@@ -136,6 +163,15 @@ NO_INPUT: Final = frozenset(
         NOT_A_FILE,
     )
 )
+
+#: Codes after which nothing more of an input can be read.
+GONE: Final = REMOTE | {CHANGED.code, UNREADABLE.code}
+
+
+def exit_code_of(code: str) -> int:
+    """The exit code of the command line for a fault that stops the reading of an input."""
+    return EXIT_REMOTE if code in REMOTE else EXIT_INPUT
+
 
 # Files of other formats, which conversions read.
 CHECKPOINT_MALFORMED: Final = Fault("H101", "checkpoint-malformed", "this is not a safetensors file: {reason}")

@@ -11,6 +11,7 @@ from malformed_cases import CASES
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import FAMILIES, REGISTRY, rule
 from i2s_spec.linter.rules import all_rules
+from i2s_spec.schema.faults import REMOTE
 from i2s_spec.testing.malformed.reference import Compared, compared
 from i2s_spec.testing.sample import Draft
 
@@ -19,7 +20,7 @@ PAIRS = list(compared())
 #: Rules about the world outside the file (test_engine.py has their cases), about files of other formats (tests/convert),
 #: about runtimes (test_runtimes.py), and those that programs apply which use a model (tests/model).
 OUTSIDE = {
-    *("S901", "S902", "S903", "G412", "H101", "H102", "H103", "H104", "P201", "P202", "P203", "P204", "P205"),
+    *("S901", "S902", "S903", *REMOTE, "G412", "H101", "H102", "H103", "H104", "P201", "P202", "P203", "P204", "P205"),
     *("T901", "T905", "T907", "T908", "T909", "T951", "M901"),
 }
 

@@ -9,6 +9,7 @@ import click
 
 from i2s_spec.cli.files.target import shown, writing
 from i2s_spec.cli.progress import progress_bar
+from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import float32_words
 
 
@@ -39,6 +40,7 @@ from i2s_spec.draw.text import float32_words
 @click.option("--force", is_flag=True, help="Replace OUT if there is one.")
 @click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
+@remote_options
 def command(
     file: str, tensor: str, out: str, form: str, dialect: str, code3: Any, force: bool, threads: int | None, quiet: bool
 ) -> None:

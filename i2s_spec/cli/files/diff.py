@@ -11,6 +11,7 @@ import click
 
 from i2s_spec.cli.files.target import keep_inputs, reading, writing
 from i2s_spec.cli.progress import progress_bar
+from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import json_document
 from i2s_spec.errors import EXIT_FINDINGS, FormatError
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Replace FILE where there is one.")
 @click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code says it.")
+@remote_options
 def command(
     a: str,
     b: str,

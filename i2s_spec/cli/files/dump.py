@@ -6,9 +6,10 @@ import sys
 
 import click
 
+from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw import terminal
 from i2s_spec.draw.text import fault_words, json_document, visible
-from i2s_spec.errors import EXIT_FINDINGS, EXIT_INPUT, FormatError
+from i2s_spec.errors import EXIT_FINDINGS, FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import source_of
 from i2s_spec.inspect.dump.dump import document, lines
@@ -34,6 +35,7 @@ WIDE = 132
 @click.option(
     "--line-bytes", type=click.Choice(["8", "16", "32"]), help="Bytes per line; 16, or 8 on a narrow terminal."
 )
+@remote_options
 def command(
     file: str, what: str | None, limit: int | None, everything: bool, as_json: bool, line_bytes: str | None
 ) -> int:
@@ -50,7 +52,7 @@ def command(
         opened = File(source_of(file))
     except FormatError as error:
         click.echo(f"i2s: {name}: {fault_words(error)}", err=True)
-        return EXIT_INPUT
+        return faults.exit_code_of(error.code)
     with opened:
         try:
             wanted = target(opened, what, limit, everything)
@@ -66,4 +68,4 @@ def command(
             return 0
         sys.stdout.flush()
         click.echo(f"i2s: {name}: {fault_words(opened.fault)}", err=True)
-        return EXIT_INPUT if opened.fault.code in faults.NO_INPUT else EXIT_FINDINGS
+        return faults.exit_code_of(opened.fault.code) if opened.fault.code in faults.NO_INPUT else EXIT_FINDINGS

@@ -11,6 +11,7 @@ import click
 
 from i2s_spec.cli.files.target import reading
 from i2s_spec.cli.progress import progress_bar
+from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import FormatError
 
@@ -36,6 +37,7 @@ SCHEMA_VERSION = 1
 )
 @click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
+@remote_options
 def command(
     file: str,
     dialect: str,

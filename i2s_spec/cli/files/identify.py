@@ -13,6 +13,7 @@ import click
 from i2s_spec.cli.files.target import reading
 from i2s_spec.cli.models.default_model import named, origin
 from i2s_spec.cli.progress import progress_bar
+from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import fault_words, json_document, visible
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, quote
 
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 @click.option("--threads", type=click.IntRange(1), help="Threads that read. [default: one for each processor]")
 @click.option("-v", "--verbose", is_flag=True, help="All hypotheses with all evidence, also those that are excluded.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
+@remote_options
 def command(
     file: str | None,
     form: str,

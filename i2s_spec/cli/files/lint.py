@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from i2s_spec.cli.progress import Bar
+from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.cli.settings import GIVEN, Settings, files_of, limits_of, options_of, pairs_of, spared, words
 from i2s_spec.cli.termination import cleaned_up
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, quote
@@ -170,14 +171,18 @@ if TYPE_CHECKING:
 )
 @click.option("--no-config", is_flag=True, help="Look for no configuration.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing about files without findings.")
+@remote_options
 @click.pass_context
 def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     """Check GGUF files: every finding has a code, a byte range and one plain sentence.
 
-    FILE is a file, a folder (every *.gguf below it), a quoted glob, or @LIST, a file of names (@- for standard input).
+    FILE is a file, a folder (every *.gguf below it), a quoted glob, or @LIST, a file of names (@- for standard input). With
+    the extra [remote] it may be an address: hf://ORG/REPO[@REVISION][/PATH], a page of the hub, https://, s3://. Of a
+    server, `i2s lint --payload sample hf://ORG/REPO` fetches headers, all scales and a part of each tensor.
 
     Exit code 0: nothing at or above --fail-on. 1: findings. 3: a file cannot be read or is not GGUF (it is reported all
-    the same). 4: a bug of ours. Of several files the worst counts. `i2s explain CODE` says more about a finding.
+    the same). 4: a bug of ours. 5: a server did not give a file.
+    Of several files the worst counts. `i2s explain CODE` says more about a finding.
 
     Options may stand in i2s.toml, in [tool.i2s] of pyproject.toml, or in variables such as I2S_PROFILE; the command line
     counts first, then variables, then the files. Reports say which file changes what is found. With --profile security

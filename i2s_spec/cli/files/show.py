@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from i2s_spec.cli.models.default_model import named, origin
+from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw import terminal
 from i2s_spec.draw.text import fault_words, json_document, visible
-from i2s_spec.errors import EXIT_FINDINGS, EXIT_INPUT, FormatError
+from i2s_spec.errors import EXIT_FINDINGS, FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import source_of
 from i2s_spec.inspect.show import ELEMENTS, describe, members, unreadable
@@ -30,14 +31,16 @@ ENDS = (900, 100)
 @click.option("--json", "as_json", is_flag=True, help="As JSON (show.schema.json), with every key and tensor.")
 @click.option("--all", "everything", is_flag=True, help="Every key and tensor; in JSON, every element of every value.")
 @click.option("--no-tensors", is_flag=True, help="Without the tensor table; totals are still there.")
+@remote_options
 def command(file: str | None, as_json: bool, everything: bool, no_tensors: bool) -> int:
     """Show what a GGUF file holds: header, keys, tensors, totals by type.
 
     Shapes are in NumPy's order (rows x columns); GGUF's own order, `ne`, is the reverse. Offsets count from the start of
     the file. The scale is the float32 at the start of an I2_S tensor's tail. Without FILE it is the trained model that
-    comes with i2s-spec.
+    comes with i2s-spec. FILE may be an address (hf://ORG/REPO/PATH, https://, s3://): header and scales are fetched.
 
-    Exit code: 0, or 1 where a fault stops the reading (what lies before it is shown), or 3 where FILE is no GGUF file.
+    Exit code: 0, or 1 where a fault stops the reading (what lies before it is shown), or 3 where FILE is no GGUF file, or
+    5 where its server does not give it.
     """
     try:
         opened = File(source_of(origin(file)))
@@ -62,4 +65,4 @@ def _finish(about: dict[str, Any], fault: FormatError | None, as_json: bool, nam
         return 0
     sys.stdout.flush()
     click.echo(f"i2s: {visible(name, 4096, bare=True)}: {fault_words(fault)}", err=True)
-    return EXIT_INPUT if fault.code in faults.NO_INPUT else EXIT_FINDINGS
+    return faults.exit_code_of(fault.code) if fault.code in faults.NO_INPUT else EXIT_FINDINGS

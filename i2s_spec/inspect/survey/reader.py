@@ -29,7 +29,7 @@ from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.codec.payload_facts import GROUPS_FROM
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.source import FileSource
-from i2s_spec.inspect.survey.result import Reading, Survey, Surveyed
+from i2s_spec.inspect.survey.result import WINDOWS, Reading, Survey, Surveyed
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, TensorType
@@ -48,11 +48,14 @@ BUDGET: Final = 1 << 25
 THREAD_BYTES: Final = 1 << 22
 #: Shapes whose size is kept in mind.
 ALIKE: Final = 1024
+#: Bytes of a sample that are asked of a server together.
+AHEAD: Final = 1 << 24
 #: Seconds between two looks at threads that are still busy.
 PATIENCE: Final = 0.05
 
-#: What a sample takes of a tensor: so many windows of so many bytes; smaller tensors are read whole.
-WINDOWS: Final = 16
+#: What a sample takes of a tensor: windows of so many bytes; smaller tensors are read whole. How many windows is said by
+#: `Reading`: of a server fewer, since each is fetched.
+REMOTE_WINDOWS: Final = 3
 WINDOW: Final = 1 << 14
 
 #: Bytes of a float, and the bits of its exponent, by the name of its type.
@@ -102,6 +105,9 @@ class SurveyReader:
         self._errors: list[BaseException] = []
         self._descriptor = -1
         self._planned = False
+        #: Fetches ranges together, where the file is on a server.
+        self._prefetch = getattr(file.source, "prefetch", None)
+        self._windows = reading.windows if self._prefetch is None else min(REMOTE_WINDOWS, reading.windows)
 
     def __enter__(self) -> SurveyReader:
         return self
@@ -185,14 +191,28 @@ class SurveyReader:
 
     def _by_hand(self) -> None:
         """Read a source that is neither a file nor in memory."""
-        source, parts = self._file.source, self._parts
+        source, parts, fetched = self._file.source, self._parts, 0
         for number in range(len(parts)):
+            if self._prefetch is not None and self._reading.mode == "sample" and number == fetched:
+                fetched = self._fetch_from(number)
             start, _, size = parts.where(number)
             tail = parts.tail_bytes(number)
             for at in range(0, size, BUFFER):
                 parts.feed(number, source.read(start + at, min(BUFFER, size - at)), b"")
                 self._tell()
             parts.feed(number, b"", source.read(start + size, tail))
+
+    def _fetch_from(self, number: int) -> int:
+        """Ask a server for the parts of a sample from one on, together; the first one that was not asked for."""
+        ranges, left = [], AHEAD
+        while number < len(self._parts) and left > 0:
+            start, _, size = self._parts.where(number)
+            ranges.append((start, start + size + self._parts.tail_bytes(number)))
+            left -= size
+            number += 1
+        assert self._prefetch is not None
+        self._prefetch(ranges)
+        return number
 
     # --- what to read ---
 
@@ -216,7 +236,7 @@ class SurveyReader:
             numbers.append(number)
             sizes.append(size)
             count = 0
-            for start, stop in _windows(size, cut) if sample else _pieces(size, -(-step // cut) * cut):
+            for start, stop in _windows(size, cut, self._windows) if sample else _pieces(size, -(-step // cut) * cut):
                 behind = tail if stop == size else 0
                 add(base + offset + start, start, stop - start, behind, width, mask)
                 if layout is not None:
@@ -286,15 +306,15 @@ def _pieces(size: int, step: int) -> Iterable[tuple[int, int]]:
     return ((start, min(start + step, size)) for start in range(0, size, step))
 
 
-def _windows(size: int, cut: int) -> Iterator[tuple[int, int]]:
+def _windows(size: int, cut: int, windows: int = WINDOWS) -> Iterator[tuple[int, int]]:
     """The beginning, the end, and windows between them at even distances, at multiples of `cut`; all of what is small."""
-    if size <= WINDOWS * WINDOW:
+    if size <= windows * WINDOW:
         yield 0, size
         return
     last = (size - WINDOW) // BLOCK * BLOCK
     before = -1
-    for number in range(WINDOWS - 1):
-        start = last * number // (WINDOWS - 1) // cut * cut
+    for number in range(windows - 1):
+        start = last * number // (windows - 1) // cut * cut
         if start > before:
             yield start, min(start + WINDOW, last)
         before = start

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
 
 from i2s_spec.codec.payload_facts import Groups, Observation
 from i2s_spec.codec.tail import TailKind, classify
@@ -25,16 +25,21 @@ if TYPE_CHECKING:
 Mode = Literal["full", "sample", "none"]
 
 
+#: Windows that a sample takes of a tensor.
+WINDOWS: Final = 16
+
+
 class Reading(NamedTuple):
     """How much of the payloads is read, and by how many threads; `progress` is called with (bytes read, bytes in all).
 
     `full` reads everything, `sample` a bounded part of each tensor: its beginning, its end, and windows spread evenly
-    between; `none` nothing at all.
+    between, so many in all; `none` nothing at all.
     """
 
     mode: Mode = "full"
     threads: int = 1
     progress: Callable[[int, int], None] | None = None
+    windows: int = WINDOWS
 
 
 class Run(NamedTuple):

@@ -85,6 +85,16 @@ class Subject:
         elif self.data_size_unexplained and (error := text_decoded(file.source)) is not None:
             raise error
 
+    @property
+    def on_server(self) -> bool:
+        """Whether every byte is fetched from a server."""
+        return hasattr(self.file.source, "prefetch")
+
+    def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Fetch ranges of a file on a server together; nothing is done where a read costs nothing."""
+        if self.on_server:
+            self.file.source.prefetch(ranges)  # type: ignore[attr-defined]
+
     def _override_data_start(self) -> bool:
         """Take the data section to begin at a multiple of 32 where `general.alignment` says otherwise, and the running
         offsets and the end of the file contradict it (clause 2.7): else one wrong key makes every payload look wrong."""

@@ -29,6 +29,8 @@ def weight_layout(subject: Subject) -> LayoutEvidence | None:
     """The evidence; None where payloads are not read, a reference tells more, or no tensor has a role in a layer."""
     if subject.reading.mode == "none" or subject.weights is not None or subject.file.fault is not None:
         return None
+    if subject.reading.mode == "sample" and subject.on_server:
+        return None
     rows = (row for row, _ in islice(subject.i2s(), LOOKED_AT))
     if not any(_IN_LAYER.match(subject.name(row)) for row in rows):
         return None

@@ -1,15 +1,17 @@
 """This module turns what a caller names (files, folders, globs, lists) into the files to check, one after another.
 
 A folder stands for every `*.gguf` file below it, in the order of the names. A glob is taken as a name where a file has
-that very name. `@list` is a file of names, one a line or separated by NUL bytes; `@-` is standard input. A name that
-leads nowhere is given all the same, with what is wrong with it, so that it gets its report.
+that very name. An address of a hub's repository stands for its GGUF files. `@list` is a file of names, one a line or
+separated by NUL bytes; `@-` is standard input. A name that leads nowhere is given all the same, with what is wrong with
+it, so that it gets its report.
 """
 
 import os
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
-from i2s_spec.gguf.source import open_regular
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf.source import is_address, open_regular
 
 SUFFIX = ".gguf"
 
@@ -18,10 +20,10 @@ LONGEST_NAME = 4096
 
 
 class Input(NamedTuple):
-    """A path to check; or one that nothing can be read from, and why."""
+    """A path or an address to check; or one that nothing can be read from, and why: in words, or as the reader's fault."""
 
     path: str
-    problem: str = ""
+    problem: str | FormatError = ""
 
 
 def inputs(names: Iterable[str]) -> Iterator[Input]:
@@ -36,7 +38,9 @@ def inputs(names: Iterable[str]) -> Iterator[Input]:
 
 def _meant(name: str, found: set[str]) -> Iterator[Input]:
     """What one name stands for."""
-    if os.path.isdir(name):
+    if is_address(name):
+        yield from _first_time(_on_server(name), found)
+    elif os.path.isdir(name):
         yield from _first_time(_below(name), found)
     elif not os.path.lexists(name) and any(char in name for char in "*?["):
         yield from _first_time(_matching(name), found)
@@ -45,9 +49,22 @@ def _meant(name: str, found: set[str]) -> Iterator[Input]:
         yield Input(name)
 
 
+def _on_server(address: str) -> Iterator[Input]:
+    """The files of a server that an address stands for.
+
+    :raises MissingExtra: where the extra [remote] is not installed
+    """
+    from i2s_spec.remote.open_remote import files_of
+
+    try:
+        yield from map(Input, files_of(address))
+    except FormatError as error:
+        yield Input(address, error)
+
+
 def _first_time(candidates: Iterable[Input], found: set[str]) -> Iterator[Input]:
     for candidate in candidates:
-        key = os.path.normpath(candidate.path)
+        key = candidate.path if is_address(candidate.path) else os.path.normpath(candidate.path)
         if candidate.problem or key not in found:
             found.add(key)
             yield candidate

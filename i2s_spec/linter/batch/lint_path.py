@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from i2s_spec.errors import Fault, FormatError, Span, TrustedText, quote
+from i2s_spec.errors import Fault, FormatError, MissingExtra, Span, TrustedText, quote
 from i2s_spec.linter.engine import lint, open_reference
 from i2s_spec.linter.options import DEFAULTS, Options
 from i2s_spec.linter.report_data import Bug, FileReport, Report
@@ -33,9 +33,11 @@ def lint_path(
 ) -> dict[str, Any]:
     """Check one file; whatever happens, the answer is a report as plain data.
 
+    :param path: a path, or an address of a server as `i2s_spec.remote.addresses` defines it
     :param weights: the reference of the options, where it is open already
     :returns: the report in the form that `lint --format json` gives for each file (`lint.schema.json`)
     :raises ValueError, FormatError, OSError: for a reference that cannot be read
+    :raises MissingExtra: for an address, where the extra [remote] is not installed
     """
     name = os.fspath(path)
     if "\0" in name:
@@ -45,6 +47,8 @@ def lint_path(
             weights = stack.enter_context(open_reference(options))
         try:
             report = lint(name, options, progress=progress, weights=weights).as_dict()
+        except MissingExtra:
+            raise
         except Exception as error:
             if os.environ.get("I2S_DEBUG"):
                 raise
@@ -64,7 +68,13 @@ def failed(path: str, message: str) -> dict[str, Any]:
 
 def unreadable(path: str, fault: Fault, **details: str) -> dict[str, Any]:
     """The report on an input that cannot be opened, with a reason of ours."""
-    error = FormatError(fault, Span(0, 0), **{name: TrustedText(words) for name, words in details.items()})
+    return refused(
+        path, FormatError(fault, Span(0, 0), **{name: TrustedText(words) for name, words in details.items()})
+    )
+
+
+def refused(path: str, error: FormatError) -> dict[str, Any]:
+    """The report on an input that cannot be opened."""
     return Report(path, (finding_of(error),), {}).as_dict()
 
 

@@ -8,8 +8,9 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from i2s_spec.errors import FormatError
 from i2s_spec.linter.batch.file_arguments import Input, inputs
-from i2s_spec.linter.batch.lint_path import failed, lint_path, unreadable
+from i2s_spec.linter.batch.lint_path import failed, lint_path, refused, unreadable
 from i2s_spec.linter.engine import open_reference
 from i2s_spec.linter.options import DEFAULTS, Options
 from i2s_spec.schema import faults
@@ -71,6 +72,8 @@ def report_on(
     weights: Weights | None = None,
 ) -> dict[str, Any]:
     """The report on one input, also where nothing can be read from it."""
+    if isinstance(file.problem, FormatError):
+        return refused(file.path, file.problem)
     if file.problem:
         return unreadable(file.path, faults.UNREADABLE, reason=file.problem)
     return lint_path(file.path, options, progress=progress, weights=weights)

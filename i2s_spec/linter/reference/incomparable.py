@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from i2s_spec.linter.analysis.subject import Subject
 
 #: The codes for a file that changes while it is read.
-_GONE: Final = (faults.CHANGED.code, faults.UNREADABLE.code)
+_GONE: Final = faults.GONE
 
 
 @contextmanager

@@ -201,7 +201,7 @@ def _weights(before: File, after: File, dialect: Dialect, threads: int, progress
         try:
             found.append(identity(file, dialect, threads, progress).weights)
         except FormatError as error:
-            if error.code in (faults.CHANGED.code, faults.UNREADABLE.code):
+            if error.code in faults.GONE:
                 raise
             found.append(None)
             why = why or f"the file {name} the repair has none ({fault_words(error)})"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.runtime_table import table_of
-from i2s_spec.linter.report_data import FileReport, Totals, without_dot
+from i2s_spec.linter.report_data import FileReport, Totals, reading_words, without_dot
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
@@ -31,6 +31,8 @@ class GitHub(Format):
             text += _command("notice", path, code, f"{count:,} more findings of {code}")
         for bug in file_report["bugs"]:
             text += _command("error", path, "internal error of i2s-spec", f"{bug['where']}: {bug['message']}")
+        for words in reading_words(file_report):
+            text += _command("notice", path, "what was read", words)
         rows = table_of(file_report)
         if rows:
             text += _command("notice", path, "runtimes", "\n".join(": ".join(filter(None, row)) for row in rows[1:]))

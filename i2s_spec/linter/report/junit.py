@@ -15,7 +15,7 @@ from typing import Any
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.proof import proof
 from i2s_spec.linter.report.runtime_table import text_table
-from i2s_spec.linter.report_data import FileReport, Totals
+from i2s_spec.linter.report_data import FileReport, Totals, reading_words
 from i2s_spec.linter.rule import Severity
 from i2s_spec.schema.faults import NO_INPUT
 
@@ -72,6 +72,7 @@ class JUnit(Format):
         return "failure" if self._fail_on is not None and severity.rank >= self._fail_on.rank else "passed"
 
     def _remarks(self, file_report: FileReport) -> Iterator[str]:
+        yield from reading_words(file_report)
         for code, count in file_report["summary"]["elided"].items():
             yield f"{count:,} more findings of {code}"
         for suppressed in file_report["excused"]:

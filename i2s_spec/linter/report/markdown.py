@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.proof import proof
 from i2s_spec.linter.report.runtime_table import markdown_table
-from i2s_spec.linter.report_data import FileReport, Totals
+from i2s_spec.linter.report_data import FileReport, Totals, ok_words, reading_words
 from i2s_spec.linter.rule import Severity
 
 #: Findings of a file whose bytes are shown.
@@ -74,11 +74,12 @@ class Markdown(Format):
             return "skipped"
         if file_report["bugs"]:
             return "not checked to the end"
-        return "ok" if file_report["ok"] else "not ok"
+        return ok_words(file_report) if file_report["ok"] else "not ok"
 
     def _remarks(self, file_report: FileReport) -> Iterator[str]:
         if "skipped" in file_report:
             yield inert(file_report["skipped"])
+        yield from map(inert, reading_words(file_report))
         for code, count in file_report["summary"]["elided"].items():
             yield f"{count:,} more findings of `{code}`"
         for bug in file_report["bugs"]:

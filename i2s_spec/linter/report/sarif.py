@@ -17,7 +17,7 @@ from typing import Any
 from i2s_spec.linter.engine import tool
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.markdown import inert
-from i2s_spec.linter.report_data import FileReport, Totals
+from i2s_spec.linter.report_data import FileReport, Totals, reading_words
 from i2s_spec.linter.rule import REGISTRY, Fix, Rule, Severity
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -30,12 +30,13 @@ _DESCRIPTIONS = ("shortDescription", "fullDescription", "help")
 
 #: Notifications that a run may hold: identifier, name, what it says.
 UNREADABLE, BUG, SKIPPED, ELIDED = "unreadable", "internal-error", "skipped", "more-findings"
-CONFIGURED = "configured"
+READ, CONFIGURED = "what-was-read", "configured"
 NOTIFICATIONS = (
     (UNREADABLE, "InputUnreadable", "An input could not be read, or is not a GGUF file."),
     (BUG, "InternalError", "Something of i2s-spec itself failed on a file."),
     (SKIPPED, "FileSkipped", "A file was not checked, on request."),
     (ELIDED, "MoreFindings", "There are more findings of a rule than the report lists."),
+    (READ, "WhatWasRead", "A part of the file was read, or it was read from a server."),
     (CONFIGURED, "Configured", "A configuration file changes what is found, or what fails a run."),
 )
 
@@ -106,7 +107,7 @@ class Sarif(Format):
             "mimeType": "application/octet-stream",
             "properties": {
                 "path": file_report["path"],
-                **{k: file_report[k] for k in ("excused", "runtimes") if file_report.get(k)},
+                **{k: file_report[k] for k in ("excused", "runtimes", "remote") if file_report.get(k)},
             },
         }
 
@@ -119,6 +120,8 @@ class Sarif(Format):
             self._notification(BUG, "error", f"{bug['where']}: {bug['message']}", location)
         if "skipped" in file_report:
             self._notification(SKIPPED, "note", file_report["skipped"], location)
+        for words in reading_words(file_report):
+            self._notification(READ, "note", words, location)
         for code, count in file_report["summary"]["elided"].items():
             self._notification(ELIDED, "note", f"{count:,} more findings of {code}", location)
 

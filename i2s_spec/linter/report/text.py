@@ -16,7 +16,7 @@ import click
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.proof import proof
 from i2s_spec.linter.report.runtime_table import text_table
-from i2s_spec.linter.report_data import FileReport, Totals
+from i2s_spec.linter.report_data import FileReport, Totals, ok_words, reading_words
 from i2s_spec.linter.rule import Severity
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
@@ -47,6 +47,7 @@ class Text(Format):
             count = suppressed["findings"]
             yield f"{path}: {count:,} finding{_s(count)} of {suppressed['code']} suppressed: {suppressed['reason']}"
         yield from text_table(file_report)
+        yield from (f"{path}: {words}" for words in reading_words(file_report) if not silent or not self._quiet)
         if not silent or not self._quiet:
             yield f"{path}: {self._verdict(file_report)}"
 
@@ -56,7 +57,8 @@ class Text(Format):
     def _sums(self, totals: Totals) -> str:
         if totals["files"] < 2 or self._quiet:
             return ""
-        words = [f"{totals['ok'] - totals['skipped']:,} ok", f"{totals['files'] - totals['ok']:,} not"]
+        sound = "without errors in a sample" if totals["sampled"] else "ok"
+        words = [f"{totals['ok'] - totals['skipped']:,} {sound}", f"{totals['files'] - totals['ok']:,} not"]
         words += [f"{totals['skipped']:,} skipped"] if totals["skipped"] else []
         counts = _counts(totals)
         return f"{totals['files']:,} files: {', '.join(words)}" + (f"; {counts}" if counts else "") + "\n"
@@ -74,7 +76,7 @@ class Text(Format):
         if file_report["bugs"]:
             return self._styled("not checked to the end" + (f" ({counts})" if counts else ""), "red")
         if file_report["ok"]:
-            return self._styled("ok", "green") + (f" ({counts})" if counts else "")
+            return self._styled(ok_words(file_report), "green") + (f" ({counts})" if counts else "")
         return self._styled(counts, "red")
 
     def _styled(self, text: str, colour: str | None = None) -> str:

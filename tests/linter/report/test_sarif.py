@@ -168,7 +168,16 @@ def test_invocation_says_how_it_ended(log: dict[str, Any]) -> None:
     assert invocation["exitCode"] == 4
     said = {each["descriptor"]["id"] for each in invocation["toolExecutionNotifications"]}
     said |= {each["descriptor"]["id"] for each in invocation["toolConfigurationNotifications"]}
-    assert said == {each["id"] for each in run["tool"]["driver"]["notifications"]}
+    assert {*said, "what-was-read"} == {each["id"] for each in run["tool"]["driver"]["notifications"]}
+
+
+def test_a_sample_is_a_notification(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(Draft().data)
+    form = make("sarif")
+    text = form.begin() + form.file(lint_path(path, Options(payload="sample"))) + form.end(Totals())
+    (invocation,) = json.loads(text)["runs"][0]["invocations"]
+    assert [each["descriptor"]["id"] for each in invocation["toolExecutionNotifications"]] == ["what-was-read"]
 
 
 def test_an_empty_run_is_a_log() -> None:

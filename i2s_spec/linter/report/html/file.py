@@ -17,7 +17,7 @@ from i2s_spec.linter.report.html.table import code, count, counted, facts, span_
 from i2s_spec.linter.report.html.tensors import tensors
 from i2s_spec.linter.report.html.weights import weights
 from i2s_spec.linter.report.proof import proof
-from i2s_spec.linter.report_data import FileReport
+from i2s_spec.linter.report_data import FileReport, ok_words, reading_words
 from i2s_spec.linter.rule import Severity
 
 #: Findings of a file that are listed; the rest is counted.
@@ -50,7 +50,8 @@ def verdict(file_report: FileReport) -> tuple[str, str]:
         return "error", "not checked to the end" + (f" ({counts})" if counts else "")
     if not file_report["ok"]:
         return "error", counts
-    return "warning" if file_report["summary"]["warnings"] else "ok", "ok" + (f", with {counts}" if counts else "")
+    mood = "warning" if file_report["summary"]["warnings"] else "ok"
+    return mood, ok_words(file_report) + (f", with {counts}" if counts else "")
 
 
 def file_part(file_report: FileReport, name: str, whole: bool = True) -> str:
@@ -161,6 +162,7 @@ def _remarks(file_report: FileReport) -> Iterator[str]:
     left = len(file_report["findings"]) - LISTED
     if left > 0:
         yield f"{count(left, 'more finding')}; this page lists the first {LISTED:,}"
+    yield from map(escape, reading_words(file_report))
     for number, elided in file_report["summary"]["elided"].items():
         yield f'{count(elided, "more finding")} of <a href="#rule-{number}">{number}</a>, counted and not listed'
     for bug in file_report["bugs"]:

@@ -21,17 +21,20 @@ MEAN: Final = 0.25
 NEGATIVE: Final = 0.2
 
 
-def _norms(known: ArchitectureView) -> list[tuple[Row, tuple[float, ...]]]:
+def _norms(subject: Subject, known: ArchitectureView) -> list[tuple[Row, tuple[float, ...]]]:
     """Some norms with their first values."""
     rows = [row for row in known.ternary_model_rows if row.type == "F32" and len(row.ne) == 1 and _is_norm(row)]
     step = max(1, len(rows) // NORMS)
-    found = []
+    chosen = []
     for row in rows[::step][:NORMS]:
-        tensor = known.file.tensors.by_index(row.i)
-        start, count = tensor.span.start, min(row.ne[0], VALUES)
+        start, count = known.file.tensors.by_index(row.i).span.start, min(row.ne[0], VALUES)
         if count and start + 4 * count <= known.file.size:
-            data = known.file.source.read(start, 4 * count)
-            found.append((row, struct.unpack(f"{order_prefix(known.file.byte_order)}{count}f", data)))
+            chosen.append((row, start, count))
+    subject.prefetch((start, start + 4 * count) for _, start, count in chosen)
+    found = []
+    for row, start, count in chosen:
+        data = known.file.source.read(start, 4 * count)
+        found.append((row, struct.unpack(f"{order_prefix(known.file.byte_order)}{count}f", data)))
     return found if len(found) >= ENOUGH else []
 
 
@@ -52,7 +55,7 @@ def gains_all_one(subject: Subject) -> Iterator[Finding]:
     Fix: convert the model again, with its norms.
     """
     known = architecture_view(subject)
-    norms = _norms(known)
+    norms = _norms(subject, known)
     if norms and all(value == 1.0 for _, values in norms for value in values):
         first = norms[0][0]
         span = known.file.tensors.by_index(first.i).span
@@ -73,7 +76,7 @@ def gains_around_zero(subject: Subject) -> Iterator[Finding]:
     Fix: convert the model again, adding 1 to its norms.
     """
     known = architecture_view(subject)
-    norms = [] if known.name == "gemma3" else _norms(known)  # M116 speaks of those
+    norms = [] if known.name == "gemma3" else _norms(subject, known)  # M116 speaks of those
     like = []
     for row, values in norms:
         mean, below = sum(values) / len(values), sum(value < 0 for value in values) / len(values)

@@ -1,10 +1,11 @@
-"""Rules about the form of the container: header, key-values, tensor table, where tensors lie, unusual sizes."""
+"""Rules about the form of the container: header, key-values, tensor table, where tensors lie, unusual sizes, servers."""
 
 from i2s_spec.linter.rules.container import (
     header,
     key_names,
     key_values,
     not_gguf,
+    remote_files,
     split_files,
     tensor_infos,
     tensor_placement,
@@ -18,6 +19,7 @@ __all__ = [
     "key_names",
     "key_values",
     "not_gguf",
+    "remote_files",
     "split_files",
     "tensor_infos",
     "tensor_placement",

@@ -50,7 +50,7 @@ def split_incomplete(subject: Subject) -> Iterator[Finding]:
     number, count = _value(subject, b"split.no"), _value(subject, b"split.count")
     if number is None or count is None or count < 2 or number >= count:
         return
-    reason = _what_is_missing(subject.path, number, count)
+    reason = _what_is_missing(subject, number, count)
     if reason:
         yield split_incomplete.at(
             _span(subject, b"split.count"), got=number + 1, want=count, reason=TrustedText(reason)
@@ -94,8 +94,10 @@ def _span(subject: Subject, key: bytes) -> Span:
     return subject.file.metadata.by_index(subject.places[key]).value_span
 
 
-def _what_is_missing(path: str | None, number: int, count: int) -> str:
+def _what_is_missing(subject: Subject, number: int, count: int) -> str:
     """Why the model is not complete, or nothing; only names made from the file's own name are looked for."""
+    asked = getattr(subject.file.source, "neighbours_missing", None)
+    path = subject.file.source.name if asked is not None else subject.path
     if path is None:
         return "the other parts were not given"
     folder, name = os.path.split(path)
@@ -105,5 +107,8 @@ def _what_is_missing(path: str | None, number: int, count: int) -> str:
     if (int(part["no"]), int(part["count"])) != (number + 1, count):
         return f"its name says part {int(part['no']):,} of {int(part['count']):,}"
     names = (f"{part['prefix']}-{no:05d}-of-{count:05d}.gguf" for no in range(1, count + 1))
-    missing = sum(not os.path.isfile(os.path.join(folder, other)) for other in names)
+    if asked is None:
+        missing = sum(not os.path.isfile(os.path.join(folder, other)) for other in names)
+    elif (missing := asked(names)) is None:
+        return "its server was not asked for the other parts"
     return f"{missing:,} of the others are not in its folder" if missing else ""

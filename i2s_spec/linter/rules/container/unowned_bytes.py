@@ -206,6 +206,7 @@ def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
     inside = [p for p in subject.placements if p.size and p.size >= RUN and p.offset < end]
     step = max(RUN // 2, sum(p.size or 0 for p in inside) // PROBES)
     budget = FOLLOWED
+    subject.prefetch((at, at + 64) for p in inside for at in range(base + p.offset, base + min(p.end, end) - 64, step))
     for placement in inside:
         start, stop = base + placement.offset, base + min(placement.end, end)
         for at in range(start, stop - 64, step):

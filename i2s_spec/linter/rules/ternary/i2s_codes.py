@@ -12,7 +12,7 @@ from i2s_spec.linter.analysis.duplicates import duplicate_payloads, rows_repeat
 from i2s_spec.linter.analysis.payload_stats import COMPARED, Region, payload_anomalies
 from i2s_spec.linter.analysis.scales import odd
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, rule
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, Sampled, rule
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey.result import TensorSurvey
@@ -131,7 +131,7 @@ def _span(region: Region) -> Span:
 
 
 @rule("I205", "constant-payload", "every byte of the payload of I2_S tensor {name} is 0x{hex}: all its weights are {got}",
-      severity=WARNING, clause="5.4", when=WITH_I2S, payload=True,
+      severity=WARNING, clause="5.4", when=WITH_I2S, payload=True, sampled=Sampled.NOT,
       provenance=("microsoft/BitNet#608",))  # fmt: skip
 def constant_payload(subject: Subject) -> Iterator[Finding]:
     """All bytes of a payload are the same.
@@ -174,7 +174,7 @@ def constant_region(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I207", "rows-repeat", "all {rows} rows of I2_S tensor {name} are equal to the first", severity=WARNING,
-      clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+      clause="5.4", when=WITH_I2S, payload=True, sampled=Sampled.NOT)  # fmt: skip
 def rows_repeat_rule(subject: Subject) -> Iterator[Finding]:
     """All rows of a tensor are the same.
 
@@ -199,7 +199,7 @@ def rows_repeat_rule(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I208", "repeated-tensor", "I2_S tensors {other} and {name} have the same payload, byte for byte, and the same scale",
-      severity=WARNING, clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+      severity=WARNING, clause="5.4", when=WITH_I2S, payload=True, sampled=Sampled.NOT)  # fmt: skip
 def repeated_tensor(subject: Subject) -> Iterator[Finding]:
     """Two tensors are equal.
 

@@ -9,7 +9,7 @@ from i2s_spec.errors import Span, TrustedText
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.weight_layout import weight_layout
-from i2s_spec.linter.rule import WARNING, Finding, rule
+from i2s_spec.linter.rule import WARNING, Finding, Sampled, rule
 from i2s_spec.schema.dialect import CANONICAL
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def _score(decision: Decision, name: str) -> TrustedText:
 
 @rule("I213", "layout-contradicted", "the weights are laid out as {got}, not as {want}: {comparisons} comparisons score "
       "{score} read so, and {canonical} read canonically", clause="7.7", when=WITH_LAYERS, payload=True,
+      sampled=Sampled.LOCAL,
       provenance=("microsoft/BitNet 112f853", "microsoft/BitNet without ACT_PARALLEL"))  # fmt: skip
 def layout_contradicted(subject: Subject) -> Iterator[Finding]:
     """The weights themselves contradict the canonical layout.
@@ -63,7 +64,8 @@ def layout_contradicted(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I214", "layouts-mixed", "I2_S tensor {name} is laid out as {got}, and most others as {want}: its weights score "
-      "{score} read so, and {usual} read as the others", clause="7.7", when=WITH_LAYERS, payload=True)  # fmt: skip
+      "{score} read so, and {usual} read as the others", clause="7.7", when=WITH_LAYERS, payload=True,
+      sampled=Sampled.LOCAL)  # fmt: skip
 def layouts_mixed(subject: Subject) -> Iterator[Finding]:
     """Tensors of one file are laid out differently.
 
@@ -93,7 +95,8 @@ _ROTATED: Final = {"neox": "rows in the two halves", "norm": "neighboring rows"}
 @rule("I215", "rows-for-other-rotation", "the densities of {got} of a head go together in attn_q and attn_k, and {arch} "
       "rotates {want} together: {comparisons} comparisons score {halves} for the halves of heads, {neighbors} for "
       "neighbors",
-      severity=WARNING, clause="7.7", when=WITH_LAYERS, payload=True)  # fmt: skip
+      severity=WARNING, clause="7.7", when=WITH_LAYERS, payload=True,
+      sampled=Sampled.LOCAL)  # fmt: skip
 def rows_for_other_rotation(subject: Subject) -> Iterator[Finding]:
     """The rows of queries and keys are in the order of another architecture.
 

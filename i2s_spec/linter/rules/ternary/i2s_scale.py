@@ -22,7 +22,7 @@ from i2s_spec.linter.analysis.scales import (
 )
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.tensor_extents import mis_sized, row_scales
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, Sampled, rule
 
 #: Which files these rules apply to.
 WITH_I2S = "files with I2_S tensors whose payloads are read"
@@ -33,7 +33,7 @@ _ATTENTION: Final = frozenset({b"attn_q.weight", b"attn_k.weight", b"attn_v.weig
 
 
 @rule("I302", "scale-nan", "the scale of I2_S tensor {name} is NaN", clause="6.2",
-      when=WITH_I2S, payload=True)  # fmt: skip
+      when=WITH_I2S, payload=True, sampled=Sampled.WHOLE)  # fmt: skip
 def scale_nan(subject: Subject) -> Iterator[Finding]:
     """A scale is NaN.
 
@@ -48,7 +48,7 @@ def scale_nan(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I303", "scale-infinite", "the scale of I2_S tensor {name} is {got}", clause="6.2",
-      when=WITH_I2S, payload=True)  # fmt: skip
+      when=WITH_I2S, payload=True, sampled=Sampled.WHOLE)  # fmt: skip
 def scale_infinite(subject: Subject) -> Iterator[Finding]:
     """A scale is infinite.
 
@@ -81,7 +81,7 @@ def scale_zero(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I305", "scale-negative", "the scale of I2_S tensor {name} is {got}; a largest absolute value is not negative",
-      clause="6.2", when=WITH_I2S, payload=True,
+      clause="6.2", when=WITH_I2S, payload=True, sampled=Sampled.WHOLE,
       provenance=("Eddie-Wang1120/llama.cpp, June 2024",))  # fmt: skip
 def scale_negative(subject: Subject) -> Iterator[Finding]:
     """A scale is negative.
@@ -98,7 +98,7 @@ def scale_negative(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I306", "scale-vanishing", "the scale of I2_S tensor {name} is {got}, which acts as 0", clause="6.2",
-      when=WITH_I2S, payload=True)  # fmt: skip
+      when=WITH_I2S, payload=True, sampled=Sampled.WHOLE)  # fmt: skip
 def scale_vanishing(subject: Subject) -> Iterator[Finding]:
     """A scale is so small that it acts as 0.
 
@@ -114,7 +114,7 @@ def scale_vanishing(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I307", "scale-unusual", "the scale of I2_S tensor {name} is {got}; those of trained models lie between 1e-4 and 100",
-      severity=WARNING, clause="6.2", when=WITH_I2S, payload=True)  # fmt: skip
+      severity=WARNING, clause="6.2", when=WITH_I2S, payload=True, sampled=Sampled.WHOLE)  # fmt: skip
 def scale_unusual(subject: Subject) -> Iterator[Finding]:
     """A scale is far from those of trained models.
 
@@ -131,7 +131,8 @@ def scale_unusual(subject: Subject) -> Iterator[Finding]:
 
 @rule("I308", "scale-reciprocal", "the scale of I2_S tensor {name} is {got}; its reciprocal {inverse} would be like those "
       "of its siblings, which are about {want}", severity=WARNING, clause="6.2",
-      when=WITH_I2S, payload=True, provenance=("microsoft/BitNet#616",))  # fmt: skip
+      when=WITH_I2S, payload=True, sampled=Sampled.WHOLE,
+      provenance=("microsoft/BitNet#616",))  # fmt: skip
 def scale_reciprocal(subject: Subject) -> Iterator[Finding]:
     """A scale looks like the reciprocal of what it should be.
 
@@ -155,7 +156,7 @@ def _digits(value: float) -> TrustedText:
 
 
 @rule("I309", "tail-replicated", "the tails of {got} of {of} I2_S tensors repeat the scale eight times; the first is {name}",
-      severity=NOTE, clause="6.1", when=WITH_I2S, payload=True)  # fmt: skip
+      severity=NOTE, clause="6.1", when=WITH_I2S, payload=True, sampled=Sampled.WHOLE)  # fmt: skip
 def tail_replicated(subject: Subject) -> Iterator[Finding]:
     """The scale stands in the tail eight times.
 
@@ -184,7 +185,8 @@ def _tails(subject: Subject, kind: str) -> Iterator[Finding]:
 
 @rule("I310", "tail-stale", "the tails of {got} of {of} I2_S tensors hold bytes of unknown origin after the scale; the "
       "first is {name}", severity=NOTE, clause="6.1", cwe=200, fix=Fix.SAFE,
-      when=WITH_I2S, payload=True, provenance=("microsoft/BitNet src/ggml-bitnet-mad.cpp",))  # fmt: skip
+      when=WITH_I2S, payload=True, sampled=Sampled.WHOLE,
+      provenance=("microsoft/BitNet src/ggml-bitnet-mad.cpp",))  # fmt: skip
 def tail_stale(subject: Subject) -> Iterator[Finding]:
     """A tail holds old memory.
 
@@ -217,7 +219,8 @@ def tail_of_another(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I313", "scales-identical", "all {got} I2_S tensors of some size have the scale {scale}", severity=WARNING,
-      clause="6.2", when="files with four such tensors, if payloads are read", payload=True)  # fmt: skip
+      clause="6.2", when="files with four such tensors, if payloads are read", payload=True,
+      sampled=Sampled.WHOLE)  # fmt: skip
 def scales_identical(subject: Subject) -> Iterator[Finding]:
     """Every tensor has the same scale.
 
@@ -239,7 +242,7 @@ def scales_identical(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I314", "scales-far-apart", "the scales of attn_q, attn_k and attn_v in layer {layer} go from {low} to {high}",
-      severity=WARNING, clause="6.2", when=WITH_I2S, payload=True)  # fmt: skip
+      severity=WARNING, clause="6.2", when=WITH_I2S, payload=True, sampled=Sampled.WHOLE)  # fmt: skip
 def scales_far_apart(subject: Subject) -> Iterator[Finding]:
     """Scales within one attention layer are far apart.
 
@@ -268,7 +271,7 @@ def scales_far_apart(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I315", "zeros-with-scale", "all weights of I2_S tensor {name} are 0, and its scale is {got}", severity=NOTE,
-      clause="6.2", when=WITH_I2S, payload=True)  # fmt: skip
+      clause="6.2", when=WITH_I2S, payload=True, sampled=Sampled.NOT)  # fmt: skip
 def zeros_with_scale(subject: Subject) -> Iterator[Finding]:
     """A tensor of zeros has a scale.
 
@@ -288,7 +291,7 @@ def zeros_with_scale(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I316", "same-codes-other-scale", "I2_S tensors {other} and {name} have the same payload and the scales {want} and "
-      "{got}", severity=WARNING, clause="6.2", when=WITH_I2S, payload=True)  # fmt: skip
+      "{got}", severity=WARNING, clause="6.2", when=WITH_I2S, payload=True, sampled=Sampled.NOT)  # fmt: skip
 def same_codes_other_scale(subject: Subject) -> Iterator[Finding]:
     """Equal payloads have different scales.
 

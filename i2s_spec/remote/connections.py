@@ -1,0 +1,153 @@
+"""This module opens connections to servers: only to networks that the policy allows, and never beyond a deadline.
+
+The address that a name leads to is looked at when the connection is made, so that a name which leads elsewhere a moment
+later gains nothing. A timer shuts every socket down at the deadline, whatever the server is doing: the timeouts of
+sockets begin anew with every byte, and a server that sends one a second would never meet one.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from i2s_spec.errors import FormatError, Span, TrustedText
+from i2s_spec.remote.policy import Policy, require_public
+from i2s_spec.schema import faults
+
+#: Sockets are shut down by a thread that has their number twice; the deadline of the thread that uses them says when.
+_OPENING = threading.local()
+
+
+class Deadline:
+    """The moment at which everything that concerns one file ends."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._end = time.monotonic() + policy.seconds
+        self._sockets: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self.passed = False
+
+    def left(self) -> float:
+        """Seconds that are left.
+
+        :raises FormatError: S917 where there are none
+        """
+        left = self._end - time.monotonic()
+        if left <= 0 or self.passed:
+            raise over_budget("seconds", self.policy.seconds)
+        return left
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Connections that are opened or used inside end at the deadline."""
+        timer = threading.Timer(self.left(), self._end_all)
+        timer.daemon = True
+        before, _OPENING.deadline = getattr(_OPENING, "deadline", None), self
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            _OPENING.deadline = before
+
+    def add(self, opened: socket.socket) -> socket.socket:
+        """A second handle on a socket, by which it can be shut down whoever wraps it meanwhile."""
+        twin = opened.dup()
+        with self._lock:
+            self._sockets.add(twin)
+        return twin
+
+    def remove(self, twin: socket.socket) -> None:
+        with self._lock:
+            self._sockets.discard(twin)
+        twin.close()
+
+    def _end_all(self) -> None:
+        self.passed = True
+        with self._lock:
+            for twin in self._sockets:
+                with suppress(OSError):
+                    twin.shutdown(socket.SHUT_RDWR)
+
+
+def over_budget(name: str, most: int) -> FormatError:
+    """The fault of a file that takes more than the policy allows."""
+    words = f"more than {most:,} {name} would be needed; --remote-limit {name}=N allows more"
+    return FormatError(faults.REMOTE_OVER_BUDGET, Span(0, 0), reason=TrustedText(words))
+
+
+def _connect(connection: Any) -> socket.socket:
+    """A socket to the first address of a name that answers; all of them must be allowed."""
+    deadline: Deadline = _OPENING.deadline
+    found = socket.getaddrinfo(connection.host, connection.port, type=socket.SOCK_STREAM)
+    for *_, place in found:
+        require_public(connection.host, str(place[0]), deadline.policy)
+    failure: OSError = OSError("the name has no address")
+    for family, kind, protocol, _, place in found:
+        opened = socket.socket(family, kind, protocol)
+        try:
+            opened.settimeout(min(deadline.policy.timeout, deadline.left()))
+            opened.connect(place)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.twin = deadline.add(opened), deadline
+        except OSError as error:
+            opened.close()
+            failure = error
+        except BaseException:
+            opened.close()
+            raise
+        else:
+            return opened
+    raise failure
+
+
+def _let_go(connection: Any) -> None:
+    if connection.twin is not None:
+        twin, deadline = connection.twin
+        connection.twin = None
+        deadline.remove(twin)
+
+
+class _Plain(HTTPConnection):
+    twin: Any = None
+
+    def _new_conn(self) -> socket.socket:
+        return _connect(self)
+
+    def close(self) -> None:
+        _let_go(self)
+        super().close()
+
+
+class _Secure(HTTPSConnection):
+    twin: Any = None
+
+    def _new_conn(self) -> socket.socket:
+        return _connect(self)
+
+    def close(self) -> None:
+        _let_go(self)
+        super().close()
+
+
+class _PlainPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Plain
+
+
+class _SecurePool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _Secure
+
+
+def pools() -> urllib3.PoolManager:
+    """Connections by host, kept open between requests."""
+    manager = urllib3.PoolManager(num_pools=8, maxsize=1, block=False, retries=False)
+    manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
+    return manager

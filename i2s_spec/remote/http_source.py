@@ -1,0 +1,249 @@
+"""This module defines a file of a web server or a hub as a source: resolved once, pinned, read by ranges that are checked.
+
+The address that redirects lead to is asked until it answers 401, 403 or 410: signatures in such addresses expire. Then the
+first address is asked again. Size, ETag and, on hubs, the commit of the first answer hold for all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.remote.multipart import CONTENT_RANGE, boundary_of, read_parts
+from i2s_spec.remote.range_source import FIRST, Range, RangeSource, Usage
+from i2s_spec.remote.transport import Answer, Transport, fault_of, misbehaves
+from i2s_spec.schema import faults
+
+#: Ranges of one request: their list stays below the 8 kB that servers take as a header, and below Apache's 200.
+MOST_RANGES = 190
+
+#: How often a body that ended early is asked for again.
+TRIES = 3
+
+_EXPIRED = (401, 403, 410)
+
+
+class Pinned(NamedTuple):
+    """What the first answer said of the file."""
+
+    size: int
+    etag: str | None
+    modified: str | None
+
+    @property
+    def condition(self) -> dict[str, str]:
+        """The header by which a server says that the file is another one, by answering with all of it."""
+        strong = self.etag is not None and not self.etag.startswith("W/")
+        value = self.etag if strong else None
+        return {"If-Range": value} if value else {}
+
+
+class HttpSource(RangeSource):
+    """A file that is read from a web server.
+
+    :param url: where it is asked for first
+    :param pin: gives, from the headers of the first hop, an address that names exactly this version, and its name; what
+        it raises ends the opening
+    :raises FormatError: S903 where the file changes, S911 to S918
+    """
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        transport: Transport,
+        pin: Callable[[Mapping[str, str]], tuple[str, str | None]] | None = None,
+        missing: Callable[[Iterable[str]], int | None] | None = None,
+    ) -> None:
+        self._transport = transport
+        self._neighbours = missing
+        self._many_at_once = True
+        try:
+            with transport.get(url, {"Range": f"bytes=0-{FIRST - 1}"}, (416,)) as answer:
+                first, version = (url, None) if pin is None else pin(answer.first)
+                self._first_url, self._url = first, first if answer.url == url else answer.url
+                self._pinned = self._pin(answer)
+                super().__init__(name, self._pinned.size, version or self._pinned.etag)
+                head = bytearray(min(FIRST, self.size))
+                if head and transport.read(answer.body, memoryview(head)) != len(head):
+                    head = bytearray()  # it is asked for again, as every other range
+            self._keep(0, bytes(head))
+            self._run = 0, len(head)
+        except BaseException:
+            transport.close()
+            raise
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(self._transport.requests, self._transport.bytes)
+
+    def neighbours_missing(self, names: Iterable[str]) -> int | None:
+        return None if self._neighbours is None else self._neighbours(names)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def fetch(self, ranges: Sequence[Range]) -> list[bytes]:
+        found: list[bytes] = []
+        while len(found) < len(ranges):
+            group = ranges[len(found) : len(found) + MOST_RANGES]
+            several = self._several(group) if self._many_at_once and len(group) > 1 else None
+            if several is None:
+                data = bytearray(group[0][1] - group[0][0])
+                self.fetch_into(group[0][0], memoryview(data))
+                several = [bytes(data)]
+            found += several
+        return found
+
+    def fetch_into(self, start: int, buffer: memoryview) -> None:
+        done, tries = 0, 0
+        while done < buffer.nbytes:
+            span = start + done, start + buffer.nbytes
+            with self._asked([span]) as answer:
+                self._check(answer, span)
+                done += self._transport.read(answer.body, buffer[done:])
+            tries += 1
+            if done < buffer.nbytes and tries == TRIES:
+                raise misbehaves(self._url, "ends its answer before the range that it announced")
+
+    def _several(self, ranges: Sequence[Range]) -> list[bytes] | None:
+        """Many ranges in one request; None where the server does not do that, and is not asked to again."""
+        with self._asked(ranges) as answer:
+            boundary = boundary_of(answer.headers.get("Content-Type", ""))
+            if answer.status == 206 and boundary is not None:
+                self._check_version(answer)
+                try:
+                    return read_parts(
+                        lambda buffer: self._transport.read(answer.body, buffer), boundary, ranges, self.size
+                    )
+                except ValueError as error:
+                    if isinstance(error, FormatError):
+                        raise
+                    # some join ranges, or give them in parts of their own: one at a time, they are checked all the same
+            elif answer.status == 200:
+                self._check_version(answer)
+        self._many_at_once = False
+        return None
+
+    # --- requests ---
+
+    def _asked(self, ranges: Sequence[Range]) -> _Asking:
+        return _Asking(self, ranges)
+
+    def request(self, ranges: Sequence[Range]) -> tuple[str, dict[str, str]]:
+        """Address and headers of a request for ranges."""
+        spans = ",".join(f"{start}-{stop - 1}" for start, stop in ranges)
+        return self._url, {"Range": f"bytes={spans}", **self._pinned.condition}
+
+    def expired(self, answer: Answer) -> bool:
+        """Whether an answer says that an address to which a redirect led is no longer good; it is forgotten then."""
+        if answer.status not in _EXPIRED or self._url == self._first_url or answer.url != self._url:
+            return False
+        self._url = self._first_url
+        return True
+
+    def moved(self, answer: Answer) -> None:
+        """Keep the address that the first one leads to now."""
+        self._url = answer.url
+
+    @property
+    def transport(self) -> Transport:
+        """What makes the requests."""
+        return self._transport
+
+    # --- answers ---
+
+    def _pin(self, answer: Answer) -> Pinned:
+        """What the first answer says of the file."""
+        self._check_encoding(answer)
+        etag, modified = (answer.headers.get(name) or None for name in ("ETag", "Last-Modified"))
+        content_range = answer.headers.get("Content-Range", "")
+        if answer.status == 416:
+            if content_range.strip() == "bytes */0":
+                return Pinned(0, etag, modified)
+            raise misbehaves(answer.url, "has no bytes from the first on, and does not say that the file is empty")
+        if answer.status == 200:
+            if answer.headers.get("Content-Length") == "0":
+                return Pinned(0, etag, modified)
+            raise misbehaves(answer.url, "answers 200 with the whole file where a range was asked for")
+        found = CONTENT_RANGE.fullmatch(content_range)
+        if answer.status != 206 or found is None:
+            words = f"answers {answer.status} with the Content-Range {quote(content_range)}"
+            raise misbehaves(answer.url, words)
+        size = int(found["size"])
+        if not 0 < size < 1 << 62:
+            raise misbehaves(answer.url, f"says that the file has {size:,} bytes")
+        self._check_range(answer, (0, min(FIRST, size)), size)
+        return Pinned(size, etag, modified)
+
+    def _check(self, answer: Answer, span: Range) -> None:
+        """Only the range that was asked for, of the file that was opened, may be read."""
+        self._check_version(answer)
+        if answer.status == 200:
+            raise misbehaves(answer.url, "answers 200 with the whole file where a range was asked for")
+        if answer.status != 206:
+            raise misbehaves(answer.url, f"answers {answer.status} where a range was asked for")
+        self._check_encoding(answer)
+        self._check_range(answer, span, self.size)
+
+    def _check_version(self, answer: Answer) -> None:
+        etag = answer.headers.get("ETag") or None
+        if etag is not None and self._pinned.etag is not None and etag != self._pinned.etag:
+            raise _changed(self.size, f"its ETag was {quote(self._pinned.etag)} and is {quote(etag)}")
+        modified = answer.headers.get("Last-Modified") or None
+        if self._pinned.etag is None and modified is not None and modified != self._pinned.modified is not None:
+            raise _changed(self.size, f"it was written at {quote(modified)}")
+        found = CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+        if found is not None and int(found["size"]) != self.size:
+            raise _changed(self.size, f"it had {self.size:,} bytes and has {int(found['size']):,}")
+
+    def _check_range(self, answer: Answer, span: Range, size: int) -> None:
+        content_range = answer.headers.get("Content-Range", "")
+        found = CONTENT_RANGE.fullmatch(content_range)
+        wanted = f"bytes {span[0]}-{span[1] - 1}/{size}"
+        if found is None or (int(found["first"]), int(found["last"]) + 1, int(found["size"])) != (*span, size):
+            raise misbehaves(answer.url, f"answers with the Content-Range {quote(content_range)}, not {quote(wanted)}")
+        length = answer.headers.get("Content-Length")
+        if length is not None and length != str(span[1] - span[0]):
+            raise misbehaves(answer.url, f"announces {quote(length)} bytes for a range of {span[1] - span[0]:,}")
+
+    def _check_encoding(self, answer: Answer) -> None:
+        encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
+        if encoding not in ("", "identity"):
+            raise misbehaves(answer.url, f"sends bytes in the encoding {quote(encoding)}, which was not accepted")
+
+
+class _Asking:
+    """A request for ranges as a context: an address that has expired is resolved once more."""
+
+    def __init__(self, source: HttpSource, ranges: Sequence[Range]) -> None:
+        self._source = source
+        self._ranges = ranges
+
+    def __enter__(self) -> Answer:
+        source = self._source
+        while True:
+            url, headers = source.request(self._ranges)
+            self._context = source.transport.get(url, headers, (*_EXPIRED, 412, 416))
+            answer = self._context.__enter__()
+            if source.expired(answer):
+                self._context.__exit__(None, None, None)
+                continue
+            try:
+                if answer.status in _EXPIRED:
+                    raise fault_of(answer)
+                if answer.status in (412, 416):
+                    raise _changed(source.size, f"the server answers {answer.status} where its bytes were asked for")
+            except FormatError:
+                self._context.__exit__(None, None, None)
+                raise
+            source.moved(answer)
+            return answer
+
+    def __exit__(self, *exc: object) -> None:
+        self._context.__exit__(None, None, None)
+
+
+def _changed(size: int, words: str) -> FormatError:
+    return FormatError(faults.CHANGED, Span(0, size), reason=TrustedText(words))

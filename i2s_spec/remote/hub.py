@@ -1,0 +1,181 @@
+"""This module knows the hub: where its files are, what its repositories hold, and what its clients have in their cache.
+
+HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE and HF_HUB_CACHE (or HF_HOME) mean what they mean to the hub's own client. The token
+goes to the endpoint only. A file of the cache is used where it is of the commit that the hub names, and without asking where
+the address names a commit, or the hub is not to be asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from urllib.parse import quote as percent
+
+from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.pattern import pattern
+from i2s_spec.remote.addresses import HubAddress, endpoint
+from i2s_spec.remote.http_source import HttpSource
+from i2s_spec.remote.policy import current
+from i2s_spec.remote.transport import Transport, misbehaves
+from i2s_spec.schema import faults
+
+_COMMIT = pattern(r"[0-9a-f]{40}")
+
+#: The most bytes of a repository's description that are read, and the most files that it may list.
+MOST_DESCRIPTION = 1 << 26
+MOST_FILES = 100_000
+
+
+class CachedError(Exception):
+    """The file is in the cache: `path` is where."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+def is_offline() -> bool:
+    """Whether HF_HUB_OFFLINE says that no server is to be asked."""
+    return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in ("1", "ON", "YES", "TRUE")
+
+
+def transport() -> Transport:
+    """Requests to the hub, with the token of the environment."""
+    return Transport(current(), (os.environ.get("HF_TOKEN") or "").strip() or None, endpoint())
+
+
+def cached(address: HubAddress, commit: str | None = None) -> str | None:
+    """The path of a file in the cache of the hub's client, or None.
+
+    Names in it come from an address whose parts were checked; a link must stay below the folder of the repository.
+
+    :param commit: the version that is wanted; without, what the revision stood for at the last download
+    """
+    root = _folder(address)
+    try:
+        if commit is None:
+            commit = address.revision
+            if _COMMIT.fullmatch(commit) is None:
+                commit = (root / "refs" / address.revision).read_text("ascii")[:64].strip()
+        if _COMMIT.fullmatch(commit) is None:
+            return None
+        path = root / "snapshots" / commit / address.path
+        if path.resolve(strict=True).is_relative_to(root.resolve(strict=True)) and path.is_file():
+            return str(path)
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def open_file(name: str, address: HubAddress) -> HttpSource:
+    """A file of a repository.
+
+    :raises CachedError: where it is in the cache
+    :raises FormatError: S911 to S918
+    """
+    if is_offline() or _COMMIT.fullmatch(address.revision) is not None:
+        path = cached(address)
+        if path is not None:
+            raise CachedError(path)
+    if is_offline():
+        raise _offline()
+
+    def pin(headers: Mapping[str, str]) -> tuple[str, str | None]:
+        commit = headers.get("X-Repo-Commit", "")
+        if _COMMIT.fullmatch(commit) is None:
+            return _url(address, address.revision), headers.get("X-Linked-Etag") or None
+        path = cached(address, commit)
+        if path is not None:
+            raise CachedError(path)
+        return _url(address, commit), commit
+
+    def missing(names: Iterable[str]) -> int | None:
+        folder = address.path.rpartition("/")[0]
+        held = set(list_files(address))
+        return sum((f"{folder}/{each}" if folder else each) not in held for each in names)
+
+    return HttpSource(name, _url(address, address.revision), transport(), pin, missing)
+
+
+def list_files(address: HubAddress) -> list[str]:
+    """The names of all files of a repository at a revision: of the cache where the hub is not to be asked.
+
+    :raises FormatError: S911 to S918
+    """
+    if is_offline():
+        found = list(_cached_files(address))
+        if not found:
+            raise _offline()
+        return sorted(found)
+    kind = address.kind or "models"
+    url = f"{endpoint()}/api/{kind}/{address.repository}/revision/{percent(address.revision, safe='')}"
+    requests = transport()
+    try:
+        with requests.get(url, {"Accept": "application/json"}, ()) as answer:
+            data = bytearray(1 << 16)
+            length = 0
+            while True:
+                part = requests.read(answer.body, memoryview(data)[length:])
+                length += part
+                if length < len(data):
+                    break
+                if length >= MOST_DESCRIPTION:
+                    raise misbehaves(url, f"describes the repository in more than {MOST_DESCRIPTION:,} bytes")
+                data += bytes(len(data))
+        return _names(url, bytes(data[:length]))
+    finally:
+        requests.close()
+
+
+def _names(url: str, text: bytes) -> list[str]:
+    """The names in a description of a repository; those that no address can hold are left out."""
+    try:
+        siblings = json.loads(text)["siblings"]
+        names = [each["rfilename"] for each in siblings[: MOST_FILES + 1]]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise misbehaves(url, "does not describe the repository as JSON with the names of its files") from None
+    if len(names) > MOST_FILES:
+        raise misbehaves(url, f"lists more than {MOST_FILES:,} files")
+    return sorted({name for name in names if isinstance(name, str) and _is_plain(name)})
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name of a file can stand in an address: parts that are not empty and not dots, nothing unprintable."""
+    parts = name.split("/")
+    return name.isprintable() and not any(c in name for c in " \\?#%") and all(part.strip(".") for part in parts)
+
+
+def _cached_files(address: HubAddress) -> Iterator[str]:
+    root = _folder(address)
+    commit = address.revision
+    try:
+        if _COMMIT.fullmatch(commit) is None:
+            commit = (root / "refs" / address.revision).read_text("ascii")[:64].strip()
+    except (OSError, ValueError):
+        return
+    if _COMMIT.fullmatch(commit) is not None:
+        snapshot = root / "snapshots" / commit
+        for folder, _, files in os.walk(snapshot):
+            for file in files:
+                yield (Path(folder) / file).relative_to(snapshot).as_posix()
+
+
+def _folder(address: HubAddress) -> Path:
+    """Where the hub's client keeps a repository."""
+    home = os.environ.get("HF_HOME") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface"
+    )
+    cache = os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
+    return Path(cache) / "--".join((address.kind or "models", *address.repository.split("/")))
+
+
+def _url(address: HubAddress, revision: str) -> str:
+    kind = f"{address.kind}/" if address.kind else ""
+    return f"{endpoint()}/{kind}{address.repository}/resolve/{percent(revision, safe='')}/{percent(address.path)}"
+
+
+def _offline() -> FormatError:
+    words = f"HF_HUB_OFFLINE is {quote(os.environ.get('HF_HUB_OFFLINE', ''))}, and the cache does not hold it"
+    return FormatError(faults.REMOTE_OFFLINE, Span(0, 0), reason=TrustedText(words))

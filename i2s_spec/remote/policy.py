@@ -1,0 +1,102 @@
+"""This module defines what may be asked of servers for one file: bytes, requests, seconds, and which networks.
+
+A policy holds for what runs inside `using`; without one, the defaults do.
+
+    >>> with using(Policy(bytes=1 << 20)):
+    ...     current().bytes
+    1048576
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.schema import faults
+
+
+class Policy(NamedTuple):
+    """The budget of one remote file, and the networks that it may come from.
+
+    :param bytes: bytes of content that servers may send for it
+    :param requests: requests that may be made for it, redirects and repeated ones included
+    :param seconds: from its first request to its last, waiting included
+    :param timeout: seconds without a byte after which a server counts as gone
+    :param private: whether addresses of private, local and reserved networks may be asked
+    """
+
+    bytes: int = 1 << 36
+    requests: int = 20_000
+    seconds: int = 3600
+    timeout: int = 30
+    private: bool = False
+
+
+#: What `--remote-limit` sets, and what that is.
+NUMBERS = {
+    "bytes": "that servers may send for one file",
+    "requests": "for one file",
+    "seconds": "for one file",
+    "timeout": "in seconds without a byte",
+}
+
+_IN_FORCE: ContextVar[Policy | None] = ContextVar("remote policy", default=None)
+
+
+def current() -> Policy:
+    """The policy in force."""
+    return _IN_FORCE.get() or Policy()
+
+
+def with_numbers(policy: Policy, numbers: Mapping[str, int]) -> Policy:
+    """A policy with other numbers.
+
+    :raises ValueError: for a name that no number has, or a value below 1
+    """
+    for name, value in numbers.items():
+        if name not in NUMBERS:
+            raise ValueError(f"unknown remote limit {quote(name)}; there are: {', '.join(NUMBERS)}")
+        if not 1 <= value < 1 << 63:
+            raise ValueError(f"the remote limit {name} must be a number of at least 1")
+    return Policy(**{**policy._asdict(), **numbers})
+
+
+@contextmanager
+def using(policy: Policy | None) -> Iterator[None]:
+    """Put a policy in force for what runs inside, in this thread; None leaves what is in force."""
+    if policy is None:
+        yield
+        return
+    token = _IN_FORCE.set(policy)
+    try:
+        yield
+    finally:
+        _IN_FORCE.reset(token)
+
+
+def require_public(host: str, numeric: str, policy: Policy) -> None:
+    """Refuse a numeric address of a network that is not the public internet, unless the policy allows it.
+
+    :param host: the name that led to it, for the message
+    :raises FormatError: S916
+    """
+    import ipaddress
+
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address = ipaddress.ip_address(numeric.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
+        if inner is None and address in ipaddress.ip_network("64:ff9b::/96"):  # NAT64
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        address = inner or address
+    if policy.private or (address.is_global and not address.is_multicast):
+        return
+    name = str(address) if host == str(address) else f"{quote(host, bare=True)} is {address}, which"
+    raise refused(f"{name} is in no public network; --allow-private allows it")
+
+
+def refused(reason: str) -> FormatError:
+    """The fault of an address that is not followed; the reason is in words that need no quoting."""
+    return FormatError(faults.REMOTE_REFUSED, Span(0, 0), reason=TrustedText(reason))

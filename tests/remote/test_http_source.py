@@ -1,0 +1,424 @@
+"""A file of a web server: what is asked for, and servers that answer anything else."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from range_server import Handler, Seen, Server, drip, endless, every, once, status
+
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.remote.http_source import HttpSource
+from i2s_spec.remote.open_remote import open_remote
+from i2s_spec.remote.policy import Policy, using
+from i2s_spec.remote.range_source import FIRST, LEAST_STEP
+from i2s_spec.remote.transport import Transport, wait_of
+
+pytestmark = pytest.mark.usefixtures("private")
+
+DATA = random.Random(1).randbytes(5 << 20)
+
+
+@pytest.fixture
+def url(server: Server) -> str:
+    server.files["/f"] = DATA
+    return server.url + "/f"
+
+
+def opened(url: str) -> HttpSource:
+    source = open_remote(url)
+    assert isinstance(source, HttpSource)
+    return source
+
+
+def fault(url: str, start: int = 3 << 20, length: int = 10) -> str:
+    """The code of reading so many bytes at a place, which are not in the first answer."""
+    with pytest.raises(FormatError) as error:
+        read_at(url, start, length)
+    assert error.value.message.isprintable()
+    return error.value.code
+
+
+def read_at(url: str, start: int, length: int) -> None:
+    source = opened(url)
+    try:
+        source.read(start, length)
+    finally:
+        source.close()
+
+
+# --- what is asked for ---
+
+
+def test_every_byte_is_that_of_the_file(url: str) -> None:
+    source, draw = opened(url), random.Random(2)
+    assert (source.size, source.version, source.changed(), source.view) == (len(DATA), '"one"', None, None)
+    for _ in range(60):
+        start = draw.randrange(len(DATA))
+        length = draw.randrange(1, 1 + min(len(DATA) - start, 1 << draw.randrange(1, 21)))
+        if draw.random() < 0.2:
+            source.expect([(at, at + 50) for at in draw.sample(range(len(DATA) - 50), 9)])
+        assert source.read(start, length) == DATA[start : start + length]
+    assert source.read(0, len(DATA)) == DATA
+    source.close()
+
+
+def test_a_walk_is_read_ahead_and_kept(server: Server, url: str) -> None:
+    source = opened(url)
+    for at in range(0, len(DATA), 1 << 16):
+        source.read(at, min(1 << 16, len(DATA) - at))
+    steps = [seen.ranges for seen in server.seen]
+    assert steps[0] == [(0, FIRST)]
+    assert steps[1] == [(FIRST, FIRST + LEAST_STEP)]
+    assert len(steps) == 1 + -(-(len(DATA) - FIRST) // LEAST_STEP)
+    source.read(0, len(DATA))
+    assert source.usage == (len(steps), len(DATA))
+    source.close()
+
+
+def test_announced_ranges_are_asked_for_together(server: Server, url: str) -> None:
+    places = [(at, at + 32) for at in range(3 << 20, 5 << 20, 1 << 17)]
+    source = opened(url)
+    source.expect(places)
+    assert len(server.seen) == 1
+    for start, stop in places:
+        assert source.read(start, stop - start) == DATA[start:stop]
+    assert [len(seen.ranges) for seen in server.seen] == [1, len(places)]
+    assert server.seen[1].headers["If-Range"] == '"one"'
+    assert server.seen[1].headers["Accept-Encoding"] == "identity"
+    source.close()
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_what_is_near_is_one_range(server: Server, url: str, near: bool) -> None:
+    source = opened(url)
+    gap = 100 if near else 1 << 16
+    source.prefetch([(at, at + 10) for at in range(3 << 20, (3 << 20) + 5 * gap, gap)])
+    assert len(server.seen[1].ranges) == (1 if near else 5)
+    source.close()
+
+
+def test_a_server_without_several_ranges_is_asked_for_one_after_another(server: Server, url: str) -> None:
+    server.multipart = False  # it answers with the first of them
+    places = [(at, at + 32) for at in range(3 << 20, 4 << 20, 1 << 18)]
+    source = opened(url)
+    for _ in range(2):
+        source.prefetch(places)
+        assert [source.read(a, b - a) for a, b in places] == [DATA[a:b] for a, b in places]
+    assert [len(seen.ranges) for seen in server.seen] == [1, 4, 1, 1, 1, 1]
+    source.close()
+
+
+@pytest.mark.parametrize("wrong", [b"--sep", b"bytes 3", b"--sep--"])
+def test_parts_that_are_wrong_are_not_taken(server: Server, url: str, wrong: bytes) -> None:
+    """Each range is then asked for by itself, and checked."""
+
+    class Broken(bytes):
+        """Written as the body of an answer, with something else in the place of a few bytes."""
+
+    def answer(handler: Handler, seen: Seen) -> None:
+        write = handler.wfile.write
+        handler.wfile.write = lambda data: write(data.replace(wrong, b"X" * len(wrong)))  # type: ignore[method-assign]
+        handler.ranges(DATA, seen)
+        handler.wfile.write = write  # type: ignore[method-assign]
+
+    server.faults.append(once(2, answer))
+    places = [(at, at + 32) for at in range(3 << 20, 4 << 20, 1 << 18)]
+    source = opened(url)
+    source.prefetch(places)
+    assert [source.read(a, b - a) for a, b in places] == [DATA[a:b] for a, b in places]
+    assert [len(seen.ranges) for seen in server.seen] == [1, 4, 1, 1, 1, 1]
+    source.close()
+
+
+def test_threads_share_a_source(url: str) -> None:
+    source = opened(url)
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        draw = random.Random(number)
+        for _ in range(10):
+            start = draw.randrange(len(DATA) - 100)
+            if source.read(start, 100) != DATA[start : start + 100]:
+                wrong.append(start)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    source.close()
+
+
+def test_an_empty_file(server: Server) -> None:
+    server.files["/empty"] = b""
+    source = opened(server.url + "/empty")
+    assert source.size == 0
+    source.close()
+    with pytest.raises(FormatError, match="G001"):
+        open_file(server.url + "/empty")
+
+
+def test_a_pointer_of_git_lfs_is_recognised(server: Server) -> None:
+    server.files["/raw/model.gguf"] = (
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"a" * 64 + b"\nsize 12\n"
+    )
+    with pytest.raises(FormatError, match="G003 lfs-pointer"):
+        open_file(server.url + "/raw/model.gguf")
+
+
+# --- servers that answer something else ---
+
+
+def length_of(handler: Handler, seen: Seen) -> None:
+    (start, stop), *_ = seen.ranges
+    headers = {"Content-Range": f"bytes {start}-{stop - 1}/{len(DATA)}", "ETag": handler.server.etag}
+    handler.answer(206, headers, DATA[start : stop - 1], stop - start)
+    handler.close_connection = True
+
+
+def whole(handler: Handler, seen: Seen) -> None:
+    handler.answer(200, {"ETag": handler.server.etag}, DATA)
+
+
+def changed(**headers: str) -> Callable[[Handler, Seen], None]:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda handler, seen: handler.ranges(DATA, seen, headers=named)
+
+
+ANSWERS: dict[str, tuple[Callable[[Handler, Seen], None], str]] = {
+    "200 for 206": (whole, "S918"),
+    "short body": (length_of, "S918"),
+    "another range": (changed(Content_Range=f"bytes 0-9/{len(DATA)}"), "S918"),
+    "no range": (changed(Content_Range="bytes"), "S918"),
+    "gzip": (changed(Content_Encoding="gzip"), "S918"),
+    "204": (status(204), "S918"),
+    "500": (status(500), "S915"),
+    "403": (status(403), "S911"),
+    "404": (status(404), "S912"),
+    "endless": (endless, ""),
+}
+
+
+@pytest.mark.parametrize("first", [1, 2], ids=["at once", "later"])
+@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.requirement("R12.4-4")
+def test_another_answer_is_a_fault(server: Server, url: str, name: str, first: int) -> None:
+    answer, code = ANSWERS[name]
+    server.faults.append(every(first, answer))
+    if code:
+        assert fault(url) == code
+    else:  # no more is read than was asked for
+        source = opened(url)
+        assert source.read(3 << 20, 10) == DATA[3 << 20 :][:10]
+        assert source.usage.bytes <= FIRST + (1 << 13)
+        source.close()
+
+
+def test_a_body_that_ends_early_once_is_asked_for_again(server: Server, url: str) -> None:
+    server.faults.append(once(2, length_of))
+    source = opened(url)
+    assert source.read(3 << 20, 10) == DATA[3 << 20 :][:10]
+    assert server.seen[2].ranges == [((3 << 20) + (1 << 12) - 1, (3 << 20) + (1 << 12))]
+    source.close()
+
+
+def other_size(handler: Handler, seen: Seen) -> None:
+    handler.ranges(DATA + b"more", seen)
+
+
+@pytest.mark.requirement("R12.4-4")
+def test_a_file_that_changes_midway(server: Server, url: str) -> None:
+    source = opened(url)
+    server.etag = '"two"'  # If-Range no longer holds: the server sends all of the new file
+    with pytest.raises(FormatError, match=r"S903.*was '.one.' and is '.two.'"):
+        source.read(3 << 20, 10)
+    source.close()
+    server.faults.append(once(4, changed(ETag='"three"')))  # a server that does not know If-Range
+    assert fault(url) == "S903"
+    server.etag = ""
+    server.faults[:] = [once(6, other_size)]
+    assert fault(url) == "S903"
+    server.faults[:] = [once(7, changed(Last_Modified="monday")), once(8, changed(Last_Modified="tuesday"))]
+    assert fault(url) == "S903"
+
+
+def test_if_range_is_only_sent_with_a_strong_tag(server: Server, url: str) -> None:
+    server.etag = 'W/"one"'
+    source = opened(url)
+    source.read(3 << 20, 10)
+    assert "If-Range" not in server.seen[1].headers
+    source.close()
+
+
+# --- redirects ---
+
+
+def test_the_address_behind_a_redirect_is_asked_until_it_expires(server: Server, url: str) -> None:
+    server.redirects["/link"] = "/f?Signature=1"
+    source = opened(server.url + "/link")
+    source.read(3 << 20, 10)
+    assert [seen.path for seen in server.seen] == ["/link", "/f?Signature=1", "/f?Signature=1"]
+    server.faults.append(once(4, status(403)))
+    server.redirects["/link"] = "/f?Signature=2"
+    assert source.read(4 << 20, 10) == DATA[4 << 20 :][:10]
+    source.read((4 << 20) + (1 << 19), 10)
+    assert [seen.path[-1] for seen in server.seen[3:]] == ["1", "k", "2", "2"]
+    server.faults.append(every(8, status(403)))
+    with pytest.raises(FormatError, match="S911"):
+        source.read((4 << 20) + (1 << 18), 10)
+    source.close()
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("/loop", "circles"), ("ftp://example.org/x", "no web server"), ("file:///etc/passwd", "no web server"),
+        ("http://[::1", "no web server"), ("//", "circles"), ("/a\x1bb", "cannot be printed"),
+    ],
+)  # fmt: skip
+def test_redirects_that_are_not_followed(server: Server, target: str, reason: str) -> None:
+    server.redirects["/loop"] = target
+    with pytest.raises(FormatError, match=f"S916.*{reason}") as error:
+        opened(server.url + "/loop")
+    assert str(error.value).isprintable()
+
+
+def test_redirects_are_bounded(server: Server) -> None:
+    for number in range(30):
+        server.redirects[f"/{number}"] = f"/{number + 1}"
+    with pytest.raises(FormatError, match="S916"):
+        opened(server.url + "/0")
+    assert len(server.seen) < 12
+
+
+def test_a_redirect_to_a_private_network_is_refused(server: Server, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host that the address names is public; the one that it redirects to is not."""
+    from i2s_spec.remote import connections
+
+    real = connections.require_public
+
+    def named(host: str, numeric: str, policy: Policy) -> None:
+        if host != "127.0.0.1":
+            real(host, numeric, policy)
+
+    monkeypatch.setattr(connections, "require_public", named)
+    server.redirects["/out"] = server.other_url + "/f"
+    with using(Policy()), pytest.raises(FormatError, match=r"S916.*localhost"):
+        opened(server.url + "/out")
+    assert [seen.path for seen in server.seen] == ["/out"]
+
+
+def test_https_is_not_left() -> None:
+    asked = Transport(Policy(private=True))
+    with pytest.raises(FormatError, match=r"S916.*plain HTTP"):
+        asked._next("https://example.org/a", "http://example.org/b", set(), 1)
+    asked.close()
+
+
+# --- waiting, budgets ---
+
+
+class Sleeps:
+    """Time that is only counted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seconds: list[float] = []
+        monkeypatch.setattr(
+            "i2s_spec.remote.transport.Transport._wait", lambda _, seconds: self.seconds.append(seconds)
+        )
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7.0), ({"RateLimit": '"resolvers";r=0;t=9'}, 9.0), ({}, 1.0),
+        ({"Retry-After": "x", "RateLimit": '"api";r=3;t=9'}, 1.0), ({"Retry-After": "Mon, 01 Jan 2001 00:00:00 GMT"}, 0.0),
+    ],
+)  # fmt: skip
+def test_a_limit_of_the_rate_is_waited_for(
+    server: Server, url: str, headers: dict[str, str], seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeps = Sleeps(monkeypatch)
+    server.faults.append(once(1, lambda handler, seen: handler.answer(429, headers)))
+    opened(url).close()
+    assert sleeps.seconds == [seconds]
+
+
+def test_waits_are_bounded(server: Server, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sleeps = Sleeps(monkeypatch)
+    server.faults.append(every(1, status(429)))
+    with using(Policy(private=True, seconds=10_000)):
+        assert fault(url) == "S913"
+    assert sleeps.seconds == [1, 2, 4, 8, 16, 32]
+    server.faults[:] = [every(1, status(429, Retry_After="100000"))]
+    assert fault(url) == "S913"
+    assert len(sleeps.seconds) == 6
+
+
+def test_dates_to_wait_for() -> None:
+    from email.utils import formatdate
+
+    seconds = wait_of({"Retry-After": formatdate(time.time() + 100, usegmt=True)})
+    assert seconds is not None
+    assert 90 < seconds <= 100
+
+
+def test_a_passing_failure_is_asked_again(server: Server, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Sleeps(monkeypatch)
+    server.faults.append(once(1, status(502)))
+    opened(url).close()
+    assert len(server.seen) == 2
+
+
+@pytest.mark.parametrize("slow", [1, 2], ids=["at once", "later"])
+def test_a_slow_server_is_given_up(server: Server, url: str, slow: int) -> None:
+    """It sends a byte now and then, so that no timeout of a socket is met."""
+    server.faults.append(every(slow, drip))
+    start = time.monotonic()
+    with using(Policy(private=True, timeout=1, seconds=1)):
+        assert fault(url) == "S917"
+    assert time.monotonic() - start < 10
+
+
+def test_a_silent_server_is_given_up(server: Server, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Sleeps(monkeypatch)
+    silence = threading.Event()
+    server.faults.append(every(1, lambda handler, seen: silence.wait(5) and None))
+    with using(Policy(private=True, timeout=1, seconds=2)):
+        assert fault(url) in ("S915", "S917")
+    silence.set()
+
+
+def test_budgets(server: Server, url: str) -> None:
+    with using(Policy(private=True, bytes=FIRST + 100)):
+        assert fault(url) == "S917"
+    with using(Policy(private=True, requests=1)):
+        assert fault(url) == "S917"
+    assert len(server.seen) == 3
+
+
+def test_nobody_is_there(server: Server) -> None:
+    url = server.url
+    server.server_close()
+    assert fault(url + "/f") == "S915"
+    assert fault("http://name.invalid/f") == "S915"
+
+
+def test_connections_are_closed(url: str) -> None:
+    import gc
+    import warnings
+
+    descriptors = set(Path("/proc/self/fd").iterdir()) if Path("/proc/self/fd").exists() else set()
+    opened(url).close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gc.collect()
+    if descriptors:
+        assert len(set(Path("/proc/self/fd").iterdir())) <= len(descriptors) + 1

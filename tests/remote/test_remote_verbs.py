@@ -1,0 +1,259 @@
+"""Every verb that reads takes an address; a sample says what it has not seen, and what it has cost."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import struct
+import subprocess
+import sys
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+from range_server import Server, Zeros, every, status
+
+from i2s_spec.cli import main
+from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.linter.batch.lint_path import lint_path
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.options import Options
+from i2s_spec.linter.report import FORMATS, make
+from i2s_spec.linter.report_data import Totals
+from i2s_spec.linter.rules import REGISTRY
+from i2s_spec.remote.policy import Policy, current, using
+
+TENSOR = "blk.0.attn_q.weight"
+
+
+class Said:
+    """What a command printed, and its exit code."""
+
+    def __init__(self, *argv: str) -> None:
+        out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
+        before = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = out, err
+        self.status: Any = 0
+        try:
+            main(list(argv))
+        except SystemExit as stop:
+            self.status = stop.code
+        finally:
+            sys.stdout, sys.stderr = before
+        self.out, self.err = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def url(server: Server, model: Path) -> str:
+    server.files["/m.gguf"] = model.read_bytes()
+    return server.url + "/m.gguf"
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["lint", "--format", "json"], ["show", "--json"], ["dump"], ["dump", TENSOR], ["identify", "--json"],
+        ["hash", "--json"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_verb_says_the_same_of_an_address(url: str, model: Path, verb: list[str]) -> None:
+    name, *more = verb
+    remote, local = Said(name, "--allow-private", url, *more), Said(name, str(model), *more)
+    assert (remote.status, remote.err) == (local.status, local.err)
+    expected = local.out.replace(str(model), url)
+    if name == "lint":
+        report, wanted = json.loads(remote.out)["files"][0], json.loads(expected)["files"][0]
+        assert report.pop("remote") == {"version": '"one"', "requests": 1, "bytes": model.stat().st_size}
+        assert report.pop("uri") == url
+        wanted.pop("uri")
+        assert report == wanted
+    else:
+        assert remote.out == expected
+    assert current() == Policy()  # what the verb allowed, it allowed itself alone
+
+
+def test_diff_and_decode(url: str, model: Path, tmp_path: Path) -> None:
+    assert Said("diff", "--allow-private", url, str(model)).status == 0
+    for place, name in ((url, "a.npy"), (str(model), "b.npy")):
+        assert Said("decode", "--allow-private", place, TENSOR, str(tmp_path / name)).status == 0
+    assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
+
+
+@pytest.mark.parametrize("verb", ["lint", "show", "dump", "identify", "hash", "diff", "decode"])
+def test_a_server_that_gives_nothing_has_an_exit_code(url: str, server: Server, verb: str, tmp_path: Path) -> None:
+    more = {"diff": [url], "decode": [TENSOR, str(tmp_path / "out.npy")]}.get(verb, [])
+    refused = Said(verb, url, *more)
+    assert refused.status == 5
+    assert "127.0.0.1 is in no public network; --allow-private allows it" in refused.out + refused.err
+    assert server.seen == []
+    server.faults.append(every(1, status(404)))
+    assert Said(verb, "--allow-private", url, *more).status == 5
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_limits_of_a_verb(url: str) -> None:
+    assert "S917" in Said("lint", "--allow-private", "--remote-limit", "bytes=1000", url).out
+    for wrong in ("bytes=0", "size=1", "bytes"):
+        assert Said("lint", "--remote-limit", wrong, url).status == 2
+
+
+def test_the_worst_exit_code_counts(url: str, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "none.gguf").write_bytes(b"no model")
+    gone = url + ".gone"
+    for names, code in (([str(model), gone], 5), ([gone, str(tmp_path / "none.gguf")], 3), ([url], 0)):
+        assert Said("lint", "--allow-private", "-q", *names).status == code
+
+
+def test_processes_ask_servers_too(url: str, model: Path) -> None:
+    found = Said("lint", "--allow-private", "--jobs", "2", "--format", "jsonl", url, str(model), url + ".gone")
+    reports = [json.loads(line) for line in found.out.splitlines()][:3]
+    assert [report["ok"] for report in reports] == [True, True, False]
+    assert found.status == 5
+
+
+def test_options_carry_the_policy(url: str) -> None:
+    options = pickle.loads(pickle.dumps(Options(remote=Policy(private=True))))
+    assert options.remote == Policy(private=True)
+    assert lint_path(url, options)["ok"]
+    assert [f["code"] for f in lint_path(url, Options())["findings"]] == ["S916"]
+
+
+def test_without_the_extra_one_sentence_says_what_to_install(url: str) -> None:
+    code = "import sys; sys.modules['urllib3'] = None; from i2s_spec.cli import main; main(sys.argv[1:])"
+    for verb in ("lint", "show"):
+        run = subprocess.run([sys.executable, "-c", code, verb, url], capture_output=True, text=True, check=False)
+        assert (run.returncode, run.stdout) == (2, "")
+        assert (
+            run.stderr
+            == "i2s: reading http:// needs the extra [remote]: pip install -e '.[remote]' in a checkout of i2s-spec\n"
+        )
+
+
+def test_local_files_load_nothing_of_it(model: Path) -> None:
+    code = (
+        "import sys; from i2s_spec.cli import main\ntry: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+        "print([name for name in sys.modules if 'remote' in name or 'urllib3' in name], file=sys.stderr)"
+    )
+    run = subprocess.run([sys.executable, "-c", code, "lint", str(model)], capture_output=True, text=True, check=True)
+    assert run.stderr == "['i2s_spec.cli.remote_options', 'i2s_spec.linter.rules.container.remote_files']\n"
+
+
+# --- samples ---
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose matrices are larger than their samples."""
+    from i2s_spec.convert.synthetic.new import new
+
+    path = tmp_path_factory.mktemp("large") / "large.gguf"
+    new(path, "bitnet-b1.58", layers=1, embd=1024, ff=2048)
+    return path
+
+
+@pytest.mark.parametrize("form", sorted(FORMATS))
+def test_a_sample_never_says_ok_alone(large: Path, server: Server, form: str) -> None:
+    server.files["/large.gguf"] = large.read_bytes()
+    for place in (str(large), server.url + "/large.gguf"):
+        written = make(form)
+        with using(Policy(private=True)):
+            report = lint(place, payload="sample", details=type(written).details)
+        assert report.ok
+        assert report.sampled is not None
+        assert set(report.sampled.not_evaluated) >= {"I205", "I207", "I208", "I315", "I316"}
+        assert ("I213" in report.sampled.not_evaluated) == place.startswith("http")
+        assert "I201" in report.sampled.in_part
+        assert not {"I302", "I314"} & {*report.sampled.not_evaluated, *report.sampled.in_part}
+        totals = Totals()
+        totals.add(report.as_dict())
+        text = written.begin() + written.file(report) + written.end(totals)
+        assert "I205" in text
+        assert "sampled" in text
+        assert ("requests" in text) == place.startswith("http")
+        if form in ("text", "concise", "markdown", "html"):
+            assert "sampled, no error in what was read" in text
+
+
+def test_a_sample_that_is_everything_says_so(model: Path) -> None:
+    report = lint(str(model), payload="sample")
+    assert report.sampled is not None
+    assert report.sampled == ((), ())
+    assert "every rule was evaluated" in make("text").file(report)
+
+
+def test_a_sampled_report_fits_its_schema(large: Path, url: str) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    import i2s_spec
+
+    schema = json.loads((Path(i2s_spec.__file__).parent / "linter/report/lint.schema.json").read_text())
+    said = Said("lint", "--allow-private", "--payload", "sample", "--format", "json", str(large), url)
+    document = json.loads(said.out)
+    jsonschema.validate(document, schema)
+    assert [("sampled" in file, "remote" in file) for file in document["files"]] == [(True, False), (True, True)]
+    assert document["summary"]["sampled"] == 2
+
+
+def test_what_rules_on_samples_declare() -> None:
+    """Only rules on payloads differ in a sample."""
+    for rule in REGISTRY.values():
+        assert rule.payload or rule.sampled.value == "part", rule.code
+
+
+# --- a file of the full size ---
+
+
+def full_size() -> tuple[Zeros, int, dict[str, float]]:
+    """A file of the shape of BitNet-b1.58-2B-4T, of which only header and scales are there; where its data begin; scales."""
+    rows, ff, key_value, layers = 2560, 6912, 640, 30
+    i2s = {
+        "attn_q": (rows, rows), "attn_k": (rows, key_value), "attn_v": (rows, key_value), "attn_output": (rows, rows),
+        "ffn_gate": (rows, ff), "ffn_up": (rows, ff), "ffn_down": (ff, rows),
+    }  # fmt: skip
+    tensors = [("token_embd.weight", (rows, 128_256), 1), ("output_norm.weight", (rows,), 0)]
+    for layer in range(layers):
+        tensors += [(f"blk.{layer}.{name}.weight", ne, 36) for name, ne in i2s.items()]
+        tensors += [(f"blk.{layer}.{name}.weight", (rows,), 0) for name in ("attn_norm", "ffn_norm", "attn_sub_norm")]
+    texts = [b"token %06d" % number for number in range(128_256)]
+    merges = [b"one %05d %05d" % (number, number) for number in range(230_000)]
+    head = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), 3)
+    head += text(b"general.architecture") + struct.pack("<I", 8) + text(b"bitnet-b1.58")
+    for key, values in ((b"tokenizer.ggml.tokens", texts), (b"tokenizer.ggml.merges", merges)):
+        head += text(key) + struct.pack("<IIQ", 9, 8, len(values)) + b"".join(map(text, values))
+    offset, scales, places = 0, {}, {}
+    for name, ne, kind in tensors:
+        head += text(name.encode()) + struct.pack(f"<I{len(ne)}QIQ", len(ne), *ne, kind, offset)
+        size = prod(ne) * (4 if kind == 0 else 2)
+        if kind == 36:
+            size = prod(ne) // 4 + 32
+            scales[name] = float(1 + len(scales))
+            places[offset + size - 32] = struct.pack("<f", scales[name])
+        offset += size
+    base = -(-len(head) // 32) * 32
+    return Zeros(base + offset, {0: head, **{base + at: data for at, data in places.items()}}), base, scales
+
+
+def text(data: bytes) -> bytes:
+    return struct.pack("<Q", len(data)) + data
+
+
+def test_header_and_scales_of_a_file_of_the_full_size(server: Server) -> None:
+    file, base, scales = full_size()
+    assert base > 8_000_000
+    assert len(scales) == 210
+    server.files["/cdn"], server.redirects["/m.gguf"] = file, "/cdn?Signature=1"
+    with using(Policy(private=True)), open_file(server.url + "/m.gguf") as opened:
+        found = {name: tensor.scale() for name, tensor in opened.tensors.items() if name in scales}
+        usage = opened.source.usage  # type: ignore[attr-defined]
+    assert found == scales
+    assert usage.requests == len(server.seen) <= 12
+    assert usage.bytes <= 1.1 * base
+    server.seen.clear()
+    with using(Policy(private=True)):
+        report = lint(server.url + "/m.gguf", payload="sample", select=("I3", "G"))
+    assert report.remote is not None
+    assert report.remote.requests == len(server.seen) <= 16
+    assert report.remote.bytes < 4 * base
+    assert not report.bugs
