@@ -228,8 +228,8 @@ class MapSource(BufferSource):
 
 
 def source_of(origin: Origin, trusted: bool = False) -> Source:
-    """The source for whatever a caller has: a path, an address of a server, a buffer, a seekable binary stream, a `File`, or a
-    `Source` already.
+    """The source for whatever a caller has: a path, an address of a server, a buffer, a seekable binary stream, a `File`, or
+    a `Source` already.
 
     `gguf.GGUFReader` objects are buffers too: what they mapped is read.
 
