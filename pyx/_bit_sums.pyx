@@ -3,11 +3,12 @@
 """The compiled kernels of evidence, without the GIL: sums of bits, which `i2s_spec.inspect.evidence.bit_sums` defines, ranks of
 profiles with their products, which `profiles` does, and Grams, which `grams` does."""
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 cdef extern from "permuted.h" nogil:
     void i2s_gram_row(const float *, const float *, const int32_t *, int64_t, int, double *) noexcept
+    int64_t i2s_float_ranks(const float *, int64_t, uint64_t *, double *) noexcept
     int64_t i2s_ranks(const uint32_t *, int64_t, uint32_t, uint32_t *, double *) noexcept
     int i2s_column_scores(const uint32_t *, int64_t, const int32_t *, int64_t, const double *, int64_t, int64_t, int64_t,
                           int64_t, uint32_t *, uint32_t *, double *, double *) noexcept
@@ -22,7 +23,7 @@ cdef extern from "grams.h" nogil:
     int I2S_GRAM_MOST
     void i2s_gram_trits(const uint8_t *, int64_t, int64_t, int64_t, int, int, const int8_t *, int64_t, int8_t *,
                         uint8_t *) noexcept
-    void i2s_gram(const i2s_grams_set *, const int8_t *, int64_t, int64_t, int64_t, int32_t *, int32_t *, float *) noexcept
+    void i2s_gram(const i2s_grams_set *, const int8_t *, int64_t, int64_t, int64_t, int32_t *, double *, float *) noexcept
     void i2s_gram_correlations(const float *, int64_t, double *, float *) noexcept
 
 cdef extern from "bit_sums.h" nogil:
@@ -151,20 +152,20 @@ def totals(const uint32_t[:, ::1] pairs, const uint32_t[:, ::1] stretches, uint3
                                           + stretches[p, 4 * i + 3])
 
 
-def ranks_in_order(const float[::1] values, const int64_t[::1] order, double[::1] found):
-    """The ranks of values, as `ranks` has them; `order` sorts them."""
-    cdef int64_t n = values.shape[0], start = 0, stop, i, different = 0
-    if order.shape[0] != n or found.shape[0] != n:
+def float_ranks(const float[::1] values, double[::1] found):
+    """The ranks of floats, as `ranks` has them; how many different ones there are, or 0 where one is not finite."""
+    cdef int64_t n = values.shape[0], different
+    cdef uint64_t *keys
+    if found.shape[0] != n or n > LONGEST:
         raise ValueError("the ranks have another shape")
+    if n == 0:
+        return 0
+    keys = <uint64_t *>malloc(2 * n * sizeof(uint64_t))
+    if keys == NULL:
+        raise MemoryError
     with nogil:
-        while start < n:
-            stop = start + 1
-            while stop < n and values[order[stop]] == values[order[start]]:
-                stop += 1
-            for i in range(start, stop):
-                found[order[i]] = <double>(start + stop - n) / 2
-            different += 1
-            start = stop
+        different = i2s_float_ranks(&values[0], n, keys, &found[0])
+    free(keys)
     return different
 
 
@@ -199,6 +200,7 @@ def gram(int row, const uint8_t[::1] data, int64_t stride, int64_t n, bint down,
     cdef int64_t rows, vectors, length, room
     cdef int8_t *trits
     cdef int32_t *products
+    cdef double *means
     cdef uint8_t *turned
     if not 0 <= row < I2S_GRAMS_SETS or not i2s_grams_sets[row].available():
         raise ValueError("no such kernel set")
@@ -219,17 +221,20 @@ def gram(int row, const uint8_t[::1] data, int64_t stride, int64_t n, bint down,
     if vectors % 4 or room > I2S_GRAM_MOST or found.shape[0] != vectors or found.shape[1] != vectors:
         raise ValueError("the products have another shape")
     trits = <int8_t *>malloc(vectors * room)
-    products = <int32_t *>malloc(vectors * (vectors + 1) * sizeof(int32_t))
+    products = <int32_t *>malloc(vectors * vectors * sizeof(int32_t))
+    means = <double *>malloc(2 * vectors * sizeof(double))
     turned = <uint8_t *>malloc(rows * n)
-    if trits == NULL or products == NULL or turned == NULL:
+    if trits == NULL or products == NULL or means == NULL or turned == NULL:
         free(trits)
+        free(means)
         free(products)
         free(turned)
         raise MemoryError
     with nogil:
         i2s_gram_trits(&data[0], rows, stride, n, down, mixed, &table[0], room, trits, turned)
-        i2s_gram(&i2s_grams_sets[row], trits, vectors, length, room, products, products + vectors * vectors, &found[0, 0])
+        i2s_gram(&i2s_grams_sets[row], trits, vectors, length, room, products, means, &found[0, 0])
     free(trits)
+    free(means)
     free(products)
     free(turned)
 

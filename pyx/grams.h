@@ -165,22 +165,36 @@ static const i2s_grams_set i2s_grams_sets[] = {
 };
 enum { I2S_GRAMS_SETS = sizeof(i2s_grams_sets) / sizeof(i2s_grams_sets[0]) };
 
-/* The Gram of n vectors of `length` elements with `room` for each: less the means, whole, in floats. */
+/* The upper triangle of a square matrix becomes that of the lower one; in squares, which stay in the cache. */
+static inline void i2s_gram_mirror(float *out, int64_t n) {
+    enum { SQUARE = 16 };
+    int64_t i, j, row, to;
+    for (i = 0; i < n; i += SQUARE)
+        for (j = 0; j <= i; j += SQUARE)
+            for (row = i; row < n && row < i + SQUARE; row++) {
+                to = row < j + SQUARE ? row : j + SQUARE;
+                for (int64_t col = j; col < to; col++) out[col * n + row] = out[row * n + col];
+            }
+}
+
+/* The Gram of n vectors of `length` elements with `room` for each: less the means, whole, in floats. `means` has room for
+ * twice n numbers. */
 static void i2s_gram(const i2s_grams_set *set, const int8_t *vectors, int64_t n, int64_t length, int64_t room,
-                     int32_t *products, int32_t *sums, float *out) {
+                     int32_t *products, double *means, float *out) {
+    double *sums = means + n;
     int64_t i, j;
     set->products(vectors, n, room, products);
     for (i = 0; i < n; i++) {
         int32_t sum = 0;
         for (j = 0; j < room; j++) sum += vectors[i * room + j];
         sums[i] = sum;
+        means[i] = sum / (double)length;
     }
-    for (i = 0; i < n; i++)
-        for (j = 0; j <= i; j++) {
-            const int32_t product = products[i * n + j] - (set->more ? sums[j] : 0);
-            const float value = (float)(product - (double)sums[i] * sums[j] / (double)length);
-            out[i * n + j] = out[j * n + i] = value;
-        }
+    for (i = 0; i < n; i++) {
+        const double sum = sums[i], more = set->more;
+        for (j = 0; j <= i; j++) out[i * n + j] = (float)(products[i * n + j] - more * sums[j] - sum * means[j]);
+    }
+    i2s_gram_mirror(out, n);
 }
 
 /* Products as correlations: 0 on the diagonal and for vectors that are constant, and summing up to 0. */

@@ -64,6 +64,43 @@ static int64_t i2s_ranks(const uint32_t *counts, int64_t n, uint32_t most, uint3
     return different;
 }
 
+/* The ranks of floats likewise; 0 where one is not finite. `keys` has room for 2 n. Numbers are sorted by their bits, as
+ * unsigned numbers in the order of the floats, eleven at a time, with their places below. */
+static int64_t i2s_float_ranks(const float *values, int64_t n, uint64_t *keys, double *found) {
+    enum { DIGIT = 11, DIGITS = 1 << DIGIT };
+    uint64_t *from = keys, *to = keys + n;
+    int64_t i, stop, different = 0;
+    int shift;
+    for (i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        if ((bits & 0x7F800000u) == 0x7F800000u) return 0;
+        if (bits == 0x80000000u) bits = 0;
+        bits = bits >> 31 ? ~bits : bits | 0x80000000u;
+        from[i] = (uint64_t)bits << 32 | (uint64_t)i;
+    }
+    for (shift = 32; shift < 64; shift += DIGIT) {
+        uint64_t *kept = from;
+        int64_t places[DIGITS] = {0}, at = 0;
+        int digit;
+        for (i = 0; i < n; i++) places[from[i] >> shift & (DIGITS - 1)]++;
+        for (digit = 0; digit < DIGITS; digit++) {
+            const int64_t many = places[digit];
+            places[digit] = at;
+            at += many;
+        }
+        for (i = 0; i < n; i++) to[places[from[i] >> shift & (DIGITS - 1)]++] = from[i];
+        from = to;
+        to = kept;
+    }
+    for (i = 0; i < n; i = stop, different++) {
+        int64_t k;
+        for (stop = i + 1; stop < n && from[stop] >> 32 == from[i] >> 32;) stop++;
+        for (k = i; k < stop; k++) found[from[k] & 0xFFFFFFFFu] = (double)(i + stop - n) / 2;
+    }
+    return different;
+}
+
 /* The scores of profiles against the columns of a matrix under hypotheses: `base` has the counts of n columns by their places,
  * `places` the place of each column. Where heads share a key head, `share` of them with `width` columns each, their columns
  * are summed. `others` has `many` profiles of n / share ranks. Returns 0 where a profile is almost constant: it has no ranks

@@ -35,12 +35,12 @@ def ranks(profile: NDArray[Any]) -> NDArray[np.float64] | None:
         found = np.empty(profile.size)
         different = _bit_sums.ranks(np.ascontiguousarray(profile, dtype=np.uint32), most, found)
         return found if different >= VALUES else None
-    if not np.isfinite(profile).all() or not profile.size or profile.min() == profile.max():
-        return None
     found = np.empty(profile.size)
-    if profile.dtype == np.float32:
-        different = _bit_sums.ranks_in_order(profile, np.argsort(profile), found)
+    if profile.dtype == np.float32 and profile.size < COUNTS:
+        different = _bit_sums.float_ranks(np.ascontiguousarray(profile), found)
         return found if different >= VALUES else None
+    if not np.isfinite(profile).all() or not profile.size:
+        return None
     _, place, counts = np.unique(profile, return_inverse=True, return_counts=True)
     if counts.size < VALUES:
         return None

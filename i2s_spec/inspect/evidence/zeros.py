@@ -90,22 +90,25 @@ def zero_comparisons(counts: Mapping[tuple[int, str], Counted]) -> Iterator[tupl
             continue
         down = counts[layer, role]
         scores: dict[bool, dict[str, float]] = {}
+        zero = {in_rows: down.base(in_rows) == 0 for in_rows in (True, False)}
+        many = {in_rows: int(places.sum()) for in_rows, places in zero.items()}
         for side in (True, False):
             used = next(each for each in HYPOTHESES if each.in_rows == side)
             gate, up = (counts[name].rows(used) == 0 for name in names)
             if not gate.size == up.size == down.cols_count:
                 break
-            rows = gate & up
-            chosen = np.flatnonzero(rows)
+            chosen = np.flatnonzero(gate & up)
+            either = int((gate | up).sum()) if chosen.size else 0
             scores[side] = {}
-            for in_rows in (True, False):
+            for in_rows in zero:
                 hypotheses, places = permutations(down.rows_count, down.cols_count, in_rows)
-                zero = down.base(in_rows) == 0
-                alike = zero[places[:, chosen]].sum(axis=1).tolist()
-                many, either = int(zero.sum()), int((gate | up).sum()) if chosen.size else 0
+                if not chosen.size:
+                    scores[side].update(dict.fromkeys(hypotheses, 0.0))
+                    continue
+                alike = zero[in_rows][places[:, chosen]].sum(axis=1).tolist()
                 for name, both in zip(hypotheses, alike, strict=True):
-                    channels = ZeroChannels(layer, gate.size, chosen.size, either, many, both)
-                    scores[side][name] = channels.score if chosen.size else 0.0
+                    channels = ZeroChannels(layer, gate.size, chosen.size, either, many[in_rows], both)
+                    scores[side][name] = channels.score
         if len(scores) == 2 and any(any(each.values()) for each in scores.values()):
             yield layer, scores
 

@@ -107,6 +107,15 @@ def test_ranks_of_counts_are_those_of_numbers(values: list[int]) -> None:
         assert found.tolist() == middles
 
 
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=4, max_size=40))
+def test_ranks_of_floats_are_those_of_numbers(values: list[float]) -> None:
+    profile = np.array([*values, 0.0, -0.0], dtype=np.float32)
+    found = np.empty(profile.size)
+    assert _bit_sums.float_ranks(profile, found) == len(np.unique(profile))
+    middles = (profile[:, None] > profile).sum(axis=1) + (profile[:, None] >= profile).sum(axis=1) - profile.size
+    assert np.array_equal(2 * found, middles)
+
+
 def test_ranks_that_mean_nothing() -> None:
     for dtype in (np.uint32, np.float32, np.float64):
         assert profiles.ranks(np.array([1, 2, 3, 1, 2, 3], dtype=dtype)) is None
