@@ -112,7 +112,7 @@ def column_scores(const uint32_t[::1] base, uint32_t most, const int32_t[:, ::1]
     if places.shape[0] == 0 or others.shape[0] == 0:
         return True
     seen = <uint32_t *>malloc((<size_t>share * most + 1 + <size_t>n) * sizeof(uint32_t))
-    kept = <double *>malloc(2 * <size_t>n * sizeof(double))
+    kept = <double *>malloc((2 * <size_t>n + <size_t>others.shape[0]) * sizeof(double))
     if seen == NULL or kept == NULL:
         free(seen)
         free(kept)

@@ -47,6 +47,17 @@ static inline void i2s_gram_row(const float *mine, const float *theirs, const in
     sums[2] += 2 * ((double)(other[0] + other[1]) + (other[2] + other[3]));
 }
 
+/* A product of ranks: exact, in whatever order it is added up. */
+static inline double i2s_rank_product(const double *one, const double *other, int64_t n) {
+    double sums[8] = {0};
+    int64_t j = 0;
+    int k;
+    for (; j + 8 <= n; j += 8)
+        for (k = 0; k < 8; k++) sums[k] += one[j + k] * other[j + k];
+    for (; j < n; j++) sums[0] += one[j] * other[j];
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
 /* The ranks of counts that are `most` at most, with mean 0, equals sharing one; how many different counts there are. `seen` has
  * most + 1 elements. */
 static int64_t i2s_ranks(const uint32_t *counts, int64_t n, uint32_t most, uint32_t *seen, double *found) {
@@ -65,9 +76,9 @@ static int64_t i2s_ranks(const uint32_t *counts, int64_t n, uint32_t most, uint3
 }
 
 /* The ranks of floats likewise; 0 where one is not finite. `keys` has room for 2 n. Numbers are sorted by their bits, as
- * unsigned numbers in the order of the floats, eleven at a time, with their places below. */
+ * unsigned numbers in the order of the floats, eight at a time, with their places below. */
 static int64_t i2s_float_ranks(const float *values, int64_t n, uint64_t *keys, double *found) {
-    enum { DIGIT = 11, DIGITS = 1 << DIGIT };
+    enum { DIGIT = 8, DIGITS = 1 << DIGIT };
     uint64_t *from = keys, *to = keys + n;
     int64_t i, stop, different = 0;
     int shift;
@@ -84,6 +95,7 @@ static int64_t i2s_float_ranks(const float *values, int64_t n, uint64_t *keys, d
         int64_t places[DIGITS] = {0}, at = 0;
         int digit;
         for (i = 0; i < n; i++) places[from[i] >> shift & (DIGITS - 1)]++;
+        if (places[from[0] >> shift & (DIGITS - 1)] == n) continue;  /* all alike */
         for (digit = 0; digit < DIGITS; digit++) {
             const int64_t many = places[digit];
             places[digit] = at;
@@ -104,19 +116,20 @@ static int64_t i2s_float_ranks(const float *values, int64_t n, uint64_t *keys, d
 /* The scores of profiles against the columns of a matrix under hypotheses: `base` has the counts of n columns by their places,
  * `places` the place of each column. Where heads share a key head, `share` of them with `width` columns each, their columns
  * are summed. `others` has `many` profiles of n / share ranks. Returns 0 where a profile is almost constant: it has no ranks
- * worth comparing. `kept` has room for 2 n numbers, `counts` for n, `seen` for share times the largest count and 1. */
+ * worth comparing. `kept` has room for 2 n + many numbers, `counts` for n, `seen` for share times the largest count and 1. */
 static int i2s_column_scores(const uint32_t *base, int64_t n, const int32_t *places, int64_t hypotheses, const double *others,
                              int64_t many, int64_t share, int64_t width, int64_t values, uint32_t *seen, uint32_t *counts,
                              double *kept, double *found) {
     const int64_t length = n / share;
-    double *permuted = kept + n, size = 0;
+    double *permuted = kept + n, *squares = kept + 2 * n, size = 0;
     uint32_t most = 0;
     int64_t h, i, k;
     if (share == 1) {
         for (i = 0; i < n; i++) most = base[i] > most ? base[i] : most;
         if (i2s_ranks(base, n, most, seen, kept) < values) return 0;
-        for (i = 0; i < n; i++) size += kept[i] * kept[i];
+        size = i2s_rank_product(kept, kept, n);
     }
+    for (k = 0; k < many; k++) squares[k] = i2s_rank_product(others + k * length, others + k * length, length);
     for (h = 0; h < hypotheses; h++, places += n) {
         const double *ranks = permuted;
         if (share == 1 && many > 1) {
@@ -129,16 +142,13 @@ static int i2s_column_scores(const uint32_t *base, int64_t n, const int32_t *pla
                     for (i = 0; i < width; i++) counts[head * width + i] += base[places[(head * share + s) * width + i]];
             for (most = 0, i = 0; i < length; i++) most = counts[i] > most ? counts[i] : most;
             if (i2s_ranks(counts, length, most, seen, permuted) < values) return 0;
-            for (size = 0, i = 0; i < length; i++) size += permuted[i] * permuted[i];
+            size = i2s_rank_product(permuted, permuted, length);
         }
         for (k = 0; k < many; k++) {
             const double *other = others + k * length;
-            double product = 0, square = 0;
-            for (i = 0; i < length; i++) square += other[i] * other[i];  /* exact in any order, as all of these sums are */
-            if (share == 1 && many == 1) product = i2s_permuted_product(other, kept, places, n);
-            else
-                for (i = 0; i < length; i++) product += other[i] * ranks[i];
-            found[k * hypotheses + h] = product / (sqrt(square * size) / sqrt((double)length - 1));
+            const double product = share == 1 && many == 1 ? i2s_permuted_product(other, kept, places, n)
+                                                           : i2s_rank_product(other, ranks, length);
+            found[k * hypotheses + h] = product / (sqrt(squares[k] * size) / sqrt((double)length - 1));
         }
     }
     return 1;
