@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Bytes that are read at once, about: they stay in the second-level cache while they are counted.
 PIECE: Final = 1 << 19
+#: Rows of bytes that kernels take at once; a piece has whole tiles of them where it has room for one.
+TILE: Final = 32
 #: Rows and columns of the largest tensor that is looked at.
 MOST: Final = 1 << 18
 
@@ -93,7 +95,8 @@ def count(
     # bit count; where 0 is and 3 is missing, those with either; else 3 and another one are not 0 and have the lower bit.
     zero, full = code_map.code_of(0), code_map.unused != 3
     sums = BitSums(rows // 4, cols, cols // 4, either=not full and zero != 1)
-    step = max(1, PIECE // (2 * cols) * 2) * cols
+    many = PIECE // cols
+    step = max(1, many // TILE * TILE if many >= TILE else many // 2 * 2) * cols
     size = rows * cols // 4
     if buffer is None:
         buffer = memoryview(bytearray(min(size, max(PIECE, MOST))))
