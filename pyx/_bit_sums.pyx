@@ -1,14 +1,30 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: freethreading_compatible=True
-"""The compiled kernels of evidence, without the GIL: sums of bits, which `i2s_spec.inspect.evidence.bit_sums` defines, and ranks
-of profiles with their products, which `i2s_spec.inspect.evidence.profiles` does."""
+"""The compiled kernels of evidence, without the GIL: sums of bits, which `i2s_spec.inspect.evidence.bit_sums` defines, ranks of
+profiles with their products, which `profiles` does, and Grams, which `grams` does."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 
 cdef extern from "permuted.h" nogil:
-    double i2s_permuted_product(const double *, const double *, const int32_t *, int64_t) noexcept
-    void i2s_gram_row(const float *, const float *, const int32_t *, int64_t, double *) noexcept
+    void i2s_gram_row(const float *, const float *, const int32_t *, int64_t, int, double *) noexcept
+    int64_t i2s_float_ranks(const float *, int64_t, uint64_t *, double *) noexcept
+    int64_t i2s_ranks(const uint32_t *, int64_t, uint32_t, uint32_t *, double *) noexcept
+    int i2s_column_scores(const uint32_t *, int64_t, const int32_t *, int64_t, const double *, int64_t, int64_t, int64_t,
+                          int64_t, uint32_t *, uint32_t *, double *, double *) noexcept
+
+cdef extern from "grams.h" nogil:
+    ctypedef struct i2s_grams_set:
+        const char *name
+        int (*available)() noexcept nogil
+    const i2s_grams_set *i2s_grams_sets
+    int I2S_GRAMS_SETS
+    int I2S_GRAM_LINE
+    int I2S_GRAM_MOST
+    void i2s_gram_trits(const uint8_t *, int64_t, int64_t, int64_t, int, int, const int8_t *, int64_t, int8_t *,
+                        uint8_t *) noexcept
+    void i2s_gram(const i2s_grams_set *, const int8_t *, int64_t, int64_t, int64_t, int32_t *, double *, float *) noexcept
+    void i2s_gram_correlations(const float *, int64_t, double *, float *) noexcept
 
 cdef extern from "bit_sums.h" nogil:
     ctypedef struct i2s_sums_set:
@@ -19,6 +35,9 @@ cdef extern from "bit_sums.h" nogil:
     int I2S_SUMS_SETS
     int I2S_PLANES
     int I2S_MOST_BYTES
+
+#: Elements of the longest profile, and their greatest count.
+cdef int64_t LONGEST = <int64_t>1 << 20
 
 
 def kernel_sets():
@@ -43,7 +62,7 @@ def add_bit_sums(int row, const uint8_t[::1] data, int64_t width, int64_t segmen
         raise ValueError("the counters have another shape")
     if rows == 0:
         return
-    scratch = <uint8_t *>malloc(2 * I2S_PLANES * (width + I2S_MOST_BYTES))
+    scratch = <uint8_t *>malloc(I2S_PLANES * (segment + I2S_MOST_BYTES) * (width // segment))
     if scratch == NULL:
         raise MemoryError
     with nogil:
@@ -55,66 +74,104 @@ def add_bit_sums(int row, const uint8_t[::1] data, int64_t width, int64_t segmen
 def ranks(const uint32_t[::1] counts, uint32_t most, double[::1] found):
     """The ranks of counts that are `most` at most, with mean 0, equals sharing one; how many different counts there are."""
     cdef int64_t n = counts.shape[0], i, different = 0
-    cdef uint32_t value
-    cdef double before = 0
-    cdef double *middle
-    if found.shape[0] != n:
+    cdef uint32_t *seen
+    if found.shape[0] != n or n > LONGEST:
         raise ValueError("the ranks have another shape")
-    middle = <double *>calloc(<size_t>most + 1, sizeof(double))
-    if middle == NULL:
+    if n == 0:
+        return 0
+    seen = <uint32_t *>malloc((<size_t>most + 1) * sizeof(uint32_t))
+    if seen == NULL:
         raise MemoryError
     with nogil:
         for i in range(n):
             if counts[i] > most:
                 different = -1
-                break
-            middle[counts[i]] += 1
         if different == 0:
-            for value in range(most + 1):
-                if middle[value] > 0:
-                    different += 1
-                    before += middle[value]
-                    middle[value] = before - (middle[value] + 1) / 2 - <double>(n - 1) / 2
-            for i in range(n):
-                found[i] = middle[counts[i]]
-    free(middle)
+            different = i2s_ranks(&counts[0], n, most, seen, &found[0])
+    free(seen)
     if different < 0:
         raise ValueError("a count is larger than the largest")
     return different
 
 
-def ranks_in_order(const float[::1] values, const int64_t[::1] order, double[::1] found):
-    """The ranks of values, as `ranks` has them; `order` sorts them."""
-    cdef int64_t n = values.shape[0], start = 0, stop, i, different = 0
-    if order.shape[0] != n or found.shape[0] != n:
-        raise ValueError("the ranks have another shape")
+def column_scores(const uint32_t[::1] base, uint32_t most, const int32_t[:, ::1] places, const double[:, ::1] others,
+                  int64_t share, int64_t width, int64_t values, double[:, ::1] found):
+    """The scores of profiles, whose ranks `others` has, against columns in the order of each row of `places`; whether every
+    profile has so many `values`. `base` has the counts of places, which are `most` at most; of heads of `width` columns,
+    `share` are summed. Every place must be one of a column: that is not looked at."""
+    cdef int64_t n = base.shape[0], i
+    cdef uint32_t *seen
+    cdef double *kept
+    cdef bint right
+    if (share < 1 or share > LONGEST or width < 1 or width > LONGEST or n < 1 or n > LONGEST or (share > 1 and n % (share * width))
+            or share * most > LONGEST):
+        raise ValueError("the columns are not whole groups of heads")
+    if (places.shape[1] != n or others.shape[1] * share != n or found.shape[0] != others.shape[0]
+            or found.shape[1] != places.shape[0]):
+        raise ValueError("the profiles have another shape")
+    if places.shape[0] == 0 or others.shape[0] == 0:
+        return True
+    seen = <uint32_t *>malloc((<size_t>share * most + 1 + <size_t>n) * sizeof(uint32_t))
+    kept = <double *>malloc((2 * <size_t>n + <size_t>others.shape[0]) * sizeof(double))
+    if seen == NULL or kept == NULL:
+        free(seen)
+        free(kept)
+        raise MemoryError
     with nogil:
-        while start < n:
-            stop = start + 1
-            while stop < n and values[order[stop]] == values[order[start]]:
-                stop += 1
-            for i in range(start, stop):
-                found[order[i]] = <double>(start + stop - n) / 2
-            different += 1
-            start = stop
+        right = True
+        for i in range(n):
+            right &= base[i] <= most
+        if right:
+            right = i2s_column_scores(&base[0], n, &places[0, 0], places.shape[0], &others[0, 0], others.shape[0], share,
+                                      width, values, seen, seen + share * most + 1, kept, &found[0, 0]) != 0
+    free(seen)
+    free(kept)
+    return right
+
+
+def totals(const uint32_t[:, ::1] pairs, const uint32_t[:, ::1] stretches, uint32_t[:, ::1] columns, uint32_t[:, ::1] rows):
+    """Sums of bits, by columns and stretches, as counts of places and of rows: first where bytes hold four columns of a row,
+    then where they hold four rows."""
+    cdef int64_t cols = columns.shape[1], groups = rows.shape[1] // 4, quarter = cols // 4, i, p, s
+    if pairs.shape[0] != 4 or stretches.shape[0] != 4 or columns.shape[0] != 2 or rows.shape[0] != 2:
+        raise ValueError("the counts have another shape")
+    if pairs.shape[1] != cols or stretches.shape[1] != rows.shape[1] or cols % 4 or rows.shape[1] % 4:
+        raise ValueError("the counts have another shape")
+    with nogil:
+        for p in range(4):
+            for i in range(quarter):
+                columns[0, 4 * i + p] = (pairs[p, i] + pairs[p, quarter + i] + pairs[p, 2 * quarter + i]
+                                         + pairs[p, 3 * quarter + i])
+        for i in range(cols):
+            columns[1, i] = pairs[0, i] + pairs[1, i] + pairs[2, i] + pairs[3, i]
+        for i in range(4 * groups):
+            rows[0, i] = stretches[0, i] + stretches[1, i] + stretches[2, i] + stretches[3, i]
+        for p in range(4):
+            for i in range(groups):  # the first row has the highest pair
+                rows[1, 4 * i + 3 - p] = (stretches[p, 4 * i] + stretches[p, 4 * i + 1] + stretches[p, 4 * i + 2]
+                                          + stretches[p, 4 * i + 3])
+
+
+def float_ranks(const float[::1] values, double[::1] found):
+    """The ranks of floats, as `ranks` has them; how many different ones there are, or 0 where one is not finite."""
+    cdef int64_t n = values.shape[0], different
+    cdef uint64_t *keys
+    if found.shape[0] != n or n > LONGEST:
+        raise ValueError("the ranks have another shape")
+    if n == 0:
+        return 0
+    keys = <uint64_t *>malloc(2 * n * sizeof(uint64_t))
+    if keys == NULL:
+        raise MemoryError
+    with nogil:
+        different = i2s_float_ranks(&values[0], n, keys, &found[0])
+    free(keys)
     return different
 
 
-def products(const double[::1] one, const double[::1] other, const int32_t[:, ::1] places, double[::1] found):
-    """The scalar products of a vector with permutations of another one: of each row of `places` one."""
-    cdef int64_t n = one.shape[0], i
-    if other.shape[0] != n or places.shape[1] != n or places.shape[0] != found.shape[0]:
-        raise ValueError("the vectors have another shape")
-    if n == 0:
-        return
-    with nogil:
-        for i in range(places.shape[0]):
-            found[i] = i2s_permuted_product(&one[0], &other[0], &places[i, 0], n)
-
-
-def gram_products(const float[:, ::1] one, const float[:, ::1] other, const int32_t[::1] places, int64_t first):
+def gram_products(const float[:, ::1] one, const float[:, ::1] other, const int32_t[::1] places, int64_t first, bint squares):
     """Three sums over the rows and columns of `places` in `one` and those from `first` on in `other`: of the products of
-    their elements, and of the squares of either."""
+    their elements, and, if asked, of the squares of either. Both are symmetric, with 0 on the diagonal."""
     cdef int64_t n = places.shape[0], i
     cdef double found[3]
     if one.shape[0] != one.shape[1] or other.shape[0] != other.shape[1] or not 0 <= first <= other.shape[0] - n:
@@ -124,6 +181,75 @@ def gram_products(const float[:, ::1] one, const float[:, ::1] other, const int3
             raise ValueError("a place is not in the matrix")
     found[0] = found[1] = found[2] = 0
     with nogil:
-        for i in range(n):
-            i2s_gram_row(&one[places[i], 0], &other[first + i, first], &places[0], n, found)
+        for i in range(1, n):
+            i2s_gram_row(&one[places[i], 0], &other[first + i, first], &places[0], i, squares, found)
     return found[0], found[1], found[2]
+
+
+def gram_sets():
+    """The sets of kernels for Grams, slowest first, and whether this processor can run each."""
+    return [(i2s_grams_sets[i].name.decode("ascii"), bool(i2s_grams_sets[i].available())) for i in range(I2S_GRAMS_SETS)]
+
+
+def gram(int row, const uint8_t[::1] data, int64_t stride, int64_t n, bint down, bint mixed, const int8_t[::1] table,
+         float[:, ::1] found):
+    """The products with each other, each less its mean, of the columns of n bytes in every row of `stride`, or of the rows.
+
+    `table` has the trit of each code. Where `mixed`, a byte holds four rows, else four columns; a row then has its four
+    parts in another order than the columns, which does not matter for rows."""
+    cdef int64_t rows, vectors, length, room
+    cdef int8_t *trits
+    cdef int32_t *products
+    cdef double *means
+    cdef uint8_t *turned
+    if not 0 <= row < I2S_GRAMS_SETS or not i2s_grams_sets[row].available():
+        raise ValueError("no such kernel set")
+    if n < 1 or stride < n or data.shape[0] < stride or data.shape[0] % stride or table.shape[0] != 4:
+        raise ValueError("the bytes are not whole rows")
+    for trit in table:
+        if not -1 <= trit <= 1:
+            raise ValueError("that is not a trit")
+    rows = data.shape[0] // stride
+    if rows > I2S_GRAM_MOST or n > I2S_GRAM_MOST:
+        raise ValueError("more than can be compared")
+    vectors, length = n if down else rows, rows if down else n
+    if down != mixed:
+        vectors *= 4
+    else:
+        length *= 4
+    room = (length + I2S_GRAM_LINE - 1) // I2S_GRAM_LINE * I2S_GRAM_LINE
+    if vectors % 4 or room > I2S_GRAM_MOST or found.shape[0] != vectors or found.shape[1] != vectors:
+        raise ValueError("the products have another shape")
+    trits = <int8_t *>malloc(vectors * room)
+    products = <int32_t *>malloc(vectors * vectors * sizeof(int32_t))
+    means = <double *>malloc(2 * vectors * sizeof(double))
+    turned = <uint8_t *>malloc(rows * n)
+    if trits == NULL or products == NULL or means == NULL or turned == NULL:
+        free(trits)
+        free(means)
+        free(products)
+        free(turned)
+        raise MemoryError
+    with nogil:
+        i2s_gram_trits(&data[0], rows, stride, n, down, mixed, &table[0], room, trits, turned)
+        i2s_gram(&i2s_grams_sets[row], trits, vectors, length, room, products, means, &found[0, 0])
+    free(trits)
+    free(means)
+    free(products)
+    free(turned)
+
+
+def correlations(const float[:, ::1] products, float[:, ::1] found):
+    """Products of vectors, less their means, as correlations."""
+    cdef int64_t n = products.shape[0]
+    cdef double *inverse
+    if products.shape[1] != n or found.shape[0] != n or found.shape[1] != n:
+        raise ValueError("the matrices have another shape")
+    if n == 0:
+        return
+    inverse = <double *>malloc(n * sizeof(double))
+    if inverse == NULL:
+        raise MemoryError
+    with nogil:
+        i2s_gram_correlations(&products[0, 0], n, inverse, &found[0, 0])
+    free(inverse)

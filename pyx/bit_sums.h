@@ -1,9 +1,9 @@
 /* How many pairs of bits are set, down the columns of a matrix of bytes and along its segments.
  *
- * Of each pair one bit counts: the lower one, or whether either is set. Those of two rows are joined in one vector, the upper
- * bits being of the second row, and serve both directions. Bits are counted in slices: plane k of a vector holds bit k of as
- * many counters as the vector has bits, and a carry-save adder puts eight vectors into the planes at once. Planes of eight
- * hold 255; then they are added to the counters.
+ * Of each pair one bit counts: the lower one, or whether either is set. Down the columns those of two rows are joined in one
+ * vector, the upper bits being of the second row, and counted in slices: plane k of a vector holds bit k of as many counters
+ * as the vector has bits, and a carry-save adder puts eight vectors into the planes at once. Planes of eight hold 255; then
+ * they are added to the counters. Along a segment fields of bits are added, which grow before they overflow.
  */
 #ifndef I2S_BIT_SUMS_H
 #define I2S_BIT_SUMS_H
@@ -34,6 +34,8 @@ enum { I2S_PLANES = 8, I2S_MOST_BYTES = 64 };
 #define I2S_SAD_STEP(x, by, mask) (((x) & (mask)) + ((x) >> (by) & (mask)))
 #define I2S_SUMS_SAD(V, x)                                                                                              \
     I2S_SAD_STEP(I2S_SAD_STEP(I2S_SAD_STEP(x, 8, 0x00FF00FF00FF00FFu), 16, 0x0000FFFF0000FFFFu), 32, 0xFFFFFFFFu)
+#define I2S_SUMS_PART(v, p, n) memcpy(&(v), p, (size_t)(n))
+#define I2S_SUMS_CSA I2S_CSA
 #define I2S_SUMS_BYTES 16
 #define I2S_SUMS(name) i2s_##name##_portable
 #define I2S_SUMS_TARGET
@@ -43,12 +45,21 @@ enum { I2S_PLANES = 8, I2S_MOST_BYTES = 64 };
 #define I2S_SUMS_X86 1
 #include <immintrin.h>
 #define I2S_SUMS_SAD(V, x) (V)_mm256_sad_epu8((__m256i)(x), _mm256_setzero_si256())
+#define I2S_SUMS_PART(v, p, n) memcpy(&(v), p, (size_t)(n))
+#define I2S_SUMS_CSA I2S_CSA
 #define I2S_SUMS_BYTES 32
 #define I2S_SUMS(name) i2s_##name##_avx2
 #define I2S_SUMS_TARGET __attribute__((target("avx2,popcnt")))
 #include "bit_sums_body.h"
 
 #define I2S_SUMS_SAD(V, x) (V)_mm512_sad_epu8((__m512i)(x), _mm512_setzero_si512())
+#define I2S_SUMS_PART(v, p, n) (v) = (V)_mm512_maskz_loadu_epi8(((__mmask64)1 << (n)) - 1, p)
+#define I2S_SUMS_CSA(V, high, low, a, b, c)                                                                             \
+    do {                                                                                                                \
+        const __m512i i2s_a = (__m512i)(a), i2s_b = (__m512i)(b), i2s_c = (__m512i)(c);                                 \
+        (high) = (V)_mm512_ternarylogic_epi64(i2s_a, i2s_b, i2s_c, 0xE8);                                               \
+        (low) = (V)_mm512_ternarylogic_epi64(i2s_a, i2s_b, i2s_c, 0x96);                                                \
+    } while (0)
 #define I2S_SUMS_BYTES 64
 #define I2S_SUMS(name) i2s_##name##_avx512
 #define I2S_SUMS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt" I2S_BY_512)))

@@ -10,7 +10,7 @@ I2S_SUMS_INLINE V I2S_SUMS(sums_load)(const uint8_t *p, int64_t n) {
     if (n >= I2S_SUMS_BYTES)
         memcpy(&v, p, I2S_SUMS_BYTES);
     else if (n > 0)
-        memcpy(&v, p, (size_t)n);
+        I2S_SUMS_PART(v, p, n);
     return v;
 }
 
@@ -40,13 +40,13 @@ I2S_SUMS_INLINE V I2S_SUMS(sums_joined)(V first, V second, int either) {
 I2S_SUMS_INLINE void I2S_SUMS(sums_eight)(V planes[I2S_PLANES], const V v[8]) {
     V two_a, two_b, two_c, two_d, four_a, four_b, carry, one = planes[0], two = planes[1], four = planes[2];
     int k;
-    I2S_CSA(V, two_a, one, one, v[0], v[1]);
-    I2S_CSA(V, two_b, one, one, v[2], v[3]);
-    I2S_CSA(V, two_c, one, one, v[4], v[5]);
-    I2S_CSA(V, two_d, one, one, v[6], v[7]);
-    I2S_CSA(V, four_a, two, two, two_a, two_b);
-    I2S_CSA(V, four_b, two, two, two_c, two_d);
-    I2S_CSA(V, carry, four, four, four_a, four_b);
+    I2S_SUMS_CSA(V, two_a, one, one, v[0], v[1]);
+    I2S_SUMS_CSA(V, two_b, one, one, v[2], v[3]);
+    I2S_SUMS_CSA(V, two_c, one, one, v[4], v[5]);
+    I2S_SUMS_CSA(V, two_d, one, one, v[6], v[7]);
+    I2S_SUMS_CSA(V, four_a, two, two, two_a, two_b);
+    I2S_SUMS_CSA(V, four_b, two, two, two_c, two_d);
+    I2S_SUMS_CSA(V, carry, four, four, four_a, four_b);
     planes[0] = one;
     planes[1] = two;
     planes[2] = four;
@@ -66,12 +66,10 @@ I2S_UNROLLED
         (low) ^= i2s_t << (by);                                                                                         \
     } while (0)
 
-/* Planes to bytes: byte i of vector b is the counter of bit b of byte i. Planes from `used` on are 0. */
-I2S_SUMS_INLINE void I2S_SUMS(sums_bytes)(V p[I2S_PLANES], int used) {
+/* Planes to bytes: byte i of vector b is the counter of bit b of byte i. */
+I2S_SUMS_INLINE void I2S_SUMS(sums_bytes)(V p[I2S_PLANES]) {
     const V one = (V){0} + 0x5555555555555555u, two = (V){0} + 0x3333333333333333u, four = (V){0} + 0x0F0F0F0F0F0F0F0Fu;
     int k;
-I2S_UNROLLED
-    for (k = used; k < I2S_PLANES; k++) p[k] = (V){0};
 I2S_UNROLLED
     for (k = 0; k < 8; k += 2) I2S_SUMS_SWAP(p[k], p[k + 1], 1, one);
 I2S_UNROLLED
@@ -86,7 +84,7 @@ I2S_SUMS_TARGET static void I2S_SUMS(sums_spill)(V planes[I2S_PLANES], int64_t n
     uint8_t bytes[I2S_PLANES][I2S_SUMS_BYTES];
     int64_t i;
     int pair;
-    I2S_SUMS(sums_bytes)(planes, I2S_PLANES);
+    I2S_SUMS(sums_bytes)(planes);
     I2S_SUMS(sums_put)(bytes[0], I2S_SUMS_BYTES, planes);
     for (pair = 0; pair < 4; pair++, counts += width) {
         const uint8_t *low = bytes[2 * pair], *high = bytes[2 * pair + 1];
@@ -97,99 +95,101 @@ I2S_SUMS_TARGET static void I2S_SUMS(sums_spill)(V planes[I2S_PLANES], int64_t n
     }
 }
 
-/* Add the planes of one vector to eight counters, one for each bit. */
-I2S_SUMS_INLINE void I2S_SUMS(sums_fold)(V planes[I2S_PLANES], int used, uint64_t counts[2]) {
-    V half[2];
-    int b, h, j;
-    I2S_SUMS(sums_bytes)(planes, used);
-I2S_UNROLLED
-    for (h = 0; h < 2; h++) {
-        half[h] = (V){0};
-I2S_UNROLLED
-        for (b = 0; b < 4; b++) half[h] |= I2S_SUMS_SAD(V, planes[4 * h + b]) << (16 * b);
-I2S_UNROLLED
-        for (j = 0; j < I2S_SUMS_BYTES / 8; j++) counts[h] += half[h][j];  /* at most 64 * 255 in 16 bits */
-    }
+/* A lower bit for each pair that is set. A bit that crosses into the next byte is masked. */
+I2S_SUMS_INLINE V I2S_SUMS(sums_set)(V v, int either) {
+    return (either ? v | v >> 1 : v) & 0x5555555555555555u;
 }
 
-/* Count along one segment of joined rows; `first` and `second` are the counters of its rows, `step` apart by pair. */
-I2S_SUMS_INLINE void I2S_SUMS(sums_along)(const uint8_t *p, int64_t segment, uint32_t *first, uint32_t *second, int64_t step) {
+/* Count along one segment of a row: fields of two bits hold three vectors, those of four bits five such sums, and bytes 17 of
+ * these. `out[pair * step]` is written. */
+I2S_SUMS_INLINE void I2S_SUMS(sums_along)(const uint8_t *p, int64_t segment, int either, uint32_t *out, int64_t step) {
     enum { N = I2S_SUMS_BYTES };
-    uint32_t totals[8] = {0};
+    const uint64_t two = 0x3333333333333333u, four = 0x0F0F0F0F0F0F0F0Fu;
+    uint32_t totals[4] = {0};
     int64_t c = 0;
-    int j, b;
+    int k;
     while (c < segment) {
-        const int64_t stop = segment - c < 248 * N ? segment : c + 248 * N;
-        const int64_t most = (stop - c + N - 1) / N;
-        uint64_t counts[2] = {0};
-        V planes[I2S_PLANES] = {{0}}, v[8];
-        for (; c + 8 * N <= stop; c += 8 * N) {
-            I2S_SUMS(sums_take)(v, p + c, N);
-            I2S_SUMS(sums_eight)(planes, v);
+        V bytes[4] = {{0}}, sums;
+        uint64_t total = 0;
+        int group, three;
+        for (group = 0; group < 17 && c < segment; group++) {
+            V low = {0}, high = {0}, v;
+            for (three = 0; three < 5 && c + 3 * N <= segment; three++, c += 3 * N) {
+                v = I2S_SUMS(sums_set)(I2S_SUMS(sums_load)(p + c, N), either);
+                v += I2S_SUMS(sums_set)(I2S_SUMS(sums_load)(p + c + N, N), either);
+                v += I2S_SUMS(sums_set)(I2S_SUMS(sums_load)(p + c + 2 * N, N), either);
+                low += v & two;
+                high += v >> 2 & two;
+            }
+            if (three < 5)
+                for (; c < segment; c += N) {
+                    v = I2S_SUMS(sums_set)(I2S_SUMS(sums_load)(p + c, segment - c), either);
+                    low += v & two;
+                    high += v >> 2 & two;
+                }
+            bytes[0] += low & four;
+            bytes[1] += high & four;
+            bytes[2] += low >> 4 & four;
+            bytes[3] += high >> 4 & four;
         }
-        if (c < stop) {
+        sums = I2S_SUMS_SAD(V, bytes[0]) | I2S_SUMS_SAD(V, bytes[1]) << 16;  /* at most 64 * 255 in 16 bits */
+        sums |= I2S_SUMS_SAD(V, bytes[2]) << 32 | I2S_SUMS_SAD(V, bytes[3]) << 48;
 I2S_UNROLLED
-            for (j = 0; j < 8; j++) v[j] = I2S_SUMS(sums_load)(p + c + j * N, stop - c - j * N);
-            I2S_SUMS(sums_eight)(planes, v);
-            c = stop;
-        }
-        if (most < 16) I2S_SUMS(sums_fold)(planes, 4, counts);
-        else if (most < 32) I2S_SUMS(sums_fold)(planes, 5, counts);
-        else if (most < 64) I2S_SUMS(sums_fold)(planes, 6, counts);
-        else I2S_SUMS(sums_fold)(planes, I2S_PLANES, counts);
+        for (k = 0; k < N / 8; k++) total += sums[k];
 I2S_UNROLLED
-        for (b = 0; b < 8; b++) totals[b] += (uint32_t)(counts[b / 4] >> (16 * (b % 4)) & 0xFFFF);
+        for (k = 0; k < 4; k++) totals[k] += (uint32_t)(total >> (16 * k) & 0xFFFF);
     }
 I2S_UNROLLED
-    for (b = 0; b < 8; b += 2) {
-        first[b / 2 * step] = totals[b];
-        if (second) second[b / 2 * step] = totals[b + 1];
-    }
+    for (k = 0; k < 4; k++) out[k * step] = totals[k];
 }
 
+/* Rows are taken 32 at a time and segment by segment, so that what is counted down is still in the first-level cache when it
+ * is counted along. */
 I2S_SUMS_INLINE void I2S_SUMS(sums_of)(const uint8_t *data, int64_t rows, int64_t width, int64_t segment, int either,
                                        uint32_t *columns, uint32_t *segments, int64_t step, uint8_t *scratch) {
-    enum { N = I2S_SUMS_BYTES };
-    const int64_t vectors = (width + N - 1) / N, stretches = width / segment;
-    uint8_t *joined = scratch + vectors * I2S_PLANES * N;
+    enum { N = I2S_SUMS_BYTES, TILE = 32 };
+    const int64_t vectors = (segment + N - 1) / N, stretches = width / segment, room = stretches * vectors * I2S_PLANES * N;
     int64_t r, s, v, held = 0;
     V planes[I2S_PLANES], eight[8];
     int k;
-    memset(scratch, 0, (size_t)(vectors * I2S_PLANES * N));
-    for (r = 0; r < rows; r += 16, data += 16 * width) {
-        const int64_t now = rows - r < 16 ? rows - r : 16;
-        for (v = 0; v < vectors; v++) {
-            const uint8_t *p = data + v * N;
-            const int64_t n = width - v * N;
-            if (now == 16 && n >= N) {
+    memset(scratch, 0, (size_t)room);
+    for (r = 0; r < rows; r += TILE, data += TILE * width) {
+        const int64_t now = rows - r < TILE ? rows - r : TILE;
+        for (s = 0; s < stretches; s++) {
+            const uint8_t *tile = data + s * segment;
+            uint8_t *kept = scratch + s * vectors * I2S_PLANES * N;
+            uint32_t *out = segments + r * stretches + s;
+            for (v = 0; v < vectors; v++, kept += I2S_PLANES * N) {
+                const uint8_t *p = tile + v * N;
+                const int64_t n = segment - v * N;
+                int64_t of;
+                I2S_SUMS(sums_take)(planes, kept, N);
+                for (of = 0; of < now; of += 16, p += 16 * width) {
+                    if (now - of >= 16 && n >= N) {
 I2S_UNROLLED
-                for (k = 0; k < 8; k++)
-                    eight[k] = I2S_SUMS(sums_joined)(I2S_SUMS(sums_load)(p + 2 * k * width, N),
-                                                     I2S_SUMS(sums_load)(p + (2 * k + 1) * width, N), either);
-            } else {
-I2S_UNROLLED
-                for (k = 0; k < 8; k++)
-                    eight[k] = I2S_SUMS(sums_joined)(I2S_SUMS(sums_load)(p + 2 * k * width, 2 * k < now ? n : 0),
-                                                     I2S_SUMS(sums_load)(p + (2 * k + 1) * width, 2 * k + 1 < now ? n : 0),
-                                                     either);
+                        for (k = 0; k < 8; k++)
+                            eight[k] = I2S_SUMS(sums_joined)(I2S_SUMS(sums_load)(p + 2 * k * width, N),
+                                                             I2S_SUMS(sums_load)(p + (2 * k + 1) * width, N), either);
+                    } else {
+                        for (k = 0; k < 8; k++)
+                            eight[k] = I2S_SUMS(sums_joined)(
+                                I2S_SUMS(sums_load)(p + 2 * k * width, of + 2 * k < now ? n : 0),
+                                I2S_SUMS(sums_load)(p + (2 * k + 1) * width, of + 2 * k + 1 < now ? n : 0), either);
+                    }
+                    I2S_SUMS(sums_eight)(planes, eight);
+                }
+                I2S_SUMS(sums_put)(kept, N, planes);
             }
-            I2S_SUMS(sums_put)(joined + v * N, vectors * N, eight);
-            I2S_SUMS(sums_take)(planes, scratch + v * I2S_PLANES * N, N);
-            I2S_SUMS(sums_eight)(planes, eight);
-            I2S_SUMS(sums_put)(scratch + v * I2S_PLANES * N, N, planes);
+            for (k = 0; k < now; k++) I2S_SUMS(sums_along)(tile + k * width, segment, either, out + k * stretches, step);
         }
-        for (k = 0; 2 * k < now; k++)
-            for (s = 0; s < stretches; s++) {
-                uint32_t *first = segments + (r + 2 * k) * stretches + s;
-                I2S_SUMS(sums_along)(joined + k * vectors * N + s * segment, segment, first,
-                                     2 * k + 1 < now ? first + stretches : NULL, step);
-            }
-        if ((held += 8) > 255 - 8 || r + 16 >= rows) {
-            for (v = 0; v < vectors; v++) {
-                I2S_SUMS(sums_take)(planes, scratch + v * I2S_PLANES * N, N);
-                I2S_SUMS(sums_spill)(planes, width - v * N < N ? width - v * N : N, columns + v * N, width);
-            }
-            memset(scratch, 0, (size_t)(vectors * I2S_PLANES * N));
+        if ((held += TILE / 2) > 255 - TILE / 2 || r + TILE >= rows) {
+            for (s = 0; s < stretches; s++)
+                for (v = 0; v < vectors; v++) {
+                    const int64_t n = segment - v * N;
+                    I2S_SUMS(sums_take)(planes, scratch + (s * vectors + v) * I2S_PLANES * N, N);
+                    I2S_SUMS(sums_spill)(planes, n < N ? n : N, columns + s * segment + v * N, width);
+                }
+            memset(scratch, 0, (size_t)room);
             held = 0;
         }
     }
@@ -197,8 +197,8 @@ I2S_UNROLLED
 
 /* A matrix of `rows` rows of `width` bytes: columns[pair * width + c] grows by how many rows have that pair of column c set;
  * segments[pair * step + s] becomes how many bytes of the s-th stretch of `segment` bytes have it set. A pair is set where its
- * lower bit is, or `either`. `width` is a multiple of `segment`. `scratch` has 2 * I2S_PLANES * (width + I2S_MOST_BYTES)
- * bytes. */
+ * lower bit is, or `either`. `width` is a multiple of `segment`. `scratch` has I2S_PLANES * (segment + I2S_MOST_BYTES)
+ * bytes for each stretch of a row. */
 I2S_SUMS_TARGET static void I2S_SUMS(bit_sums)(const uint8_t *data, int64_t rows, int64_t width, int64_t segment, int either,
                                                uint32_t *columns, uint32_t *segments, int64_t step, uint8_t *scratch) {
     if (either) I2S_SUMS(sums_of)(data, rows, width, segment, 1, columns, segments, step, scratch);
@@ -210,5 +210,7 @@ I2S_SUMS_TARGET static void I2S_SUMS(bit_sums)(const uint8_t *data, int64_t rows
 #undef I2S_SUMS_SWAP
 #undef I2S_SUMS_BYTES
 #undef I2S_SUMS_SAD
+#undef I2S_SUMS_PART
+#undef I2S_SUMS_CSA
 #undef I2S_SUMS
 #undef I2S_SUMS_TARGET

@@ -302,6 +302,30 @@ I2S_INTO int i2s_digits_portable(const uint8_t *p, const uint8_t *mask, int n) {
     return least < 13;
 }
 
+/* What is seen in the scales of a tile, and in its bytes of four digits: `count` for each block. Scales are written in the
+ * order of this machine. Special is what is in none of the four octaves from `first` on, 0, or not finite. */
+enum { I2S_TILE_ODD = 1, I2S_TILE_SPECIAL = 2, I2S_TILE_ABOVE = 4 };
+#define I2S_TILE(set, target)                                                                                           \
+    I2S_INTO target int i2s_tile_##set(const uint16_t *head, const uint16_t *pair, int count, int swap, uint16_t first,  \
+                                       uint16_t top, uint16_t *scales) {                                                \
+        uint16_t special = 0, above = 0, odd = 0;                                                                       \
+        int c;                                                                                                          \
+        for (c = 0; c < I2S_GROUP_TILE; c++) scales[c] = swap ? (uint16_t)(head[c] << 8 | head[c] >> 8) : head[c];       \
+        for (c = 0; c < I2S_GROUP_TILE; c++)                                                                            \
+            special |= (uint16_t)(((uint16_t)(scales[c] - 1) >= 0x7BFF) | ((uint16_t)(scales[c] - first) > 0xFFF));      \
+        for (c = 0; c < I2S_GROUP_TILE; c++) above |= (uint16_t)(scales[c] > top);                                      \
+        for (c = 0; c < I2S_GROUP_TILE * count / 2; c++)                                                                \
+            odd |= (uint16_t)((((pair[c] & 255) * 81 & 255) > 80) | (((pair[c] >> 8) * 81 & 255) > 80));                 \
+        return (odd ? I2S_TILE_ODD : 0) | (special ? I2S_TILE_SPECIAL : 0) | (above ? I2S_TILE_ABOVE : 0);               \
+    }                                                                                                                   \
+    I2S_INTO target void i2s_tile_octaves_##set(const uint16_t *scales, uint16_t first, uint16_t near[4][I2S_GROUP_TILE]) {\
+        int c, k;                                                                                                       \
+        for (k = 0; k < 4; k++)                                                                                         \
+            for (c = 0; c < I2S_GROUP_TILE; c++)                                                                        \
+                near[k][c] = (uint16_t)(near[k][c] + ((uint16_t)(scales[c] - first) >> 10 == k));                        \
+    }
+I2S_TILE(portable, )
+
 #define I2S_NAME(x) x##_portable
 #define I2S_TARGET
 #include "survey_groups_body.h"
@@ -325,11 +349,45 @@ I2S_INTO __attribute__((target("avx2"))) int i2s_digits_avx2(const uint8_t *p, c
     }
     return _mm256_movemask_epi8(_mm256_cmpeq_epi8(least, _mm256_setzero_si256())) != 0;
 }
+I2S_TILE(avx2, __attribute__((target("avx2,popcnt"))))
 #define I2S_NAME(x) x##_avx2
 #define I2S_TARGET __attribute__((target("avx2,popcnt")))
 #include "survey_groups_body.h"
 #undef I2S_NAME
 #undef I2S_TARGET
+
+/* The scales of a tile are one vector. */
+I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) int i2s_tile_avx512(
+    const uint16_t *head, const uint16_t *pair, int count, int swap, uint16_t first, uint16_t top, uint16_t *scales) {
+    const __m512i low = _mm512_set1_epi16(255), times = _mm512_set1_epi16(81), most = _mm512_set1_epi16(80);
+    __m512i v = _mm512_loadu_si512(head);
+    __mmask32 special, odd = 0;
+    int c;
+    if (swap) v = _mm512_or_si512(_mm512_slli_epi16(v, 8), _mm512_srli_epi16(v, 8));
+    _mm512_storeu_si512(scales, v);
+    special = _mm512_cmpge_epu16_mask(_mm512_sub_epi16(v, _mm512_set1_epi16(1)), _mm512_set1_epi16(0x7BFF));
+    special |= _mm512_cmpgt_epu16_mask(_mm512_sub_epi16(v, _mm512_set1_epi16((short)first)), _mm512_set1_epi16(0xFFF));
+    for (c = 0; c < I2S_GROUP_TILE * count / 2; c += 32) {
+        const __m512i four = _mm512_loadu_si512(pair + c);
+        const __m512i even = _mm512_and_si512(_mm512_mullo_epi16(four, times), low);
+        const __m512i upper = _mm512_and_si512(_mm512_mullo_epi16(_mm512_srli_epi16(four, 8), times), low);
+        odd |= _mm512_cmpgt_epu16_mask(_mm512_max_epu16(even, upper), most);
+    }
+    return (odd ? I2S_TILE_ODD : 0) | (special ? I2S_TILE_SPECIAL : 0) |
+           (_mm512_cmpgt_epu16_mask(v, _mm512_set1_epi16((short)top)) ? I2S_TILE_ABOVE : 0);
+}
+
+I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) void i2s_tile_octaves_avx512(
+    const uint16_t *scales, uint16_t first, uint16_t near[4][I2S_GROUP_TILE]) {
+    const __m512i v = _mm512_sub_epi16(_mm512_loadu_si512(scales), _mm512_set1_epi16((short)first));
+    const __m512i octave = _mm512_srli_epi16(v, 10), one = _mm512_set1_epi16(1);
+    int k;
+    for (k = 0; k < 4; k++) {
+        const __m512i held = _mm512_loadu_si512(near[k]);
+        const __mmask32 here = _mm512_cmpeq_epi16_mask(octave, _mm512_set1_epi16((short)k));
+        _mm512_storeu_si512(near[k], _mm512_mask_add_epi16(held, here, held, one));
+    }
+}
 
 I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) int i2s_digits_avx512(const uint8_t *p, const uint8_t *mask,
                                                                                    int n) {

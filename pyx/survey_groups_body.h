@@ -62,32 +62,23 @@ I2S_INTO I2S_TARGET void I2S_NAME(i2s_look)(i2s_groups *g, int kind, const uint8
         for (tile = 0; tile < tiles; tile++, count -= I2S_GROUP_TILE, number += I2S_GROUP_TILE, p += n) {
             const uint16_t *head = heads + tile * I2S_GROUP_TILE, *pair = pairs + tile * I2S_GROUP_TILE * fours / 2;
             const uint16_t top = (uint16_t)g->largest, first = (uint16_t)(base < 0 ? 0 : base << 10);
-            uint16_t scales[I2S_GROUP_TILE], special = 0, above = 0, odd = 0;
-            for (c = 0; c < I2S_GROUP_TILE; c++) scales[c] = swap ? (uint16_t)(head[c] << 8 | head[c] >> 8) : head[c];
-            /* none of the four octaves, 0, or not finite */
-            for (c = 0; c < I2S_GROUP_TILE; c++)
-                special |= (uint16_t)(((uint16_t)(scales[c] - 1) >= 0x7BFF) | ((uint16_t)(scales[c] - first) > 0xFFF));
-            for (c = 0; c < I2S_GROUP_TILE; c++) above |= (uint16_t)(scales[c] > top);
-            if (digits)
-                for (c = 0; c < I2S_GROUP_TILE * fours / 2; c++)
-                    odd |= (uint16_t)((((pair[c] & 255) * 81 & 255) > 80) | (((pair[c] >> 8) * 81 & 255) > 80));
-            if (digits ? odd | I2S_NAME(i2s_digits)(p, mask, n) : I2S_NAME(i2s_codes_seen)(p, mask, n)) {
+            uint16_t scales[I2S_GROUP_TILE];
+            const int seen = I2S_NAME(i2s_tile)(head, pair, digits ? fours : 0, swap, first, top, scales);
+            if (digits ? (seen & I2S_TILE_ODD) | I2S_NAME(i2s_digits)(p, mask, n) : I2S_NAME(i2s_codes_seen)(p, mask, n)) {
                 i2s_groups_plain(g, p, I2S_GROUP_TILE, number);
                 continue;
             }
-            if (special) {
+            if (seen & I2S_TILE_SPECIAL) {
                 I2S_NAME(i2s_look_again)(g, kind, p, number, &base);
                 continue;
             }
             g->scales += I2S_GROUP_TILE;
-            if (above) {
+            if (seen & I2S_TILE_ABOVE) {
                 uint16_t most = 0;
                 for (c = 0; c < I2S_GROUP_TILE; c++) most = scales[c] > most ? scales[c] : most;
                 i2s_group_largest(g, scales, most, number);
             }
-            for (k = 0; k < 4; k++)
-                for (c = 0; c < I2S_GROUP_TILE; c++)
-                    near[k][c] = (uint16_t)(near[k][c] + ((uint16_t)(scales[c] - first) >> 10 == k));
+            I2S_NAME(i2s_tile_octaves)(scales, first, near);
             if (++held < 65535) continue;
             for (k = 0; k < 4; k++)
                 for (c = 0; c < I2S_GROUP_TILE; c++) {

@@ -67,24 +67,26 @@ def profile_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) ->
             if gain is not None and gain.size == matrix.cols:
                 if (layer, name) not in ranked:
                     ranked[layer, name] = profiles.ranks(gain)
-                scores = columns.scores(ranked[layer, name])
-                if scores:
-                    yield Comparison(matrix, f"{name} ~ columns of {role}", False, (), {True: scores, False: scores})
+                columns.ask(f"{name} ~ columns of {role}", (), [ranked[layer, name]])
         for name in SOURCES.get(role, ()):
-            if (layer, name) not in counts:
-                continue
-            rows = counts[layer, name]
             share = _share(found) if role == "attn_output" else 1
-            sides = {
-                side: columns.scores(profiles.ranks(rows.rows(each)), share, matrix.cols // max(1, found.heads))
-                for side, each in SIDES.items()
-            }
-            if share and all(sides.values()):
-                yield Comparison(matrix, f"rows of {name} ~ columns of {role}", False, ((layer, name),), sides)
-    for layer, sides in zero_comparisons(counts):
+            if share and (layer, name) in counts:
+                rows = counts[layer, name]
+                sides = [profiles.ranks(rows.rows(each)) for each in SIDES.values()]
+                text = f"rows of {name} ~ columns of {role}"
+                columns.ask(text, ((layer, name),), sides, share, matrix.cols // max(1, found.heads))
+        yield from columns.comparisons()
+
+
+def zero_channel_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) -> Iterator[Comparison]:
+    """The comparisons of all-zero rows and columns.
+
+    :param counts: of every matrix, by layer and role
+    """
+    for layer, scores in zero_comparisons(counts):
         text = "all-zero rows of ffn_gate and ffn_up ~ all-zero columns of ffn_down"
         partners = ((layer, "ffn_gate"), (layer, "ffn_up"))
-        yield Comparison(found.matrices[layer, "ffn_down"], text, False, partners, sides)
+        yield Comparison(found.matrices[layer, "ffn_down"], text, False, partners, scores)
 
 
 def _share(found: Roles) -> int:
@@ -92,70 +94,107 @@ def _share(found: Roles) -> int:
     return found.heads // found.key_heads if found.key_heads and found.heads % found.key_heads == 0 else 0
 
 
+class _Asked(NamedTuple):
+    """What the columns of a matrix are compared with: ranks for each side, or for both at once."""
+
+    text: str
+    partners: tuple[tuple[int, str], ...]
+    ranks: list[NDArray[np.float64]]
+    share: int
+    width: int
+
+
 class _Columns:
-    """The columns of a matrix under every hypothesis; layouts that only permute them have their ranks in common."""
+    """The columns of a matrix, and what they are compared with, under every hypothesis."""
 
     def __init__(self, matrix: Matrix, counted: Counted) -> None:
-        self._matrix = matrix
-        self._base = {side: counted.base(side) for side in SIDES}
-        self._ranks = {side: profiles.ranks(base) for side, base in self._base.items()}
-        self._shared: dict[str, NDArray[np.float64] | None] = {}
+        self._matrix, self._counted = matrix, counted
+        self._asked: list[_Asked] = []
 
-    def scores(self, ranks: NDArray[np.float64] | None, share: int = 1, width: int = 1) -> Scores:
-        """The scores against the ranks of a profile; none where one side is almost constant.
+    def ask(
+        self,
+        text: str,
+        partners: tuple[tuple[int, str], ...],
+        ranks: list[NDArray[np.float64] | None],
+        share: int = 1,
+        width: int = 1,
+    ) -> None:
+        """Compare with the ranks of a profile for each side; not where one is almost constant, or does not fit.
 
         :param share: heads whose columns are summed, each of `width`
         """
         cols = self._matrix.cols
-        grouped = share > 1
-        if ranks is None or share < 1 or cols % (share * width) or ranks.size * share != cols:
-            return {}
-        found: Scores = {}
-        for side, base_ranks in self._ranks.items():
-            if base_ranks is None:
-                return {}
-            names, places = permutations(self._matrix.rows, cols, side)
-            if not grouped:
-                found.update(zip(names, profiles.permuted_scores(ranks, base_ranks, places).tolist(), strict=True))
+        usable = [each for each in ranks if each is not None and each.size * share == cols]
+        if len(usable) == len(ranks) and width > 0 and cols % (share * width) == 0:
+            self._asked.append(_Asked(text, partners, usable, share, width))
+
+    def comparisons(self) -> Iterator[Comparison]:
+        """What was asked, in that order; all that sums the same columns is asked at once."""
+        made: dict[int, Comparison] = {}
+        for grouping in dict.fromkeys((one.share, one.width if one.share > 1 else 1) for one in self._asked):
+            asked = [
+                (number, one)
+                for number, one in enumerate(self._asked)
+                if (one.share, one.width if one.share > 1 else 1) == grouping
+            ]
+            scores = self._scores(np.stack([ranks for _, one in asked for ranks in one.ranks]), *grouping)
+            if scores is None:
                 continue
-            for name, index in zip(names, places, strict=True):
-                if name not in self._shared:
-                    heads = self._base[side][index].reshape(-1, share, width)
-                    self._shared[name] = profiles.ranks(heads.sum(axis=1, dtype=np.uint32).reshape(-1))
-                column_ranks = self._shared[name]
-                if column_ranks is None:
-                    return {}
-                found[name] = profiles.ranked_score(ranks, column_ranks)
+            at = 0
+            for number, one in asked:
+                first, second = scores[at], scores[at + len(one.ranks) - 1]
+                at += len(one.ranks)
+                made[number] = Comparison(
+                    self._matrix, one.text, False, one.partners, dict(zip(SIDES, (first, second), strict=True))
+                )
+        return (made[number] for number in sorted(made))
+
+    def _scores(self, ranks: NDArray[np.float64], share: int, width: int) -> list[Scores] | None:
+        """The scores of each profile; None where the columns are almost constant."""
+        found: list[Scores] = [{} for _ in ranks]
+        for side in SIDES:
+            names, places = permutations(self._matrix.rows, self._matrix.cols, side)
+            scores = profiles.column_scores(self._counted.base(side), places, ranks, share, width)
+            if scores is None:
+                return None
+            for one, of in zip(found, scores.tolist(), strict=True):
+                one.update(zip(names, of, strict=True))
         return found
 
 
-def gram_comparisons(source: Source, found: Roles, code_map: CodeMap) -> Iterator[Comparison]:
-    """The comparisons of Gram matrices, reading the payloads that they need.
+Written = tuple["NDArray[np.float32]", int | None]
 
+
+def gram_comparisons(
+    source: Source, found: Roles, code_map: CodeMap, written: dict[bool, Written], key: tuple[int, str]
+) -> list[Comparison]:
+    """The comparisons of the Gram of one matrix, reading the payloads that they need.
+
+    :param written: for each side what `written_gram` gives
     :raises FormatError: where the source does not hold a payload
     """
-    written = {side: _written(source, found, code_map, side) for side in SIDES}
-    writers = tuple(key for key in found.matrices if key[1] in WRITERS)
-    for key, matrix in found.matrices.items():
-        layer, role = key
-        read = _Read(source, matrix, code_map)
-        if role in READERS and (of := written[True][1]) is not None and of == matrix.cols:
-            sides = {side: read.scores(written[side][0]) for side in SIDES}
-            if all(sides.values()):
-                yield Comparison(matrix, f"Gram of {role} ~ Gram of what writes its input", True, writers, sides)
-        for name in SOURCES.get(role, ()):
-            partner = found.matrices.get((layer, name))
-            share = _share(found) if role == "attn_output" else 1
-            width = matrix.cols // max(1, found.heads)
-            if partner is None or share < 1 or partner.rows * share != matrix.cols or share * width > matrix.cols:
-                continue
-            rows = {side: grams.correlations(grams.row_gram(source, partner, code_map, side)) for side in SIDES}
-            sides = {side: read.scores(rows[side], share, width) for side in SIDES}
-            if all(sides.values()):
-                yield Comparison(matrix, f"Gram of {role} ~ Gram of {name}", True, ((layer, name),), sides)
+    matrix, (layer, role) = found.matrices[key], key
+    read = _Read(source, matrix, code_map)
+    made: list[Comparison] = []
+    if role in READERS and (of := written[True][1]) is not None and of == matrix.cols:
+        writers = tuple(each for each in found.matrices if each[1] in WRITERS)
+        sides = {side: read.scores(written[side][0]) for side in SIDES}
+        if all(sides.values()):
+            made.append(Comparison(matrix, f"Gram of {role} ~ Gram of what writes its input", True, writers, sides))
+    for name in SOURCES.get(role, ()):
+        partner = found.matrices.get((layer, name))
+        share = _share(found) if role == "attn_output" else 1
+        width = matrix.cols // max(1, found.heads)
+        if partner is None or share < 1 or partner.rows * share != matrix.cols or share * width > matrix.cols:
+            continue
+        rows = {side: grams.correlations(grams.row_gram(source, partner, code_map, side)) for side in SIDES}
+        sides = {side: read.scores(rows[side], share, width) for side in SIDES}
+        if all(sides.values()):
+            made.append(Comparison(matrix, f"Gram of {role} ~ Gram of {name}", True, ((layer, name),), sides))
+    return made
 
 
-def _written(source: Source, found: Roles, code_map: CodeMap, side: bool) -> tuple[NDArray[np.float32], int | None]:
+def written_gram(source: Source, found: Roles, code_map: CodeMap, side: bool) -> Written:
     """The correlations of the rows of all writers of the hidden state, and its width; None where they differ."""
     total: NDArray[np.float32] | None = None
     widths = {matrix.rows for matrix in found.matrices.values() if matrix.role in WRITERS}

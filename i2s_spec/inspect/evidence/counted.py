@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from i2s_spec.inspect.evidence import _bit_sums
 from i2s_spec.inspect.evidence.bit_sums import BitSums
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Bytes that are read at once, about: they stay in the second-level cache while they are counted.
 PIECE: Final = 1 << 19
+#: Rows of bytes that kernels take at once; a piece has whole tiles of them where it has room for one.
+TILE: Final = 32
 #: Rows and columns of the largest tensor that is looked at.
 MOST: Final = 1 << 18
 
@@ -32,22 +35,23 @@ class Counted:
     """
 
     def __init__(self, pairs: NDArray[np.uint32], stretches: NDArray[np.uint32]) -> None:
-        self.pairs = pairs
-        self.stretches = stretches
+        columns = np.empty((2, pairs.shape[1]), dtype=np.uint32)
+        rows = np.empty((2, stretches.shape[1]), dtype=np.uint32)
+        _bit_sums.totals(pairs, stretches, columns, rows)
+        self._columns: tuple[NDArray[np.uint32], NDArray[np.uint32]] = (columns[0], columns[1])
+        self._rows: tuple[NDArray[np.uint32], NDArray[np.uint32]] = (rows[0], rows[1])
 
     @property
     def cols_count(self) -> int:
-        return int(self.pairs.shape[1])
+        return self._columns[0].size
 
     @property
     def rows_count(self) -> int:
-        return int(self.stretches.shape[1])
+        return self._rows[0].size
 
     def base(self, in_rows: bool) -> NDArray[np.uint32]:
         """Weights that are not 0 by the place of a column, as `Hypothesis.places` numbers places, uint32 [cols]."""
-        if in_rows:
-            return _total(self.pairs.reshape(4, 4, -1).transpose(1, 0, 2)).T.reshape(-1)
-        return _total(self.pairs)
+        return self._columns[0 if in_rows else 1]
 
     def columns(self, each: Hypothesis) -> NDArray[np.uint32]:
         """Weights that are not 0 in each column, uint32 [cols]."""
@@ -55,18 +59,21 @@ class Counted:
 
     def rows(self, each: Hypothesis) -> NDArray[np.uint32]:
         """Weights that are not 0 in each row, uint32 [rows]; those of shifted payloads are as of unshifted ones."""
-        if each.in_rows:
-            return _total(self.stretches)
-        groups = _total(self.stretches.reshape(4, -1, 4).transpose(2, 0, 1))
-        return groups[::-1].T.reshape(-1)  # the first row has the highest pair
+        return self._rows[0 if each.in_rows else 1]
 
 
-def _total(counts: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Four arrays, added up."""
-    found: NDArray[np.uint32] = counts[0] + counts[1]
-    found += counts[2]
-    found += counts[3]
-    return found
+def totals_reference(
+    pairs: NDArray[np.uint32], stretches: NDArray[np.uint32]
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """What `Counted` keeps: counts by places of columns, and by rows, where bytes hold four columns and where four rows.
+
+    :param pairs: uint32 [4, cols]
+    :param stretches: uint32 [4, rows]
+    :returns: uint32 [2, cols] and uint32 [2, rows]
+    """
+    columns = pairs.reshape(4, 4, -1).sum(axis=1).T.reshape(-1), pairs.sum(axis=0)
+    four = stretches.reshape(4, -1, 4).sum(axis=2)[::-1].T.reshape(-1)  # the first row has the highest pair
+    return np.stack(columns).astype(np.uint32), np.stack((stretches.sum(axis=0), four)).astype(np.uint32)
 
 
 def looked_at(rows: int, cols: int) -> bool:
@@ -88,7 +95,8 @@ def count(
     # bit count; where 0 is and 3 is missing, those with either; else 3 and another one are not 0 and have the lower bit.
     zero, full = code_map.code_of(0), code_map.unused != 3
     sums = BitSums(rows // 4, cols, cols // 4, either=not full and zero != 1)
-    step = max(1, PIECE // (2 * cols) * 2) * cols
+    many = PIECE // cols
+    step = max(1, many // TILE * TILE if many >= TILE else many // 2 * 2) * cols
     size = rows * cols // 4
     if buffer is None:
         buffer = memoryview(bytearray(min(size, max(PIECE, MOST))))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.inspect.evidence import _bit_sums
 from i2s_spec.inspect.evidence.profiles import VALUES
 
@@ -45,51 +46,64 @@ def column_gram(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool
     :returns: float32 [places, places]
     """
     places = min(matrix.cols, CHANNELS)
-    trits = _first_rows(source, matrix, code_map, in_rows, OVER, places)
-    trits -= np.ones(len(trits), dtype=np.float32) @ trits / np.float32(len(trits))  # exact up to the division
-    found: NDArray[np.float32] = trits.T @ trits
-    return found
+    return _gram(source, matrix, code_map, in_rows, OVER, places, True)
 
 
 def row_gram(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool) -> NDArray[np.float32]:
     """Products of the first rows of a matrix with each other, each row less its mean, float32 [rows, rows]."""
-    trits = _first_rows(source, matrix, code_map, in_rows, CHANNELS, min(matrix.cols, OVER))
-    places = trits.shape[1]
-    trits -= (trits @ np.ones(places, dtype=np.float32) / np.float32(places))[:, None]
-    found: NDArray[np.float32] = trits @ trits.T
+    return _gram(source, matrix, code_map, in_rows, CHANNELS, min(matrix.cols, OVER), False)
+
+
+@lru_cache(maxsize=1)
+def kernel_sets() -> tuple[KernelSet, ...]:
+    """Every set of kernels for Grams that was compiled, the slowest first."""
+    return table(_bit_sums.gram_sets())
+
+
+def _gram(
+    source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool, rows: int, places: int, down: bool
+) -> NDArray[np.float32]:
+    """The Gram of at most so many first rows and places; `gram_reference` is its definition."""
+    rows, raw = _read(source, matrix, rows)
+    trits = np.array([trit or 0 for trit in code_map.trits], dtype=np.int8)
+    stride, n = (matrix.cols // 4, places // 4) if in_rows else (matrix.cols, places)
+    size = places if down else rows
+    found = np.empty((size, size), dtype=np.float32)
+    _bit_sums.gram(chosen(kernel_sets()).row, raw, stride, n, down, not in_rows, trits, found)
     return found
 
 
-def _first_rows(
-    source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool, rows: int, places: int
-) -> NDArray[np.float32]:
-    """The trits of at most so many first rows and places."""
+def _read(source: Source, matrix: Matrix, rows: int) -> tuple[int, bytes]:
+    """At most so many first rows, as many as are cheap."""
     rows = max(4, min(matrix.rows, rows, READ // (matrix.cols // 4) // 4 * 4))
-    raw = np.frombuffer(source.read(matrix.start, rows * matrix.cols // 4), dtype=np.uint8)
+    return rows, source.read(matrix.start, rows * matrix.cols // 4)
+
+
+def gram_reference(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool, down: bool) -> NDArray[np.float64]:
+    """The definition of `column_gram` (`down`) and of `row_gram`."""
+    rows, places = (OVER, CHANNELS) if down else (CHANNELS, OVER)
+    rows, raw = _read(source, matrix, rows)
+    codes = np.frombuffer(raw, dtype=np.uint8)[:, None] >> np.arange(0, 8, 2, dtype=np.uint8) & 3
     if in_rows:
-        return _four(code_map).take(raw.reshape(rows, -1)[:, : places // 4]).view(np.float32)
-    mixed = raw.reshape(rows // 4, -1)[:, :places]  # four rows for each place, the last one first
-    trits = np.empty((rows // 4, 4, places), dtype=np.float32)
-    for row, table in enumerate(_each(code_map)):
-        table.take(mixed, out=trits[:, row], mode="clip")
-    return trits.reshape(rows, places)
+        codes = codes.reshape(rows, -1)
+    else:  # four rows for each place, the last one first
+        codes = codes.reshape(rows // 4, -1, 4)[:, :, ::-1].transpose(0, 2, 1).reshape(rows, -1)
+    trits = np.array([trit or 0 for trit in code_map.trits], dtype=np.float64)[codes[:, :places]]
+    vectors = trits.T if down else trits
+    vectors = vectors - vectors.mean(axis=1, keepdims=True)
+    found: NDArray[np.float64] = vectors @ vectors.T
+    return found
 
 
-@lru_cache(maxsize=4)
-def _each(code_map: CodeMap) -> NDArray[np.float32]:
-    """The trits of each byte, float32 [4, 256], the greatest pair of bits first; the unused code counts as 0."""
-    table = [[code_map.trits[byte >> 2 * pair & 3] or 0 for byte in range(256)] for pair in (3, 2, 1, 0)]
-    return np.array(table, dtype=np.float32)
-
-
-@lru_cache(maxsize=4)
-def _four(code_map: CodeMap) -> NDArray[np.complex128]:
-    """The trits of each byte, the least pair of bits first, four of them as one item of 16 bytes."""
-    return np.ascontiguousarray(_each(code_map)[::-1].T).view(np.complex128).reshape(-1)
-
-
-def correlations(products: NDArray[Any]) -> NDArray[np.float32]:
+def correlations(products: NDArray[np.float32]) -> NDArray[np.float32]:
     """Products as correlations, with 0 on the diagonal and for channels that are constant; they sum up to 0."""
+    found = np.empty(products.shape, dtype=np.float32)
+    _bit_sums.correlations(np.ascontiguousarray(products), found)
+    return found
+
+
+def correlations_reference(products: NDArray[Any]) -> NDArray[np.float32]:
+    """The definition of `correlations`."""
     size = np.sqrt(np.diagonal(products).astype(np.float64))
     inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
     found = products * inverse[:, None] * inverse[None, :]
@@ -110,8 +124,8 @@ def as_read(products: NDArray[np.float32], each: Hypothesis, cols: int) -> tuple
 def read_places(each: Hypothesis, cols: int, known: int) -> tuple[NDArray[np.int32], int]:
     """Of the first `known` places those that a hypothesis has channels for, in their order, and the first channel."""
     index = each.places(cols)[:known]
-    chosen = np.flatnonzero(index < known)
-    return index[chosen].astype(np.int32), int(chosen[0])
+    ours = np.flatnonzero(index < known)
+    return index[ours].astype(np.int32), int(ours[0])
 
 
 def score_as_read(
@@ -122,7 +136,10 @@ def score_as_read(
     n = min(len(index), len(other) - first)
     if n < VALUES:
         return None
-    product, one_square, other_square = _bit_sums.gram_products(products, other, index[:n], first)
+    whole = n == len(products) == len(other)  # all of either, in whatever order
+    product, one_square, other_square = _bit_sums.gram_products(products, other, index[:n], first, not whole)
+    if whole:
+        one_square, other_square = float(np.vdot(products, products)), float(np.vdot(other, other))
     size = one_square * other_square
     return product / sqrt(size) * sqrt(n * (n - 1) / 2) if size > 0 else None
 

@@ -1,6 +1,6 @@
 """This module decides the layout of a file by its weights: `layout_evidence` counts, compares and decides.
 
-Comparisons of profiles come first, since counting is as fast as reading; Grams are made of a few layers. Then each tensor
+Comparisons of profiles take every layer, Grams a few. Then each tensor
 is asked by itself, its partners being read as the file, or they themselves, were decided: a file some of whose tensors are
 laid out otherwise is mixed, and these are named.
 """
@@ -11,9 +11,19 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from i2s_spec.inspect.evidence.comparisons import Comparison, gram_comparisons, profile_comparisons
+import numpy as np
+
+from i2s_spec.inspect.evidence.comparisons import (
+    SIDES,
+    Comparison,
+    gram_comparisons,
+    profile_comparisons,
+    written_gram,
+    zero_channel_comparisons,
+)
 from i2s_spec.inspect.evidence.counted import MOST, PIECE, Counted, count
 from i2s_spec.inspect.evidence.decision import Decision, decide
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis
@@ -87,31 +97,49 @@ def layout_evidence(
     found = roles(file, layers)
     if not found.matrices:
         return None
-    counts, of_grams = _looked(file, found, code_map, threads)
-    return judge(found, counts, [*profile_comparisons(found, counts), *of_grams])
+    return judge(found, *_looked(file, found, code_map, threads))
 
 
 def _looked(
     file: File, found: Roles, code_map: CodeMap, threads: int
 ) -> tuple[dict[tuple[int, str], Counted], list[Comparison]]:
-    """What reads payloads: the counts of every matrix, and the comparisons of Grams."""
+    """What reads payloads: the counts of every matrix, and all comparisons.
+
+    Each layer is counted and compared by one thread, and Grams by whoever is free.
+    """
     local = threading.local()
 
-    def one(matrix: Matrix) -> Counted:
+    def one(layer: int) -> tuple[dict[tuple[int, str], Counted], list[Comparison], list[Comparison]]:
         if not hasattr(local, "buffer"):
             local.buffer = memoryview(bytearray(max(PIECE, MOST)))
-        return count(file.source, matrix.start, matrix.rows, matrix.cols, code_map, local.buffer)
+        matrices = {key: matrix for key, matrix in found.matrices.items() if key[0] == layer}
+        counts = {
+            key: count(file.source, matrix.start, matrix.rows, matrix.cols, code_map, local.buffer)
+            for key, matrix in matrices.items()
+        }
+        of_layer = found._replace(matrices=matrices)
+        return counts, list(profile_comparisons(of_layer, counts)), list(zero_channel_comparisons(of_layer, counts))
 
-    def of_grams() -> list[Comparison]:
-        return list(gram_comparisons(file.source, _few(found), code_map))
-
-    matrices = list(found.matrices.values())
-    if threads < 2 or len(matrices) < 2:
-        return {matrix.key: one(matrix) for matrix in matrices}, of_grams()
-    with ThreadPoolExecutor(threads) as pool:
-        compared = pool.submit(of_grams)
-        counts = dict(zip((matrix.key for matrix in matrices), pool.map(one, matrices), strict=True))
-        return counts, compared.result()
+    few, layers = _few(found), found.layers
+    if threads < 2:
+        written = {side: written_gram(file.source, few, code_map, side) for side in SIDES}
+        parts = [gram_comparisons(file.source, few, code_map, written, key) for key in few.matrices]
+        looked = [one(layer) for layer in layers]
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            sides = [pool.submit(written_gram, file.source, few, code_map, side) for side in SIDES]
+            waiting = [pool.submit(one, layer) for layer in layers]
+            written = dict(zip(SIDES, (each.result() for each in sides), strict=True))
+            grams = [pool.submit(gram_comparisons, file.source, few, code_map, written, key) for key in few.matrices]
+            parts, looked = [each.result() for each in grams], [each.result() for each in waiting]
+    of_layers = {key: counted for of_layer, _, _ in looked for key, counted in of_layer.items()}
+    counts = {key: of_layers[key] for key in found.matrices}
+    place = {key: number for number, key in enumerate(counts)}
+    comparisons: list[Comparison] = []
+    for kind in zip(*((profiles, zeros) for _, profiles, zeros in looked), strict=True):  # in the order of the file
+        of_kind = [comparison for of_layer in kind for comparison in of_layer]
+        comparisons += sorted(of_kind, key=lambda comparison: place[comparison.matrix.key])
+    return counts, [*comparisons, *(comparison for part in parts for comparison in part)]
 
 
 def _few(found: Roles) -> Roles:
@@ -127,12 +155,13 @@ def _few(found: Roles) -> Roles:
 
 def judge(found: Roles, counts: dict[tuple[int, str], Counted], comparisons: Sequence[Comparison]) -> LayoutEvidence:
     """Decide from comparisons that are made."""
-    profiles = _decide([each for each in comparisons if not each.gram], {})
-    grams = _decide([each for each in comparisons if each.gram], {})
-    whole = _agreed(_decide(comparisons, {}), profiles, grams)
-    by_matrix: dict[tuple[int, str], list[Comparison]] = {}
-    for comparison in comparisons:
-        by_matrix.setdefault(comparison.matrix.key, []).append(comparison)
+    squared = [_Squared(each) for each in comparisons]
+    profiles = _decide([each for each in squared if not each.comparison.gram], {})
+    grams = _decide([each for each in squared if each.comparison.gram], {})
+    whole = _agreed(_decide(squared, {}), profiles, grams)
+    by_matrix: dict[tuple[int, str], list[_Squared]] = {}
+    for one in squared:
+        by_matrix.setdefault(one.comparison.matrix.key, []).append(one)
     assumed = _side(whole.best)
     sides: dict[tuple[int, str], bool] = dict.fromkeys(found.matrices, assumed)
     decisions: dict[tuple[int, str], Decision] = {}
@@ -167,15 +196,15 @@ def _agreed(whole: Decision, *parts: Decision) -> Decision:
 
 
 def _confirmed(
-    whole: Decision, decisions: dict[tuple[int, str], Decision], by_matrix: dict[tuple[int, str], list[Comparison]]
+    whole: Decision, decisions: dict[tuple[int, str], Decision], by_matrix: dict[tuple[int, str], list[_Squared]]
 ) -> Iterator[tuple[tuple[int, str], Decision]]:
     """The decisions on tensors; none for those of one layout together whose profiles speak for another one.
 
     In a file that is decided the profiles of a few tensors, which may be no more than noise, must do so by a margin.
     """
-    groups: dict[str | None, list[Comparison]] = {}
+    groups: dict[str | None, list[_Squared]] = {}
     for key, decision in decisions.items():
-        groups.setdefault(decision.name, []).extend(one for one in by_matrix[key] if not one.gram)
+        groups.setdefault(decision.name, []).extend(one for one in by_matrix[key] if not one.comparison.gram)
     profiles = {name: _decide(group, {}) for name, group in groups.items()}
     for key, decision in decisions.items():
         of_group = profiles[decision.name]
@@ -190,20 +219,36 @@ def _side(name: str | None, otherwise: bool = True) -> bool:
     return next((each.in_rows for each in HYPOTHESES if each.name == name), otherwise)
 
 
-def _decide(comparisons: Sequence[Comparison], sides: dict[tuple[int, str], bool]) -> Decision:
-    """Decide from the sums of squared scores.
+class _Squared:
+    """A comparison, and its scores squared as `[how partners are read][hypothesis]`.
 
-    Channels that are written alike are read alike, never oppositely: a Gram that correlates negatively counts nothing.
+    Partners are read in rows, mixed, or (2) as the hypothesis reads its own. Channels that are written alike are read alike,
+    never oppositely: a Gram that correlates negatively counts nothing.
+    """
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.comparison = comparison
+        least = 0.0 if comparison.gram else -inf
+        sides = [
+            [score * score if (score := of.get(each.name, 0.0)) > least else 0.0 for each in HYPOTHESES]
+            for of in (comparison.scores[True], comparison.scores[False])
+        ]
+        sides.append([sides[0 if each.in_rows else 1][number] for number, each in enumerate(HYPOTHESES)])
+        self.sides = sides
+
+
+def _decide(compared: Sequence[_Squared], sides: dict[tuple[int, str], bool]) -> Decision:
+    """Decide from the sums of squared scores.
 
     :param sides: how the rows of partners are read; those of a partner that is not here as the hypothesis reads its own
     """
-    shapes = {(one.matrix.rows, one.matrix.cols) for one in comparisons}
-    fitting = [each for each in HYPOTHESES if all(each.fits(*shape) for shape in shapes)]
-    sums = dict.fromkeys((each.name for each in fitting), 0.0)
-    for one in comparisons:
-        seen = [sides[key] for key in one.partners if key in sides]
-        majority = 2 * sum(seen) >= len(seen)
-        for each in fitting:
-            score = one.scores[majority if seen else each.in_rows].get(each.name, 0.0)
-            sums[each.name] += score**2 if score > 0 or not one.gram else 0.0
-    return decide(sums, len(comparisons))
+    shapes = {(one.comparison.matrix.rows, one.comparison.matrix.cols) for one in compared}
+    rows: list[list[float]] = []
+    for one in compared:
+        seen = [sides[key] for key in one.comparison.partners if key in sides]
+        rows.append(one.sides[2 if not seen else 0 if 2 * sum(seen) >= len(seen) else 1])
+    sums = np.add.reduce(rows, axis=0).tolist() if rows else [0.0] * len(HYPOTHESES)
+    named = zip(HYPOTHESES, sums, strict=True)
+    return decide(
+        {each.name: total for each, total in named if all(each.fits(*shape) for shape in shapes)}, len(compared)
+    )

@@ -35,12 +35,12 @@ def ranks(profile: NDArray[Any]) -> NDArray[np.float64] | None:
         found = np.empty(profile.size)
         different = _bit_sums.ranks(np.ascontiguousarray(profile, dtype=np.uint32), most, found)
         return found if different >= VALUES else None
-    if not np.isfinite(profile).all() or not profile.size or profile.min() == profile.max():
-        return None
     found = np.empty(profile.size)
-    if profile.dtype == np.float32:
-        different = _bit_sums.ranks_in_order(profile, np.argsort(profile), found)
+    if profile.dtype == np.float32 and profile.size < COUNTS:
+        different = _bit_sums.float_ranks(np.ascontiguousarray(profile), found)
         return found if different >= VALUES else None
+    if not np.isfinite(profile).all() or not profile.size:
+        return None
     _, place, counts = np.unique(profile, return_inverse=True, return_counts=True)
     if counts.size < VALUES:
         return None
@@ -64,17 +64,43 @@ def ranked_score(first: NDArray[np.float64], second: NDArray[np.float64]) -> flo
     return float(first @ second) / _size(first, second)
 
 
-def permuted_scores(
-    first: NDArray[np.float64], second: NDArray[np.float64], places: NDArray[np.int32]
-) -> NDArray[np.float64]:
-    """The scores of two profiles from their ranks, the second one permuted.
+def column_scores(
+    base: NDArray[np.uint32],
+    places: NDArray[np.int32],
+    others: NDArray[np.float64],
+    share: int = 1,
+    width: int = 1,
+) -> NDArray[np.float64] | None:
+    """The scores of profiles against counts of columns that are read in several orders.
 
-    :param places: int32 [permutations, elements]; every place is one of the second profile's
-    :returns: float64 [permutations], of each the `ranked_score` of `first` and `second[places]`
+    :param base: uint32 [columns]
+    :param places: int32 [orders, columns]; every place is one of a column
+    :param others: float64 [profiles, columns / share], ranks
+    :param share: heads whose columns are summed, each of `width`
+    :returns: float64 [profiles, orders]; None where a profile is almost constant
     """
-    found = np.empty(len(places))
-    _bit_sums.products(first, second, places, found)
-    found /= _size(first, second)
+    most = int(base.max())
+    if share * most >= COUNTS:
+        return column_scores_reference(base, places, others, share, width)
+    found = np.empty((len(others), len(places)))
+    return found if _bit_sums.column_scores(base, most, places, others, share, width, VALUES, found) else None
+
+
+def column_scores_reference(
+    base: NDArray[np.uint32],
+    places: NDArray[np.int32],
+    others: NDArray[np.float64],
+    share: int = 1,
+    width: int = 1,
+) -> NDArray[np.float64] | None:
+    """The definition of `column_scores`."""
+    found = np.empty((len(others), len(places)))
+    for number, order in enumerate(places):
+        summed = base[order].astype(np.uint64).reshape(-1, share, width).sum(axis=1).reshape(-1)
+        columns = ranks(summed)
+        if columns is None:
+            return None
+        found[:, number] = [ranked_score(other, columns) for other in others]
     return found
 
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 from math import exp, inf, lgamma, log, pi, sqrt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES
+import numpy as np
+
+from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, permutations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from i2s_spec.inspect.evidence.counted import Counted
@@ -89,19 +90,25 @@ def zero_comparisons(counts: Mapping[tuple[int, str], Counted]) -> Iterator[tupl
             continue
         down = counts[layer, role]
         scores: dict[bool, dict[str, float]] = {}
+        zero = {in_rows: down.base(in_rows) == 0 for in_rows in (True, False)}
+        many = {in_rows: int(places.sum()) for in_rows, places in zero.items()}
         for side in (True, False):
             used = next(each for each in HYPOTHESES if each.in_rows == side)
             gate, up = (counts[name].rows(used) == 0 for name in names)
             if not gate.size == up.size == down.cols_count:
                 break
-            fitting = [each for each in HYPOTHESES if each.fits(down.rows_count, down.cols_count)]
-            scores[side] = dict.fromkeys((each.name for each in fitting), 0.0)
-            if not (gate & up).any():
-                continue
-            bases = {in_rows: down.base(in_rows) == 0 for in_rows in (True, False)}
-            for each in fitting:
-                columns = bases[each.in_rows][each.places(down.cols_count)]
-                scores[side][each.name] = _channels(layer, gate, up, columns).score
+            chosen = np.flatnonzero(gate & up)
+            either = int((gate | up).sum()) if chosen.size else 0
+            scores[side] = {}
+            for in_rows in zero:
+                hypotheses, places = permutations(down.rows_count, down.cols_count, in_rows)
+                if not chosen.size:
+                    scores[side].update(dict.fromkeys(hypotheses, 0.0))
+                    continue
+                alike = zero[in_rows][places[:, chosen]].sum(axis=1).tolist()
+                for name, both in zip(hypotheses, alike, strict=True):
+                    channels = ZeroChannels(layer, gate.size, chosen.size, either, many[in_rows], both)
+                    scores[side][name] = channels.score
         if len(scores) == 2 and any(any(each.values()) for each in scores.values()):
             yield layer, scores
 

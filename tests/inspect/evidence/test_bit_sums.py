@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from i2s_spec.gguf.source import BufferSource
 from i2s_spec.inspect.evidence import _bit_sums, grams, profiles
 from i2s_spec.inspect.evidence.bit_sums import BitSums, bit_sums_reference, kernel_row
+from i2s_spec.inspect.evidence.counted import totals_reference
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis
+from i2s_spec.inspect.evidence.roles import Matrix
+from i2s_spec.schema.dialect import CODE_MAPS
 
 SETS = [row for row, (_, available) in enumerate(_bit_sums.kernel_sets()) if available]
 
@@ -103,6 +107,15 @@ def test_ranks_of_counts_are_those_of_numbers(values: list[int]) -> None:
         assert found.tolist() == middles
 
 
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=4, max_size=40))
+def test_ranks_of_floats_are_those_of_numbers(values: list[float]) -> None:
+    profile = np.array([*values, 0.0, -0.0], dtype=np.float32)
+    found = np.empty(profile.size)
+    assert _bit_sums.float_ranks(profile, found) == len(np.unique(profile))
+    middles = (profile[:, None] > profile).sum(axis=1) + (profile[:, None] >= profile).sum(axis=1) - profile.size
+    assert np.array_equal(2 * found, middles)
+
+
 def test_ranks_that_mean_nothing() -> None:
     for dtype in (np.uint32, np.float32, np.float64):
         assert profiles.ranks(np.array([1, 2, 3, 1, 2, 3], dtype=dtype)) is None
@@ -111,14 +124,86 @@ def test_ranks_that_mean_nothing() -> None:
         _bit_sums.ranks(np.array([5], dtype=np.uint32), 4, np.empty(1))
 
 
-@given(st.integers(4, 70), st.integers(0, 1 << 30))
-@settings(max_examples=30, deadline=None)
-def test_permuted_scores_are_those_of_permuted_profiles(size: int, seed: int) -> None:
+@given(
+    heads=st.integers(1, 5),
+    share=st.integers(1, 3),
+    width=st.integers(1, 9),
+    most=st.integers(3, 60),
+    many=st.integers(1, 3),
+    seed=st.integers(0, 1 << 30),
+)
+@settings(max_examples=60, deadline=None)
+def test_column_scores_are_the_definition(heads: int, share: int, width: int, most: int, many: int, seed: int) -> None:
     random = np.random.default_rng(seed)
-    first, second = random.permutation(size) - (size - 1) / 2, random.permutation(size) - (size - 1) / 2
-    places = np.stack([random.permutation(size) for _ in range(3)]).astype(np.int32)
-    found = profiles.permuted_scores(first, second, places)
-    assert found.tolist() == [profiles.ranked_score(first, second[row]) for row in places]
+    length = heads * width
+    base = random.integers(0, most + 1, size=length * share, dtype=np.uint32)
+    places = np.stack([random.permutation(length * share) for _ in range(3)]).astype(np.int32)
+    others = np.stack([random.permutation(length) - (length - 1) / 2 for _ in range(many)])
+    if length < 2:
+        return
+    found = profiles.column_scores(base, places, others, share, width)
+    wanted = profiles.column_scores_reference(base, places, others, share, width)
+    assert (None if found is None else found.tolist()) == (None if wanted is None else wanted.tolist())
+
+
+def test_column_scores_of_what_does_not_fit() -> None:
+    base, others, found = np.ones(8, dtype=np.uint32), np.ones((1, 4)), np.empty((1, 1))
+    places = np.arange(8, dtype=np.int32)[None]
+    for share, width in ((0, 1), (2, 3), (1, 1)):
+        with pytest.raises(ValueError, match=r"whole groups|another shape"):
+            _bit_sums.column_scores(base, 1, places, others, share, width, 4, found)
+    assert (
+        _bit_sums.column_scores(base, 0, places, others, 2, 1, 1, found) is False
+    )  # a count is larger than the largest
+
+
+@given(st.integers(1, 9), st.integers(1, 5), st.integers(0, 1 << 30))
+@settings(max_examples=30, deadline=None)
+def test_totals_are_the_definition(cols: int, rows: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    pairs, stretches = (random.integers(0, 99, size=(4, 4 * n), dtype=np.uint32) for n in (cols, rows))
+    found = np.empty((2, 4 * cols), dtype=np.uint32), np.empty((2, 4 * rows), dtype=np.uint32)
+    _bit_sums.totals(pairs, stretches, *found)
+    for one, other in zip(found, totals_reference(pairs, stretches), strict=True):
+        assert np.array_equal(one, other)
+
+
+GRAM_SETS = [row for row, (_, available) in enumerate(_bit_sums.gram_sets()) if available]
+
+
+@pytest.mark.parametrize("row", GRAM_SETS)
+@pytest.mark.parametrize("code_map", CODE_MAPS)
+@settings(max_examples=15, deadline=None)
+@given(
+    rows=st.integers(1, 40), cols=st.integers(1, 5), in_rows=st.booleans(), down=st.booleans(), seed=st.integers(0, 99)
+)
+def test_grams_of_every_set_are_the_definition(
+    row: int, code_map: str, rows: int, cols: int, in_rows: bool, down: bool, seed: int
+) -> None:
+    data = np.random.default_rng(seed).integers(0, 256, size=rows * cols * 128, dtype=np.uint8).tobytes()
+    matrix = Matrix(0, "attn_q", "blk.0.attn_q.weight", 4 * rows, 128 * cols, 0)
+    chosen_sets = tuple(each._replace(available=each.row == row) for each in grams.kernel_sets())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(grams, "kernel_sets", lambda: chosen_sets)
+        patched.delenv("I2S_ISA", raising=False)
+        function = grams.column_gram if down else grams.row_gram
+        found = function(BufferSource(data), matrix, CODE_MAPS[code_map], in_rows)
+    wanted = grams.gram_reference(BufferSource(data), matrix, CODE_MAPS[code_map], in_rows, down)
+    assert np.array_equal(found, wanted.astype(np.float32)) or np.allclose(found, wanted, rtol=1e-6, atol=1e-5)
+    assert np.allclose(grams.correlations(found), grams.correlations_reference(found), rtol=1e-6, atol=1e-7)
+
+
+def test_grams_of_what_does_not_fit() -> None:
+    table, found = np.array([-1, 0, 1, 0], dtype=np.int8), np.empty((4, 4), dtype=np.float32)
+    for data, stride, n, trits in (
+        (bytes(8), 4, 5, table), (bytes(7), 4, 4, table), (b"", 4, 4, table), (bytes(8), 8, 0, table),
+        (bytes(8), 8, 8, table * 2), (bytes(8), 8, 8, table[:3]), (bytes(24), 8, 8, table),
+        (bytes(1 << 15), 1 << 15, 1 << 15, table),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"whole rows|trit|another shape|compared"):
+            _bit_sums.gram(0, data, stride, n, False, False, trits, found)
+    with pytest.raises(ValueError, match="no such"):
+        _bit_sums.gram(99, bytes(8), 8, 8, False, False, table, found)
 
 
 @pytest.mark.parametrize("hypothesis", HYPOTHESES, ids=lambda each: each.name)
@@ -127,7 +212,11 @@ def test_scores_of_grams_are_those_of_what_is_read(hypothesis: Hypothesis) -> No
     for known, others, cols in ((256, 256, 512), (256, 240, 256), (128, 200, 128)):
         if not hypothesis.fits(4, cols):
             continue
-        one, other = (grams.correlations(random.normal(size=(n, n)) + np.eye(n) * n) for n in (known, others))
+        one, other = (
+            grams.correlations((made + made.T + np.eye(n) * n).astype(np.float32))
+            for n in (known, others)
+            for made in [random.normal(size=(n, n))]
+        )
         matrix, first = grams.as_read(one, hypothesis, cols)
         n = min(len(matrix), others - first)
         wanted = grams.score(
