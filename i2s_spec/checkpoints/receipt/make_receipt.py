@@ -27,9 +27,10 @@ from i2s_spec.checkpoints.source.bounded_json import read_object, refused
 from i2s_spec.checkpoints.source.checkpoint_folder import TEXTS, CheckpointFolder
 from i2s_spec.checkpoints.source.config_sizes import sizes_of
 from i2s_spec.checkpoints.source.recognition import quantization_of
-from i2s_spec.errors import FormatError, quote
+from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.atomic_file import OutputFile
 from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
@@ -135,7 +136,7 @@ def verify_receipt(
 
     :param against: the checkpoint
     :returns: the receipt of now; `changed` lists what differs from the one that was read
-    :raises FormatError: H104 for what is no receipt
+    :raises FormatError: H105 for what is no receipt
     """
     read = read_receipt(receipt)
     if against is not None:
@@ -160,15 +161,29 @@ def verify_receipt(
 def read_receipt(path: Path) -> dict[str, Any]:
     """A receipt.
 
-    :raises FormatError: H104 for what is no receipt
+    :raises FormatError: H105 for what is no receipt
     """
-    found = read_object(os.fsdecode(path), _MOST_RECEIPT)
+    try:
+        found = read_object(os.fsdecode(path), _MOST_RECEIPT)
+    except FormatError as error:
+        raise _no_receipt(path, error.details["reason"]) from None
+    return checked_receipt(found, path)
+
+
+def checked_receipt(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """A receipt of this version.
+
+    :param path: the file that it was in
+    :raises FormatError: H105 for other data
+    """
     kinds = {"file": dict, "checkpoint": list, "choices": dict, "checks": list, "tensors": dict}
     if found.get("schema_version") != SCHEMA_VERSION or not all(isinstance(found.get(k), v) for k, v in kinds.items()):
-        raise refused(
-            f"{quote(os.path.basename(os.fsdecode(path)))} is not a receipt of version {SCHEMA_VERSION}", path
-        )
-    return found
+        raise _no_receipt(path, f"it does not have the form of version {SCHEMA_VERSION}")
+    return dict(found)
+
+
+def _no_receipt(path: Path, reason: str) -> FormatError:
+    return FormatError(faults.RECEIPT_MALFORMED, Span(0, 0), reason=TrustedText(reason)).of_file(path)
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
