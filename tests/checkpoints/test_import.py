@@ -45,18 +45,14 @@ def imported(folder: Path, tiny: Tiny, **options: object) -> tuple[Imported, Pat
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_every_family_is_recognized_and_loads(name: str, tmp_path: Path) -> None:
+def test_every_family_is_recognized(name: str, tmp_path: Path) -> None:
     family, make = TINY[name]
     result, path = imported(tmp_path, make(), to=TYPE.get(name, "I2_S"))
     assert result.recognized.family.name == family
-    assert [finding for finding in i2s.lint(path).findings if finding.severity.name == "ERROR"] == []
     with i2s.open(path) as file:
         assert file.metadata["general.architecture"] == result.recognized.family.architecture
         assert len(file.metadata["tokenizer.ggml.tokens"]) == SIZES["vocab"]
         assert sum(result.types.values()) == len(file.tensors)
-    if result.recognized.family.architecture != "qwen2":  # which has no graph here
-        answer = i2s.load_model(path, "hf-f32").forward([1, 2, 3])
-        assert np.isfinite(answer.logits if answer.logits is not None else answer.embedding).all()
 
 
 def test_packed_scales_multiply_or_divide(tmp_path: Path) -> None:

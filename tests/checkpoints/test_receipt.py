@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -339,10 +340,18 @@ MISTAKES: dict[str, tuple[Callable[[], Tiny], str, Patch, str]] = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[], Tiny]], Path]:
+    """The folder of each checkpoint, written once for all mistakes; nothing writes there."""
+    return cache(lambda make: make().write(tmp_path_factory.mktemp("checkpoint")))
+
+
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_caught(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_are_caught(
+    name: str, folders: Callable[[Callable[[], Tiny]], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make, to, patch, check = MISTAKES[name]
-    folder, path = make().write(tmp_path / "checkpoint"), tmp_path / "out.gguf"
+    folder, path = folders(make), tmp_path / "out.gguf"
     with monkeypatch.context() as patched:
         patch(patched)
         import_checkpoint(folder, path, to=to, pre="qwen2" if make is embedding_qwen3 else None)
