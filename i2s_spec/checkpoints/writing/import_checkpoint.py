@@ -126,12 +126,12 @@ def _mode_notes(recognized: Recognized, rules: set[str]) -> list[str]:
     """What `quantization_mode: online` means for weights that were taken by these rules."""
     if recognized.mode != "online":
         return []
-    said = "config.json says quantization_mode online"
+    start = "config.json says quantization_mode online"
     if "packed" in rules:
-        return [f"{said}, under which transformers reads no weight_scale; the packed matrices were taken with theirs"]
+        return [f"{start}, under which transformers reads no weight_scale; the packed matrices were taken with theirs"]
     if "absmean" in rules:
-        return [f"{said}: transformers makes trits of the floats on every pass, and the file holds those trits"]
-    return [f"{said}, under which transformers makes trits of ternary weights once more; they were taken as they are"]
+        return [f"{start}: transformers makes trits of the floats on every pass, and the file holds those trits"]
+    return [f"{start}, under which transformers makes trits of ternary weights once more; they were taken as they are"]
 
 
 def _kind(key: str, architecture: str) -> Any:
