@@ -30,6 +30,7 @@ JOBS = {
     "lint": (("i2s_spec.linter.engine", "i2s_spec.linter.rules"), "i2s_spec.linter.engine:lint"),
     "lint, payloads": (("bench.lint", "i2s_spec.linter.rules"), "bench.lint:whole"),
     "evidence": (("bench.evidence",), "bench.evidence:ask"),
+    "import": (("bench.checkpoint_import",), "bench.checkpoint_import:whole"),
 }
 
 

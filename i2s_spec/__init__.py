@@ -19,6 +19,7 @@ from i2s_spec._version import __version__ as __version__
 if TYPE_CHECKING:
     from i2s_spec import golden as golden
     from i2s_spec.checkpoints.export.export_checkpoint import export_checkpoint as export_checkpoint
+    from i2s_spec.checkpoints.findings.lint_checkpoint import lint_checkpoint as lint_checkpoint
     from i2s_spec.checkpoints.receipt.make_receipt import make_receipt as make_receipt
     from i2s_spec.checkpoints.receipt.make_receipt import verify_receipt as verify_receipt
     from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint as import_checkpoint
@@ -76,6 +77,7 @@ _HOMES = {
     "rewrite": "i2s_spec.convert.container.rewrite",
     "convert_endian": "i2s_spec.convert.container.rewrite",
     "import_checkpoint": "i2s_spec.checkpoints.writing.import_checkpoint",
+    "lint_checkpoint": "i2s_spec.checkpoints.findings.lint_checkpoint",
     "make_receipt": "i2s_spec.checkpoints.receipt.make_receipt",
     "verify_receipt": "i2s_spec.checkpoints.receipt.make_receipt",
     "export_checkpoint": "i2s_spec.checkpoints.export.export_checkpoint",

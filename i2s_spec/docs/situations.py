@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from i2s_spec.schema import faults
+from i2s_spec.testing.checkpoint_sample import LAYER, VOCAB, CheckpointSample, Q
 from i2s_spec.testing.sample import Draft, Model
 
 Bytes = Callable[[], bytes]
@@ -88,6 +89,33 @@ _OBJECTS: Final = b"{'descr': '|O', 'fortran_order': False, 'shape': (1, 128), }
 _NPY: Final = b"\x93NUMPY\1\0" + struct.pack("<H", 118) + _OBJECTS.ljust(117) + b"\n" + bytes(128)
 
 
+def _folder(change: Callable[[CheckpointSample], object], scale: float = 0.5, index: bytes = b"") -> Situation:
+    """A checkpoint in which one thing is broken; the form without bytes, since the files have no excerpts."""
+
+    def content(name: str) -> Bytes:
+        return lambda: CheckpointSample(scale).changed(change).files()[name]
+
+    files: dict[str, Bytes] = {name: content(name) for name in ("config.json", "model.safetensors")}
+    if index:
+        files["model.safetensors.index.json"] = lambda: index
+    return Situation("i2s lint --format concise .", files)
+
+
+def _quantization(**values: str) -> Callable[[CheckpointSample], object]:
+    return lambda sample: sample.config["quantization_config"].update(values)
+
+
+def _twice(sample: CheckpointSample) -> None:
+    """The matrices as floats that are ternary, under the mode online."""
+    for name in [each for each in sample.tensors if each.endswith(".weight_scale")]:
+        del sample.tensors[name]
+        weight = name.removesuffix("_scale")
+        _, (rows, cols), _ = sample.tensors[weight]
+        words = struct.pack("<4f", -0.5, 0.0, 0.5, 0.5) * (rows * cols)
+        sample.tensors[weight] = ("F32", (4 * rows, cols), words)
+    _quantization(quantization_mode="online")(sample)
+
+
 def _with_runtimes(make: Bytes, code: str) -> Situation:
     """A file that runtimes are asked about; the table of all of them, which follows, is the same for each rule."""
     return Situation(f"i2s lint --runtimes --select {code} --format concise model.gguf", {"model.gguf": make}, most=5)
@@ -105,6 +133,23 @@ SITUATIONS: Final[Mapping[str, Situation | Without]] = {
         "i2s import . -o model.gguf",
         {"config.json": lambda: b"{}", "model.safetensors.index.json": lambda: _INDEX},
     ),
+    "H105": Situation(
+        "i2s verify model.gguf --receipt receipt.json",
+        {"model.gguf": lambda: Draft().data, "receipt.json": lambda: b'{"schema_version": 9}'},
+    ),
+    "H201": _folder(lambda sample: None, index=_INDEX),
+    "H202": _folder(lambda sample: sample.config.update(architectures=["MambaForCausalLM"], model_type="mamba")),
+    "H203": _folder(lambda sample: sample.tensors.pop("model.norm.weight")),
+    "H204": _folder(lambda sample: sample.tensors.pop(f"{LAYER}mlp.ffn_sub_norm.weight")),
+    "H205": _folder(lambda sample: sample.floats(Q.replace("weight", "lora_A.weight"), (1, 8))),
+    "H206": _folder(lambda sample: sample.config.update(vocab_size=2 * VOCAB)),
+    "H207": _folder(lambda sample: sample.tensors.pop(f"{Q}_scale")),
+    "H208": _folder(lambda sample: sample.tensors.update({Q: ("U8", (2, 8), b"\xff" + bytes(15))})),
+    "H209": _folder(_quantization(quantization_mode="online")),
+    "H210": _folder(lambda sample: None, scale=60.0),
+    "H211": _folder(_twice),
+    "H212": _folder(lambda sample: sample.floats("lm_head.weight", (VOCAB, 8), 2.0)),
+    "H213": _folder(lambda sample: sample.floats("model.norm.weight", (8,), math.inf)),
     "H103": Situation("i2s encode weights.npy weights.i2s --scale 1", {"weights.npy": lambda: _NPY}),
     "P201": _with_runtimes(lambda: Draft("big").data, "P201"),
     "P202": _with_runtimes(lambda: Model("bitnet-b1.58").built(), "P202"),

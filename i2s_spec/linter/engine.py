@@ -6,22 +6,22 @@ a rule that meets a fault while it reads (a file that shrinks under it) leaves a
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from i2s_spec._version import __version__
 from i2s_spec.codec import isa
-from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import Origin, Source, is_address, source_of
 from i2s_spec.inspect.survey.result import Reading
 from i2s_spec.linter import rules
 from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.collection import Collection, in_force
 from i2s_spec.linter.options import DEFAULTS, Options, options_of, path_of
-from i2s_spec.linter.report_data import Bug, Remote, Report, Sample, Suppressed, excerpt_of
-from i2s_spec.linter.rule import Finding, Sampled, finding_of
+from i2s_spec.linter.report_data import Remote, Report, Sample, excerpt_of
+from i2s_spec.linter.rule import Sampled, finding_of
 from i2s_spec.linter.selection.profile import profile_named
 from i2s_spec.schema import faults
 from i2s_spec.schema import limits as bounds
@@ -98,23 +98,15 @@ class _Run:
     """One file under the rules in force: findings as they come in, bounded in number."""
 
     def __init__(self, options: Options, reading: Reading, path: str | None, weights: Weights | None) -> None:
-        in_force = {
-            code: rule if rule.severity is level else rule._replace(severity=level)
-            for code, level in options.levels.items()
-            if (rule := rules.REGISTRY[code])
-        }
         #: Those on the header come first: payloads are read meanwhile.
-        self._rules = dict(sorted(in_force.items(), key=lambda item: item[1].late))
+        found = in_force(options.levels, rules.REGISTRY)
+        self._rules = dict(sorted(found.items(), key=lambda item: item[1].late))
+        self._collection = Collection(self._rules, options.suppressed_in(path))
+        self.add = self._collection.add
         self._options = options
         self._reading = reading
         self._path = path
-        self._most_per_rule = bounds.FINDINGS_PER_RULE
-        self._reasons = options.suppressed_in(path)
         self._weights = weights
-        self._counts: dict[str, int] = {}
-        self._suppressed: dict[str, int] = {}
-        self._findings: list[Finding] = []
-        self._bugs: list[Bug] = []
         self._size: int | None = None
         self._runtimes: tuple[Any, ...] = ()
         self._details: Any = None
@@ -148,7 +140,8 @@ class _Run:
                     self.add([finding_of(FormatError(faults.CHANGED, span, reason=TrustedText(reason)))])
         finally:
             subject.end()
-        self._findings = [finding._replace(excerpt=excerpt_of(source, finding.span)) for finding in self._findings]
+        found = self._collection.findings
+        found[:] = [finding._replace(excerpt=excerpt_of(source, finding.span)) for finding in found]
 
     def _begin(self, subject: Subject) -> bool:
         """Have the payloads read while the rules on the header run; False where the file went away."""
@@ -159,7 +152,7 @@ class _Run:
             self.add([finding_of(error)])
             return False
         except Exception as error:
-            self._bug("survey", error)
+            self._collection.bug("survey", error)
         return True
 
     def _run(self, subject: Subject) -> bool:
@@ -177,7 +170,7 @@ class _Run:
                 if error.code in faults.GONE:
                     return False
             except Exception as error:  # a rule that fails is our bug; the others still run
-                self._bug(code, error)
+                self._collection.bug(code, error)
         return True
 
     def _sampled(self, subject: Subject, stopped: bool) -> Sample:
@@ -213,35 +206,13 @@ class _Run:
         except FormatError as error:
             self.add([finding_of(error)])
         except Exception as error:
-            self._bug("report", error)
-
-    def _bug(self, where: str, error: Exception) -> None:
-        if os.environ.get("I2S_DEBUG"):
-            raise error
-        self._bugs.append(Bug(where, f"{type(error).__name__}: {quote(str(error), bare=True)}"))
-
-    def add(self, findings: Iterable[Finding]) -> None:
-        """Take findings of rules in force, with the severities of this run."""
-        for finding in findings:
-            rule = self._rules.get(finding.code)
-            if rule is None:
-                continue
-            if finding.code in self._reasons:
-                self._suppressed[finding.code] = self._suppressed.get(finding.code, 0) + 1
-                continue
-            count = self._counts[finding.code] = self._counts.get(finding.code, 0) + 1
-            if count <= self._most_per_rule:
-                self._findings.append(finding if finding.rule is rule else finding._replace(rule=rule))
+            self._collection.bug("report", error)
 
     def report(self, path: str) -> Report:
         """What was found."""
-        return Report(
+        return self._collection.report(
             path,
-            tuple(sorted(self._findings, key=lambda f: (f.span.start, f.span.stop, f.code))),
-            {code: n - self._most_per_rule for code, n in self._counts.items() if n > self._most_per_rule},
             size=self._size,
-            suppressed=tuple(Suppressed(code, n, self._reasons[code]) for code, n in sorted(self._suppressed.items())),
-            bugs=tuple(self._bugs),
             runtimes=self._runtimes,
             details=self._details,
             sampled=self._sample,

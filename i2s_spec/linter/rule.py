@@ -91,7 +91,7 @@ FAMILIES = {
     "T": "tokenizer",
     "S": "security and bounds",
     "P": "portability",
-    "H": "files of other formats, which conversions read",
+    "H": "checkpoints and other files that conversions read",
 }
 
 

@@ -178,7 +178,8 @@ CHECKPOINT_MALFORMED: Final = Fault("H101", "checkpoint-malformed", "this is not
 CHECKPOINT_TENSOR_MALFORMED: Final = Fault(
     "H102", "checkpoint-tensor-malformed", "tensor {name} of the checkpoint {reason}"
 )
-CHECKPOINT_REFUSED: Final = Fault("H104", "checkpoint-refused", "the checkpoint is not imported: {reason}")
+CHECKPOINT_REFUSED: Final = Fault("H104", "checkpoint-refused", "the checkpoint cannot be used: {reason}")
+RECEIPT_MALFORMED: Final = Fault("H105", "receipt-malformed", "this is not a receipt that can be used: {reason}")
 NPY_MALFORMED: Final = Fault("H103", "npy-malformed", "this is not a .npy file that can be read: {reason}")
 
 # What stops a program that uses a model: its vocabulary, its template, what it computes.

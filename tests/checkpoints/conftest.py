@@ -1,8 +1,10 @@
-"""The library `tokenizers` is asked in this process: a process of its own for each question takes longer than the tests."""
+"""The library `tokenizers` and the worker that renders chat templates are asked in this process: a process of its own for
+each question takes longer than the tests."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from i2s_spec.checkpoints.receipt import text_checks
 from i2s_spec.checkpoints.vocabulary import pre_tokenizer_probe, tokenizers_worker
+from i2s_spec.model.text import chat_template, chat_template_worker
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +22,15 @@ def library_in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.
     if "own_process" in request.fixturenames:
         return
     monkeypatch.setattr(tokenizers_worker, "_bound", lambda *_: None)
+    monkeypatch.setattr(chat_template_worker, "_bound", lambda *_: None)
+
+    class InThisProcess(subprocess.CompletedProcess[bytes]):
+        @classmethod
+        def run(cls, command: list[str], input: bytes, **_: Any) -> InThisProcess:
+            reply = chat_template_worker._render(json.loads(input))
+            return cls(command, 0, json.dumps(reply).encode(), b"")
+
+    monkeypatch.setattr(chat_template, "run_worker", InThisProcess.run)
 
     def ask(tokenizer: Mapping[str, Any], what: str, texts: Sequence[str]) -> list[list[int]]:
         asked = {

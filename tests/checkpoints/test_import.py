@@ -14,6 +14,7 @@ import pytest
 from tiny_checkpoints import (
     NORMS,
     SIZES,
+    SUB_NORMS,
     TINY,
     TYPE,
     Maker,
@@ -31,6 +32,8 @@ from tiny_checkpoints import (
 
 import i2s_spec as i2s
 from i2s_spec.checkpoints.receipt.make_receipt import make_receipt
+from i2s_spec.checkpoints.source import recognition
+from i2s_spec.checkpoints.source.families import BY_FAMILY, FAMILIES
 from i2s_spec.checkpoints.source.recognition import recognize
 from i2s_spec.checkpoints.writing.import_checkpoint import Imported, import_checkpoint
 from i2s_spec.errors import FormatError
@@ -42,18 +45,14 @@ def imported(folder: Path, tiny: Tiny, **options: object) -> tuple[Imported, Pat
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_every_family_is_recognized_and_loads(name: str, tmp_path: Path) -> None:
+def test_every_family_is_recognized(name: str, tmp_path: Path) -> None:
     family, make = TINY[name]
     result, path = imported(tmp_path, make(), to=TYPE.get(name, "I2_S"))
     assert result.recognized.family.name == family
-    assert [finding for finding in i2s.lint(path).findings if finding.severity.name == "ERROR"] == []
     with i2s.open(path) as file:
         assert file.metadata["general.architecture"] == result.recognized.family.architecture
         assert len(file.metadata["tokenizer.ggml.tokens"]) == SIZES["vocab"]
         assert sum(result.types.values()) == len(file.tensors)
-    if result.recognized.family.architecture != "qwen2":  # which has no graph here
-        answer = i2s.load_model(path, "hf-f32").forward([1, 2, 3])
-        assert np.isfinite(answer.logits if answer.logits is not None else answer.embedding).all()
 
 
 def test_packed_scales_multiply_or_divide(tmp_path: Path) -> None:
@@ -454,3 +453,38 @@ def test_choices_that_do_not_exist(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"there (are|is)"):
             imported(tmp_path, packed_2b4t(), **options)
     assert not (tmp_path / "out.gguf").exists()
+
+
+def test_the_mode_online_has_a_note(tmp_path: Path) -> None:
+    """What transformers would do with the weights, and what was done, for each way to take them."""
+    result, _ = imported(tmp_path / "a", bf16_2b4t())
+    assert [note for note in result.notes if "online: transformers makes trits of the floats on every pass" in note]
+    tiny = packed_2b4t()
+    assert imported(tmp_path / "b", tiny)[0].notes == ()
+    tiny.config["quantization_config"]["quantization_mode"] = "online"
+    result, _ = imported(tmp_path / "c", tiny)
+    assert [
+        note for note in result.notes if "reads no weight_scale; the packed matrices were taken with theirs" in note
+    ]
+    tiny = bf16_2b4t()
+    tiny.tensors = Maker(2, "BF16", SIZES).model("ternary", SUB_NORMS, tied=True)
+    with pytest.raises(FormatError, match="quantize it once more"):
+        imported(tmp_path / "d", tiny)
+    result, _ = imported(tmp_path / "e", tiny, rule="ternary")
+    assert [note for note in result.notes if "once more; they were taken as they are" in note]
+
+
+def test_a_family_by_an_unverified_number_has_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Falcon-E is told from other Llama models with BitLinear by the size of its vocabulary alone."""
+    falcon = BY_FAMILY["falcon-e"]
+    architecture, bitnet, size = falcon.when
+    families = [falcon._replace(when=(architecture, bitnet, size._replace(values=(SIZES["vocab"],)))), *FAMILIES]
+    monkeypatch.setattr(recognition, "FAMILIES", families)
+    result, path = imported(tmp_path / "a", falcon_e())
+    assert (result.recognized.family.name, result.notes) == ("falcon-e", (falcon.caution,))
+    with i2s.open(path) as file:
+        assert file.metadata["tokenizer.ggml.pre"] == "falcon_e"
+    result, path = imported(tmp_path / "b", falcon_e(), family="hf1bitllm")
+    assert result.notes == ()
+    with i2s.open(path) as file:
+        assert file.metadata["tokenizer.ggml.pre"] == "llama-bpe"

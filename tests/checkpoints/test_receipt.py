@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +26,23 @@ from tiny_checkpoints import (
     weight_only,
 )
 
-from i2s_spec.checkpoints.receipt.make_receipt import failed, make_receipt, verify_receipt, write_receipt
+import i2s_spec as i2s
+from i2s_spec.checkpoints.receipt import checkpoint_forward
+from i2s_spec.checkpoints.receipt.checkpoint_forward import CheckpointForward
+from i2s_spec.checkpoints.receipt.checkpoint_witness import Witness
+from i2s_spec.checkpoints.receipt.make_receipt import embed_receipt, failed, make_receipt, verify_receipt, write_receipt
 from i2s_spec.checkpoints.source import recognition, source_weights
+from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
 from i2s_spec.checkpoints.source.families import Family
 from i2s_spec.checkpoints.vocabulary import token_arrays
 from i2s_spec.checkpoints.writing import import_checkpoint as importer
 from i2s_spec.checkpoints.writing import target_types, tensor_plan
 from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint
 from i2s_spec.cli import cli
+from i2s_spec.convert.container.rewrite import Value
 from i2s_spec.convert.hugging_face import packed
 from i2s_spec.errors import FormatError
+from i2s_spec.schema.types import ValueType
 
 
 def statuses(receipt: dict[str, Any]) -> dict[str, str]:
@@ -331,10 +340,18 @@ MISTAKES: dict[str, tuple[Callable[[], Tiny], str, Patch, str]] = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[], Tiny]], Path]:
+    """The folder of each checkpoint, written once for all mistakes; nothing writes there."""
+    return cache(lambda make: make().write(tmp_path_factory.mktemp("checkpoint")))
+
+
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_caught(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_are_caught(
+    name: str, folders: Callable[[Callable[[], Tiny]], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make, to, patch, check = MISTAKES[name]
-    folder, path = make().write(tmp_path / "checkpoint"), tmp_path / "out.gguf"
+    folder, path = folders(make), tmp_path / "out.gguf"
     with monkeypatch.context() as patched:
         patch(patched)
         import_checkpoint(folder, path, to=to, pre="qwen2" if make is embedding_qwen3 else None)
@@ -350,6 +367,69 @@ def test_logits_catch_what_weights_do_not_show(tmp_path: Path, monkeypatch: pyte
             patch(patched)
             import_checkpoint(folder, path, to=to)
         assert failed(make_receipt(folder, path, only="g", positions=8)) == ["g"], name
+
+
+def test_a_code_on_a_tie_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sound file in which the two forward passes round three activations otherwise, and every other is the same."""
+    folder, path = packed_2b4t(100).write(tmp_path / "checkpoint"), tmp_path / "out.gguf"
+    import_checkpoint(folder, path, pre="llama-bpe")
+    (check,) = (check for check in make_receipt(folder, path, only="g")["checks"] if check["id"] == "g")
+    assert (check["status"], check["facts"]["ties"] > 0) == ("passed", True)
+    assert check["facts"]["largest_difference"] < 1e-5
+    monkeypatch.setattr(checkpoint_forward, "TIE", -1)
+    assert failed(make_receipt(folder, path, only="g")) == ["g"]
+
+
+def test_codes_of_the_file_count_on_ties_only(tmp_path: Path) -> None:
+    products = np.array([[0.5, 1.499, 1.49, -2.502, 126.5, 0.5]], dtype=np.float32)
+    theirs = np.array([[1, 2, 2, -2, 127, 2]], dtype=np.int8)
+    with CheckpointFolder(packed_2b4t().write(tmp_path)) as folder:
+        forward = CheckpointForward(
+            Witness(folder), quantized=lambda _: True, table=lambda values: values, scale=lambda _, values: values
+        )
+        assert forward._rounded(products, theirs).tolist() == [[1, 2, 1, -2, 127, 0]]
+        assert forward.ties == 4
+        assert forward._rounded(products, None).tolist() == [[0, 1, 1, -3, 126, 0]]
+
+
+def test_a_receipt_in_the_file(tmp_path: Path) -> None:
+    """The keys say what the receipt says, the tensors stay, and a later change of the file is found."""
+    folder, path, receipt = packed_2b4t().write(tmp_path / "c"), tmp_path / "o.gguf", tmp_path / "r.json"
+    arguments = ["import", str(folder), "-o", str(path), "--receipt", str(receipt), "--receipt-in-file", "-q"]
+    assert CliRunner().invoke(cli, arguments).exit_code == 0
+    written = json.loads(receipt.read_text())
+    with i2s.open(path) as file:
+        inside = json.loads(file.metadata["i2s.receipt"])
+    assert {**inside, "file": 0, "checks": 0} == {**written, "file": 0, "checks": 0}
+    assert statuses(inside) == statuses(written)
+    assert written["file"]["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["c", "o.gguf", "r.json"]
+    for options in ([], ["--receipt", str(receipt)]):
+        run = CliRunner().invoke(cli, ["verify", str(path), *options])
+        assert (run.exit_code, run.output.splitlines()[-1]) == (0, "24 tensors are as the receipt has them")
+    with i2s.open(path) as file:
+        place = file.tensors["blk.1.ffn_up.weight"].span.start
+    with path.open("r+b") as stream:
+        stream.seek(place)
+        stream.write(b"\x15\x15")
+    run = CliRunner().invoke(cli, ["verify", str(path)])
+    assert (run.exit_code, "changed: tensor 'blk.1.ffn_up.weight' differs: data, trits" in run.output) == (1, True)
+    with pytest.raises(ValueError, match="another file: tensors differ"):
+        embed_receipt(written, path)
+
+
+def test_a_file_without_a_receipt_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "plain.gguf"
+    import_checkpoint(packed_2b4t().write(tmp_path / "c"), path)
+    with pytest.raises(FormatError, match=r"H105 .*no text under the key i2s.receipt"):
+        verify_receipt(path)
+    for text in ("{", "[]", '{"schema_version": 1}'):
+        with i2s.open(path) as file:
+            i2s.rewrite(file, tmp_path / "odd.gguf", set={"i2s.receipt": Value(ValueType.STRING, text)}, force=True)
+        with pytest.raises(FormatError, match="H105"):
+            verify_receipt(tmp_path / "odd.gguf")
+    run = CliRunner().invoke(cli, ["verify", str(path)])
+    assert isinstance(run.exception, FormatError)
 
 
 def test_a_lost_fine_tune_is_seen(tmp_path: Path) -> None:
@@ -478,7 +558,7 @@ def test_a_config_that_broke_is_refused_by_its_name(change: dict[str, Any], tmp_
 
 def test_what_is_no_receipt(tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text('{"schema_version": 2}')
-    with pytest.raises(FormatError, match=r"'r.json' is not a receipt of version 1"):
+    with pytest.raises(FormatError, match=r"H105 .*it does not have the form of version 1"):
         verify_receipt(tmp_path / "x.gguf", tmp_path / "r.json")
     with pytest.raises(ValueError, match="there is no check 'z'"):
         make_receipt(tmp_path, tmp_path / "x.gguf", only="az")

@@ -31,7 +31,10 @@ from i2s_spec.testing.sample import Draft, Model
 RULES = list(all_rules())
 
 #: Rules of which a sound file shows nothing: they are about paths, files of other formats, and programs.
-NO_AFTER = {"S901", "S902", "H101", "H102", "H103", "H104", "P201", "P202", "P203", "P204", "P205"}
+NO_AFTER = {
+    *("S901", "S902", "H101", "H102", "H103", "H104", "H105", *(f"H{number}" for number in range(201, 214))),
+    *("P201", "P202", "P203", "P204", "P205"),
+}
 
 
 #: Repairs that want to know more than any broken copy tells.

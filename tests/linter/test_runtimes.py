@@ -245,6 +245,14 @@ def test_big_endian_files() -> None:
     assert found["huggingface-gguf"].loads == "yes"
 
 
+@pytest.mark.parametrize("type", ["TQ1_0", "TQ2_0"])
+def test_types_that_ik_llama_cpp_does_not_have(type: str) -> None:
+    """Numbers 34 and 35 are not in its list: loading ends by a division by zero. Its own IQ2_BN it has."""
+    found = verdicts_of(model_bytes("llama", type=type, embd=256, ff=512))["ik_llama.cpp"]
+    assert (found.loads, "does not know tensor type 3" in found.reasons[0].text) == ("crash", True)
+    assert verdicts_of(model_bytes("llama", type="IQ2_BN", embd=512, ff=512))["ik_llama.cpp"].loads == "yes"
+
+
 # The shape of a verdict, rules, and what is asked of hostile files.
 
 

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
+    Codes = NDArray[np.int8]
     Precision = Callable[[Floats], Floats]
+
+#: How near to the middle between two codes a value lies that rounds to either: float32 sums in another order give so much.
+TIE: Final = 1 / 256
 
 #: Rows of the table of the head that are read at once.
 _ROWS: Final = 8192
@@ -35,6 +39,8 @@ class CheckpointForward:
     :param quantized: whether what enters the matrix of a module is quantized to 8 bits
     :param table: gives the precision that the file has the embedding and the head in
     :param scale: gives the precision that the file has the scales of a module in
+    :param codes: gives the codes that the file computes in front of a module, int8 [tokens, columns], or None. Where a value
+        lies on a tie, and only there, its code is taken from these, so that one rounding does not become another text
     """
 
     def __init__(
@@ -44,12 +50,16 @@ class CheckpointForward:
         quantized: Callable[[str], bool],
         table: Precision,
         scale: Callable[[str, Floats], Floats],
+        codes: Callable[[str], Codes | None] = lambda _: None,
     ) -> None:
         self.witness = witness
         self.config = witness.config
         self.quantized = quantized
         self.table = table
         self.scale = scale
+        self.codes = codes
+        #: Values on a tie that the file rounds to the other code.
+        self.ties = 0
         self.eps = _F32(self.config["rms_norm_eps"])
         self.heads, self.heads_kv, self.width = witness.heads
 
@@ -96,7 +106,7 @@ class CheckpointForward:
             y = x @ matrix.weights().T
         else:
             scale = _F32(127) / np.maximum(np.abs(x).max(axis=-1, keepdims=True), _F32(1e-5))
-            codes = np.clip(np.round(x * scale), -128, 127)
+            codes = self._rounded(x * scale, self.codes(module))
             if matrix.scales.size == 1:  # sums of products of integers, exact in float32
                 y = codes @ matrix.trits.astype(np.float32).T * (matrix.scales / scale)
             else:
@@ -104,6 +114,16 @@ class CheckpointForward:
         if w.has(module, "bias"):
             y = y + w.floats(f"{module}.bias")
         return y.astype(np.float32)
+
+    def _rounded(self, products: Floats, theirs: Codes | None) -> Floats:
+        """The codes of activations; on ties those of the file."""
+        codes = np.clip(np.round(products), -128, 127)
+        if theirs is None or theirs.shape != codes.shape:
+            return codes
+        middle = np.abs(products - np.floor(products) - _F32(0.5)) <= TIE
+        other = middle & (np.abs(theirs - codes) == 1)
+        self.ties += int(np.count_nonzero(other))
+        return np.where(other, theirs.astype(np.float32), codes)
 
     def _attention(self, a: Floats, at: str, cos: Floats, sin: Floats) -> Floats:
         w, count = self.witness, len(a)

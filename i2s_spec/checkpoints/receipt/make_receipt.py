@@ -1,4 +1,5 @@
-"""This module makes the receipt of an imported file, and repeats it: `make_receipt`, `verify_receipt`.
+"""This module makes the receipt of an imported file, and repeats it: `make_receipt`, `verify_receipt`,
+`embed_receipt`.
 
 A receipt is JSON: what was imported (hashes of all files), how (choices made by hand), what every tensor holds (hashes of
 trits and scales), and what each check found. It is no signature: whoever can change the file can write another receipt.
@@ -19,6 +20,7 @@ import numpy as np
 from i2s_spec._version import __version__
 from i2s_spec.checkpoints.receipt.check_result import CHECKS, FAILED, NOT_MADE, Check, concluded
 from i2s_spec.checkpoints.receipt.checkpoint_witness import LINEAR, Witness
+from i2s_spec.checkpoints.receipt.embedded_receipt import embed, embedded
 from i2s_spec.checkpoints.receipt.file_tensors import hashes, matrix_of
 from i2s_spec.checkpoints.receipt.model_checks import POSITIONS, keys_check, lint_check, logits_check
 from i2s_spec.checkpoints.receipt.text_checks import text_check
@@ -27,9 +29,10 @@ from i2s_spec.checkpoints.source.bounded_json import read_object, refused
 from i2s_spec.checkpoints.source.checkpoint_folder import TEXTS, CheckpointFolder
 from i2s_spec.checkpoints.source.config_sizes import sizes_of
 from i2s_spec.checkpoints.source.recognition import quantization_of
-from i2s_spec.errors import FormatError, quote
+from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.atomic_file import OutputFile
 from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
@@ -125,19 +128,48 @@ def write_receipt(receipt: Mapping[str, Any], path: Path, force: bool = False) -
         output.write(data)
 
 
+def embed_receipt(receipt: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Put a receipt into the keys of the file that it is about.
+
+    The file is read again afterwards: its tensors must be those of the receipt, and lint looks at it once more.
+
+    :returns: the receipt of the file as it is now
+    :raises ValueError: where a tensor is not as the receipt has it; it then was made of another file
+    :raises FormatError, OSError: as `rewrite` does
+    """
+    with open_file(path) as file:
+        if {name: hashes(tensor) for name, tensor in file.tensors.items()} != receipt["tensors"]:
+            raise ValueError("the receipt is about another file: tensors differ")
+    embed(receipt, path)
+    with open_file(path) as file:
+        tensors = {name: hashes(tensor) for name, tensor in file.tensors.items()}
+        again = lint_check(file).as_dict()
+    if tensors != receipt["tensors"]:
+        raise ValueError("tensors changed while the receipt was put into the file")
+    checks = [
+        again if check["id"] == again["id"] and check["status"] != NOT_MADE else check for check in receipt["checks"]
+    ]
+    return {**receipt, "file": _identity(path), "checks": checks}
+
+
 def verify_receipt(
-    path: Path, receipt: Path, against: Path | None = None, positions: int = POSITIONS
+    path: Path, receipt: Path | None = None, against: Path | None = None, positions: int = POSITIONS
 ) -> dict[str, Any]:
     """Repeat the checks of a receipt: of the file alone, or with the checkpoint.
 
     Without the checkpoint the file is compared with what the receipt records of every tensor; checks that need the
     checkpoint are `not made`.
 
+    :param receipt: the file that it is in; without, it is the one in the keys of the GGUF file
     :param against: the checkpoint
     :returns: the receipt of now; `changed` lists what differs from the one that was read
-    :raises FormatError: H104 for what is no receipt
+    :raises FormatError: H105 for what is no receipt
     """
-    read = read_receipt(receipt)
+    if receipt is not None:
+        read = read_receipt(receipt)
+    else:
+        with open_file(path) as file:
+            read = checked_receipt(embedded(file), path)
     if against is not None:
         choices = read["choices"]
         now = make_receipt(
@@ -160,15 +192,29 @@ def verify_receipt(
 def read_receipt(path: Path) -> dict[str, Any]:
     """A receipt.
 
-    :raises FormatError: H104 for what is no receipt
+    :raises FormatError: H105 for what is no receipt
     """
-    found = read_object(os.fsdecode(path), _MOST_RECEIPT)
+    try:
+        found = read_object(os.fsdecode(path), _MOST_RECEIPT)
+    except FormatError as error:
+        raise _no_receipt(path, error.details["reason"]) from None
+    return checked_receipt(found, path)
+
+
+def checked_receipt(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """A receipt of this version.
+
+    :param path: the file that it was in
+    :raises FormatError: H105 for other data
+    """
     kinds = {"file": dict, "checkpoint": list, "choices": dict, "checks": list, "tensors": dict}
     if found.get("schema_version") != SCHEMA_VERSION or not all(isinstance(found.get(k), v) for k, v in kinds.items()):
-        raise refused(
-            f"{quote(os.path.basename(os.fsdecode(path)))} is not a receipt of version {SCHEMA_VERSION}", path
-        )
-    return found
+        raise _no_receipt(path, f"it does not have the form of version {SCHEMA_VERSION}")
+    return dict(found)
+
+
+def _no_receipt(path: Path, reason: str) -> FormatError:
+    return FormatError(faults.RECEIPT_MALFORMED, Span(0, 0), reason=TrustedText(reason)).of_file(path)
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -181,7 +227,7 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
         elif old != new:
             keys = [key for key in new if not isinstance(old, dict) or old.get(key) != new[key]]
             found.append(f"tensor {quote(name)} differs: {', '.join(keys)}")
-    if not found and before["file"].get("sha256") != now["file"]["sha256"]:
+    if not found and before["file"].get("sha256", now["file"]["sha256"]) != now["file"]["sha256"]:
         found.append("the tensors are equal, and the file's other bytes differ")
     if now["checkpoint"]:
         old_files = {str(each.get("name")): each for each in before["checkpoint"] if isinstance(each, dict)}

@@ -23,9 +23,9 @@ TEXTS: Final = (
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
     "added_tokens.json", "chat_template.jinja", "chat_template.json",
 )  # fmt: skip
-_PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 #: An index of a model with so many tensors as GGUF allows is smaller.
-_MOST_INDEX: Final = 1 << 25
+MOST_INDEX: Final = 1 << 25
 _MOST_TEMPLATE: Final = 1 << 20
 
 
@@ -129,7 +129,7 @@ class CheckpointFolder:
     def _shards(self) -> tuple[list[str], dict[str, str] | None]:
         """The names of the shards, and the index, where there is one: the shard of each tensor."""
         if INDEX in self.names:
-            index = read_object(self.file(INDEX), _MOST_INDEX).get("weight_map")
+            index = read_object(self.file(INDEX), MOST_INDEX).get("weight_map")
             if not isinstance(index, dict) or not all(isinstance(shard, str) for shard in index.values()):
                 raise refused(f"{INDEX} has no weight_map from tensors to files", self.file(INDEX))
             for shard in (shards := sorted(set(index.values()))):
@@ -143,7 +143,7 @@ class CheckpointFolder:
         found = ["model.safetensors"] if "model.safetensors" in found else found
         if found:
             return found, None
-        pickles = [name for name in self.names if name.endswith(_PICKLES)]
+        pickles = [name for name in self.names if name.endswith(PICKLES)]
         if pickles:
             raise refused(
                 f"its weights are pickles ({quote(pickles[0])}), which execute code when they are read; they were not "

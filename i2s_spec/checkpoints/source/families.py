@@ -97,6 +97,7 @@ class Family(NamedTuple):
     :param weight_only: whether the checkpoint computes with activations that are not quantized
     :param tied: whether the head must be the embedding, because the architecture's graph knows no other
     :param biases: modules that may have a bias
+    :param caution: what of `when` is not known from a published file, for whoever imports one
     """
 
     name: str
@@ -114,6 +115,7 @@ class Family(NamedTuple):
     weight_only: bool = False
     tied: bool = False
     biases: tuple[str, ...] = ()
+    caution: str = ""
 
 
 _SILU: Final = ("silu", "swish")
@@ -125,10 +127,12 @@ def _architecture(*names: str) -> Condition:
     return Condition("architectures", names)
 
 
-def _llama(name: str, title: str, when: tuple[Condition, ...], rule: str = ABSMEAN, pre: str = "llama-bpe") -> Family:
+def _llama(
+    name: str, title: str, when: tuple[Condition, ...], rule: str = ABSMEAN, pre: str = "llama-bpe", caution: str = ""
+) -> Family:
     return Family(
         name, title, when, "llama", {**_NORMS, **_MATRICES}, rule, _SILU, rows="neighbours", pre=pre,
-        weight_only=rule == TERNARY,
+        weight_only=rule == TERNARY, caution=caution,
     )  # fmt: skip
 
 
@@ -177,6 +181,8 @@ FAMILIES: Final = (
     _llama(
         "falcon-e", "Falcon-E 1B and 3B, base and instruct: main, prequantized",
         (_architecture("LlamaForCausalLM"), _BITNET, Condition("vocab_size", (32768,))), pre="falcon_e",
+        caution="it was taken for Falcon-E by its vocab_size, which was compared with no published file: for that alone its "
+        "pre-tokenizer may be called falcon_e, and --family hf1bitllm makes it llama-bpe",
     ),
     _llama(
         "hf1bitllm", "HF1BitLLM Llama3-8B-1.58 and other Llama models with BitLinear",

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from i2s_spec.checkpoints.source.bounded_json import refused
-from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
 from i2s_spec.checkpoints.source.families import BY_FAMILY, FAMILIES, WEIGHT_SCALE, Condition, Family
 from i2s_spec.convert.hugging_face.packed import Convention, checked_convention
+from i2s_spec.convert.hugging_face.safetensors import Stored
 from i2s_spec.errors import quote
 
 _MODES = ("online", "offline")
+
+
+class Described(Protocol):
+    """What tells the family of a checkpoint, wherever its files are: `CheckpointFolder`, or what was read of one."""
+
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+
+    @property
+    def tensors(self) -> Mapping[str, Stored]: ...
 
 
 class Recognized(NamedTuple):
@@ -30,7 +40,7 @@ class Recognized(NamedTuple):
     mode: str
 
 
-def recognize(folder: CheckpointFolder, family: str | None = None, weight_scale: str | None = None) -> Recognized:
+def recognize(folder: Described, family: str | None = None, weight_scale: str | None = None) -> Recognized:
     """The family of a checkpoint.
 
     :param family: the name of one that is taken without a look
@@ -46,11 +56,18 @@ def recognize(folder: CheckpointFolder, family: str | None = None, weight_scale:
         if family not in BY_FAMILY:
             raise ValueError(f"there is no family {quote(family)}; there are {', '.join(BY_FAMILY)}")
         return Recognized(BY_FAMILY[family], "chosen by hand", prefix, convention, mode)
-    for each in FAMILIES:
-        if all(_holds(folder, condition, prefix) for condition in each.when):
-            why = ", ".join(str(condition) for condition in each.when)
-            return Recognized(each, why, prefix, convention, mode)
-    raise refused(f"its family is not known. Seen: {_seen(folder)}. Known: {_known()}. --family chooses one by hand")
+    found = family_of(folder)
+    if found is None:
+        raise refused(
+            f"its family is not known. Seen: {_seen(folder)}. Known: {_known()}. --family chooses one by hand"
+        )
+    return Recognized(found, ", ".join(map(str, found.when)), prefix, convention, mode)
+
+
+def family_of(folder: Described) -> Family | None:
+    """The first family whose conditions hold; None where there is none."""
+    prefix = "model." if any(name.startswith("model.") for name in folder.tensors) else ""
+    return next((each for each in FAMILIES if all(_holds(folder, when, prefix) for when in each.when)), None)
 
 
 def value_at(config: Mapping[str, Any], key: str) -> Any:
@@ -61,7 +78,7 @@ def value_at(config: Mapping[str, Any], key: str) -> Any:
     return found
 
 
-def _holds(folder: CheckpointFolder, condition: Condition, prefix: str) -> bool:
+def _holds(folder: Described, condition: Condition, prefix: str) -> bool:
     if condition.key == "layer tensor":
         return any(f"{prefix}layers.0.{name}" in folder.tensors for name in condition.values)
     found = value_at(folder.config, condition.key)
@@ -69,7 +86,7 @@ def _holds(folder: CheckpointFolder, condition: Condition, prefix: str) -> bool:
     return any(value in condition.values for value in values if isinstance(value, str | int))
 
 
-def quantization_of(folder: CheckpointFolder, weight_scale: str | None) -> tuple[str, Convention]:
+def quantization_of(folder: Described, weight_scale: str | None) -> tuple[str, Convention]:
     """`quantization_mode`, and what `weight_scale` does.
 
     :param weight_scale: what it was said by hand to do
@@ -97,7 +114,7 @@ def quantization_of(folder: CheckpointFolder, weight_scale: str | None) -> tuple
     return mode or "", checked_convention(WEIGHT_SCALE[linear or "bitlinear"])
 
 
-def _seen(folder: CheckpointFolder) -> str:
+def _seen(folder: Described) -> str:
     types = sorted({each.dtype for each in folder.tensors.values()})
     config = [
         f"{key} {quote(str(folder.config[key]))}" for key in ("architectures", "model_type") if key in folder.config

@@ -105,7 +105,9 @@ def import_checkpoint(
                 writer.add_tensor("rope_freqs.weight", factors.shape, "F32", factors)
             for tensor in tensors:
                 writer.add_tensor(tensor.name, tensor.shape, tensor.type, tensor.data)
-        notes = list(lists.notes)
+        notes = [*lists.notes, *_mode_notes(recognized, {tensor.rule for tensor in tensors})]
+        if recognized.family.caution and family is None:
+            notes.append(recognized.family.caution)
         if recognized.family.weight_only and to not in FLOAT_TYPES:
             notes.append(
                 "the model was not trained with quantized activations, and runtimes quantize them where weights are ternary"
@@ -118,6 +120,18 @@ def import_checkpoint(
             tied,
             tuple(notes),
         )
+
+
+def _mode_notes(recognized: Recognized, rules: set[str]) -> list[str]:
+    """What `quantization_mode: online` means for weights that were taken by these rules."""
+    if recognized.mode != "online":
+        return []
+    start = "config.json says quantization_mode online"
+    if "packed" in rules:
+        return [f"{start}, under which transformers reads no weight_scale; the packed matrices were taken with theirs"]
+    if "absmean" in rules:
+        return [f"{start}: transformers makes trits of the floats on every pass, and the file holds those trits"]
+    return [f"{start}, under which transformers makes trits of ternary weights once more; they were taken as they are"]
 
 
 def _kind(key: str, architecture: str) -> Any:

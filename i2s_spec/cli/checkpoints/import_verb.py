@@ -46,6 +46,7 @@ _FLOATS = ["F16", "F32", "BF16"]
 @click.option(
     "--receipt", metavar="JSON", type=click.Path(), help="Check OUT against CHECKPOINT, and write what was checked."
 )
+@click.option("--receipt-in-file", is_flag=True, help="Put what was checked into the key i2s.receipt of OUT, too.")
 @click.option("--base", metavar="GGUF", type=click.Path(), help="The model this was tuned from: trits must differ.")
 @click.option(
     "--latent", metavar="CHECKPOINT", type=click.Path(), help="A float revision, to prove what weight_scale does."
@@ -58,6 +59,7 @@ def command(
     checkpoint: str,
     target: str,
     receipt: str | None,
+    receipt_in_file: bool,
     base: str | None,
     latent: str | None,
     as_json: bool,
@@ -71,13 +73,15 @@ def command(
     tensor at a time, and OUT gets its name when it is complete.
 
     With --receipt, tensors, scales, token ids and logits of OUT are then derived from CHECKPOINT once more, by other code,
-    and compared; the exit code is 1 where a check fails.
+    and compared; the exit code is 1 where a check fails. --receipt-in-file keeps that in OUT itself, where `i2s verify OUT`
+    finds it.
     """
     from i2s_spec.checkpoints.source.checkpoint_folder import files_read
     from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint
 
-    if receipt is None and (base is not None or latent is not None):
-        raise click.UsageError("--base and --latent are for --receipt")
+    wanted = receipt is not None or receipt_in_file
+    if not wanted and (base is not None or latent is not None):
+        raise click.UsageError("--base and --latent are for --receipt and --receipt-in-file")
     read = [base, *files_read(checkpoint), *(files_read(latent) if latent is not None else ())]
     keep_inputs(target, *read)
     if receipt is not None:
@@ -89,7 +93,7 @@ def command(
             refuse_taken(receipt, options["force"])
     with writing(target), reading(checkpoint), progress_bar("importing", quiet or as_json) as progress:
         result = import_checkpoint(checkpoint, target, progress=progress, **options)
-    checks = _receipt(checkpoint, target, receipt, options, base, latent) if receipt is not None else None
+    checks = _receipt(checkpoint, target, receipt, receipt_in_file, options, base, latent) if wanted else None
     if as_json:
         sys.stdout.writelines(json_document({"schema_version": SCHEMA_VERSION, **_document(target, result, checks)}))
     elif not quiet:
@@ -101,15 +105,24 @@ def command(
 
 
 def _receipt(
-    checkpoint: str, target: str, receipt: str, options: dict[str, Any], base: str | None, latent: str | None
+    checkpoint: str,
+    target: str,
+    receipt: str | None,
+    in_file: bool,
+    options: dict[str, Any],
+    base: str | None,
+    latent: str | None,
 ) -> dict[str, Any]:
-    from i2s_spec.checkpoints.receipt.make_receipt import make_receipt, write_receipt
+    from i2s_spec.checkpoints.receipt.make_receipt import embed_receipt, make_receipt, write_receipt
 
-    with writing(receipt), reading(checkpoint):
+    with writing(receipt or target), reading(checkpoint):
         checks = make_receipt(
             checkpoint, target, rule=options["rule"], weight_scale=options["weight_scale"], base=base, latent=latent
         )
-        write_receipt(checks, receipt, force=options["force"])
+        if in_file:
+            checks = embed_receipt(checks, target)
+        if receipt is not None:
+            write_receipt(checks, receipt, force=options["force"])
     return checks
 
 

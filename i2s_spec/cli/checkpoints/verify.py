@@ -21,14 +21,15 @@ EXIT_FINDINGS = 1
     short_help="Repeat the checks of a receipt on an imported file.",
 )
 @click.argument("file", type=click.Path())
-@click.option("--receipt", metavar="JSON", type=click.Path(), required=True, help="What `i2s import --receipt` wrote.")
+@click.option("--receipt", metavar="JSON", type=click.Path(),
+              help="What `i2s import --receipt` wrote.  [default: the key i2s.receipt of FILE]")  # fmt: skip
 @click.option("--against", metavar="CHECKPOINT", type=click.Path(), help="The checkpoint, to repeat every check.")
 @click.option(
     "--positions", type=click.IntRange(1), default=32, show_default=True, help="Tokens whose logits are compared."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the receipt of now as JSON, with what changed.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code says it.")
-def command(file: str, receipt: str, against: str | None, positions: int, as_json: bool, quiet: bool) -> None:
+def command(file: str, receipt: str | None, against: str | None, positions: int, as_json: bool, quiet: bool) -> None:
     """Compare FILE with its receipt, and repeat the checks.
 
     Without --against the tensors are compared with the hashes of the receipt, and checks that need the checkpoint are not

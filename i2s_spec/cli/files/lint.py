@@ -176,9 +176,10 @@ if TYPE_CHECKING:
 def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     """Check GGUF files: every finding has a code, a byte range and one plain sentence.
 
-    FILE is a file, a folder (every *.gguf below it), a quoted glob, or @LIST, a file of names (@- for standard input). With
-    the extra [remote] it may be an address: hf://ORG/REPO[@REVISION][/PATH], a page of the hub, https://, s3://. Of a
-    server, `i2s lint --payload sample hf://ORG/REPO` fetches headers, all scales and a part of each tensor.
+    FILE is a file, a folder (every *.gguf below it), a quoted glob, or @LIST, a file of names (@- for standard input). A
+    folder of safetensors is checked as a checkpoint, by the rules of the letter H. With the extra [remote] it may be an
+    address: hf://ORG/REPO[@REVISION][/PATH], a page of the hub, https://, s3://. Of a server, `i2s lint --payload sample
+    hf://ORG/REPO` fetches headers, all scales and a part of each tensor.
 
     Exit code 0: nothing at or above --fail-on. 1: findings. 3: a file cannot be read or is not GGUF (it is reported all
     the same). 4: a bug of ours. 5: a server did not give a file.
@@ -227,7 +228,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
             sheets.append((form(False, given["quiet"], threshold), partial(_write, output)))
         for sheet, say in sheets:
             say(sheet.begin())
-        run = stack.enter_context(closing(lint_paths(files, options, jobs, bar, weights)))
+        run = stack.enter_context(closing(lint_paths(files, options, jobs, bar, weights, _checkpoint)))
         for path, found_there in run:
             file_report = found_there if baseline is None else baseline.apply(path, found_there, write)
             if bar is not None:
@@ -249,6 +250,13 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
         [suppression for suppression in options.suppressions if suppression in idle and not given["quiet"]],
     )
     return totals.exit_code
+
+
+def _checkpoint(path: str, options: Options) -> dict[str, Any]:
+    """The report on a folder of safetensors; what it needs is imported only for one."""
+    from i2s_spec.checkpoints.findings.lint_checkpoint import lint_folder
+
+    return lint_folder(path, options)
 
 
 def _say_ignored(config: Config) -> None:

@@ -1,9 +1,9 @@
 """This module turns what a caller names (files, folders, globs, lists) into the files to check, one after another.
 
-A folder stands for every `*.gguf` file below it, in the order of the names. A glob is taken as a name where a file has
-that very name. An address of a hub's repository stands for its GGUF files. `@list` is a file of names, one a line or
-separated by NUL bytes; `@-` is standard input. A name that leads nowhere is given all the same, with what is wrong with
-it, so that it gets its report.
+A folder stands for every `*.gguf` file and every folder of safetensors below it, in the order of the names. A glob is
+taken as a name where a file has that very name. An address of a hub's repository stands for its GGUF files. `@list` is a
+file of names, one a line or separated by NUL bytes; `@-` is standard input. A name that leads nowhere is given all the
+same, with what is wrong with it, so that it gets its report.
 """
 
 import os
@@ -15,15 +15,22 @@ from i2s_spec.gguf.source import is_address, open_regular
 
 SUFFIX = ".gguf"
 
+#: How the files of a checkpoint end that make a folder one.
+_SAFETENSORS = (".safetensors", ".safetensors.index.json")
+
 #: The longest name that a list may hold, in bytes; Linux opens none that is longer.
 LONGEST_NAME = 4096
 
 
 class Input(NamedTuple):
-    """A path or an address to check; or one that nothing can be read from, and why: in words, or as the reader's fault."""
+    """A path or an address to check; or one that nothing can be read from, and why: in words, or as the reader's fault.
+
+    :param checkpoint: whether it is a folder of safetensors
+    """
 
     path: str
     problem: str | FormatError = ""
+    checkpoint: bool = False
 
 
 def inputs(names: Iterable[str]) -> Iterator[Input]:
@@ -34,6 +41,11 @@ def inputs(names: Iterable[str]) -> Iterator[Input]:
             yield from _listed(name, found)
         else:
             yield from _meant(name, found)
+
+
+def is_checkpoint(files: Iterable[str]) -> bool:
+    """Whether a folder with these files is a checkpoint, right or wrong."""
+    return any(name.endswith(_SAFETENSORS) for name in files)
 
 
 def _meant(name: str, found: set[str]) -> Iterator[Input]:
@@ -71,7 +83,7 @@ def _first_time(candidates: Iterable[Input], found: set[str]) -> Iterator[Input]
 
 
 def _below(folder: str) -> Iterator[Input]:
-    """Every GGUF file below a folder; links to folders are not followed, for they may lead in circles."""
+    """Every GGUF file and checkpoint below a folder; links to folders are not followed, for they may lead in circles."""
     errors: list[OSError] = []
     some, left = False, [folder]
     while left:  # as deep as it may be
@@ -82,6 +94,9 @@ def _below(folder: str) -> Iterator[Input]:
             errors.append(failed)
             continue
         left += [os.path.join(place, name) for name in reversed(folders)]
+        if is_checkpoint(files):
+            some = True
+            yield Input(place, checkpoint=True)
         for name in files:
             if name.lower().endswith(SUFFIX):
                 some = True

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: Path and report of one file after another; to be closed by whoever does not want them all.
 Reports = Generator[tuple[str, dict[str, Any]], None, None]
 
+#: Reports on a folder of safetensors as plain data; for several processes it must pickle.
+Folders = Callable[[str, Options], dict[str, Any]]
+
 
 def lint_paths(
     names: Iterable[str],
@@ -28,20 +31,22 @@ def lint_paths(
     jobs: int = 1,
     progress: Callable[[int, int], None] | None = None,
     weights: Weights | None = None,
+    folders: Folders | None = None,
 ) -> Reports:
     """Check the files that names stand for (see `i2s_spec.linter.batch.file_arguments`), each as `lint_path` does.
 
     :param jobs: how many processes check files; one file, or one job, is checked in this process
     :param progress: called while payloads are read, where this process reads them
     :param weights: the reference of the options, where it is open already
+    :param folders: checks folders of safetensors, such as `lint_folder` of `i2s_spec.checkpoints.findings`
     :returns: path and report of each file, as they are ready, in order; memory does not grow with their number
     :raises ValueError, FormatError, OSError: for a reference that cannot be read
     """
     files = inputs(names)
     first = list(islice(files, 2))
     if jobs == 1 or len(first) < 2:
-        return _here(chain(first, files), options, progress, weights)
-    return _by_pool(chain(first, files), options, jobs)
+        return _here(chain(first, files), options, progress, weights, folders)
+    return _by_pool(chain(first, files), options, jobs, folders)
 
 
 def _here(
@@ -49,19 +54,20 @@ def _here(
     options: Options,
     progress: Callable[[int, int], None] | None,
     weights: Weights | None,
+    folders: Folders | None,
 ) -> Reports:
     """Report on one file after another; the reference is opened once for all of them."""
     with ExitStack() as stack:
         if weights is None:
             weights = stack.enter_context(open_reference(options))
         for file in files:
-            yield file.path, report_on(file, options, progress, weights)
+            yield file.path, report_on(file, options, progress, weights, folders)
 
 
-def _by_pool(files: Iterable[Input], options: Options, jobs: int) -> Reports:
+def _by_pool(files: Iterable[Input], options: Options, jobs: int, folders: Folders | None) -> Reports:
     from i2s_spec.linter.batch.process_pool import Died, in_order
 
-    for file, report in in_order(partial(report_on, options=options), files, jobs):
+    for file, report in in_order(partial(report_on, options=options, folders=folders), files, jobs):
         yield file.path, failed(file.path, str(report)) if isinstance(report, Died) else report
 
 
@@ -70,10 +76,15 @@ def report_on(
     options: Options,
     progress: Callable[[int, int], None] | None = None,
     weights: Weights | None = None,
+    folders: Folders | None = None,
 ) -> dict[str, Any]:
     """The report on one input, also where nothing can be read from it."""
     if isinstance(file.problem, FormatError):
         return refused(file.path, file.problem)
     if file.problem:
         return unreadable(file.path, faults.UNREADABLE, reason=file.problem)
+    if file.checkpoint:
+        if folders is None:
+            return unreadable(file.path, faults.UNREADABLE, reason="it is a folder of safetensors, not a GGUF file")
+        return folders(file.path, options)
     return lint_path(file.path, options, progress=progress, weights=weights)

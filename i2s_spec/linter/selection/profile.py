@@ -83,6 +83,7 @@ def selected(
     payload: bool = True,
     runtimes: bool = False,
     reference: bool = False,
+    other_format: bool = False,
 ) -> dict[str, Severity]:
     """The rules in force by code, with their severities.
 
@@ -93,11 +94,13 @@ def selected(
     :param payload: whether payloads are read; without, rules that look at them do not apply
     :param runtimes: whether runtimes are reported on; without, rules on them do not apply
     :param reference: whether there is a reference; without, rules that need one do not apply
+    :param other_format: whether it is a file of another format, such as a checkpoint; without, rules on these do not apply
     :raises ValueError: for an unknown profile, a prefix that fits no rule, or an unknown severity
     """
     base, wanted, unwanted = profile_named(profile), _prefixes(select), _prefixes(ignore)
     levels = {_prefix(name): _severity(level) for name, level in (severity or {}).items()}
-    evidence = {Needs.NOTHING: True, Needs.RUNTIMES: runtimes, Needs.REFERENCE: reference, Needs.OTHER_FORMAT: False}
+    evidence = {Needs.NOTHING: True, Needs.RUNTIMES: runtimes, Needs.REFERENCE: reference}
+    evidence[Needs.OTHER_FORMAT] = other_format
     in_force: dict[str, Severity] = {}
     for code, rule in REGISTRY.items():
         level = _level(rule, base, levels)

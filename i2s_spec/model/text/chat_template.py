@@ -169,6 +169,10 @@ def template_of(metadata: Mapping[str, Any]) -> str | None:
     return value if isinstance(value, str) else None
 
 
+#: Starts the process that renders.
+run_worker = subprocess.run
+
+
 def render(
     metadata: Mapping[str, Any],
     messages: Sequence[Message],
@@ -217,7 +221,7 @@ def render(
     }
     script = str(Path(__file__).with_name("chat_template_worker.py"))
     try:
-        done = subprocess.run(
+        done = run_worker(
             [sys.executable, "-I", "-S", script],
             input=json.dumps(request).encode(),
             capture_output=True,

@@ -246,7 +246,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
     Runtime(
         "ik_llama.cpp", "ik_llama.cpp, August 2026", "engine", "8337e4c",
         _FORK_CONTAINER._replace(unknown_type="crash", retired_type="crash"),
-        _COMMON | {34, 35, 36, 39, 41, 134, 135}, _IK, "converts",
+        _COMMON | {36, 39, 41, 134, 135}, _IK, "converts",
         ("bitnet", "bitnet-25", "bitnet-b1.58", "llama", "qwen3", "gemma3"), (),
         (("every machine, once converted", "interleave-128"),), code3="+2", pre="takes llama3", loader=_loader(_MISSING),
         vocabularies=_VOCABULARIES, norm_in="unknown",

@@ -149,7 +149,7 @@ raised(
 
 raised(
     faults.CHECKPOINT_REFUSED,
-    """A checkpoint cannot be imported as it is.
+    """A checkpoint cannot be imported, or checked, as it is.
 
     Why: what its files say does not fit together, or is not known here: a shard that the index names is missing, shapes
     differ from config.json, weights are not finite, a tokenizer has holes. A file made of it would load and be wrong.
@@ -159,7 +159,24 @@ raised(
     Fix: the message names the file or the tensor; fetch it again, or choose by hand what the checkpoint leaves open.
     """,
     clause="12.1",
-    when="the input of an import",
+    when="the input of an import, of `verify --against` and of `lint`",
+    needs=Needs.OTHER_FORMAT,
+    cwe=20,
+)
+
+raised(
+    faults.RECEIPT_MALFORMED,
+    """A receipt cannot be read.
+
+    Why: `i2s verify` compares a file with what its receipt records. Of a receipt that is not complete it could only say that
+    nothing differs from nothing.
+
+    Example: another JSON file under the name of the receipt, or one that a later version wrote.
+
+    Fix: make the receipt again with `i2s import --receipt`, from the checkpoint.
+    """,
+    clause="12.1",
+    when="the receipt of `verify`",
     needs=Needs.OTHER_FORMAT,
     cwe=20,
 )

@@ -1,0 +1,136 @@
+"""This module defines what the rules on checkpoints look at: the files of a folder as they are, right or wrong.
+
+`i2s_spec.checkpoints.findings` gathers it; a file that cannot be read is left out of it and is a finding by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from i2s_spec.convert.hugging_face.safetensors import Stored
+
+#: Bytes that are read at once, and of each tensor where only a part of it is to be read.
+PIECE: Final = 1 << 22
+
+#: Bytes of the words of float tensors.
+WORDS: Final = {"F32": 4, "F16": 2, "BF16": 2}
+
+
+class FamilyFacts(NamedTuple):
+    """What the family of a checkpoint must have, for the sizes that config.json gives.
+
+    :param name: of the family
+    :param expected: every tensor that must be there, with its shape before it is packed
+    :param matrices: those of `expected` that are ternary
+    :param sub_norms: those of `expected` that are norms in front of the output projection and of the way down
+    :param optional: tensors that may be there as well
+    :param embedding: the name of the table of the embedding
+    :param tied: whether the graph knows no head but the embedding
+    :param headless: whether it is an embedding model, which has no head
+    :param absmean: whether transformers makes trits of its floats by their mean
+    """
+
+    name: str
+    expected: Mapping[str, tuple[int, ...]]
+    matrices: frozenset[str]
+    sub_norms: frozenset[str]
+    optional: frozenset[str]
+    embedding: str
+    tied: bool
+    headless: bool
+    absmean: bool
+
+
+class CheckpointFacts:
+    """A folder of safetensors.
+
+    :param config: config.json; empty where it cannot be read
+    :param index: the index file as JSON; None where there is none
+    :param files: names of the files of the folder
+    :param shards: the tensors of each safetensors file that can be read
+    :param family: None where it is not known; `unknown` says why, in words that need no escaping
+    :param reading: how much of the weights is read: `full`, `sample` or `none`
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        index: Mapping[str, Any] | None,
+        files: frozenset[str],
+        shards: Mapping[str, Mapping[str, Stored]],
+        family: FamilyFacts | None,
+        unknown: str,
+        reading: str,
+    ) -> None:
+        self.config = config
+        self.index = index
+        self.files = files
+        self.shards = shards
+        self.family = family
+        self.unknown = unknown
+        self.reading = reading
+
+    @cached_property
+    def tensors(self) -> dict[str, Stored]:
+        """Every tensor by name: of the first shard that has it."""
+        found: dict[str, Stored] = {}
+        for tensors in self.shards.values():
+            for name, stored in tensors.items():
+                found.setdefault(name, stored)
+        return found
+
+    @cached_property
+    def shard_of(self) -> dict[str, str]:
+        """The shard of each tensor."""
+        found: dict[str, str] = {}
+        for shard, tensors in self.shards.items():
+            for name in tensors:
+                found.setdefault(name, shard)
+        return found
+
+    @property
+    def quantization(self) -> Mapping[str, Any]:
+        """`quantization_config`; empty where there is none, and where it is no object."""
+        found = self.config.get("quantization_config")
+        return found if isinstance(found, dict) else {}
+
+    @cached_property
+    def packed(self) -> list[str]:
+        """Names of the packed matrices."""
+        return [
+            name for name, stored in self.tensors.items()
+            if stored.dtype == "U8" and name.endswith(".weight") and len(stored.shape) == 2
+        ]  # fmt: skip
+
+    def pieces(self, stored: Stored) -> Iterator[bytes]:
+        """The bytes of a tensor; of a sample its first and last ones."""
+        places = range(0, stored.nbytes, PIECE)
+        for place in places if self.reading != "sample" else sorted({*places[:1], *places[-1:]}):
+            yield stored.read(place, min(place + PIECE, stored.nbytes))
+
+    def floats(self, stored: Stored) -> Iterator[NDArray[np.float32]]:
+        """The elements of a float tensor, as far as they are read."""
+        for piece in self.pieces(stored):
+            yield as_floats(piece, stored.dtype)
+
+    def scale(self, name: str) -> float | None:
+        """The `weight_scale` of a packed matrix; None where there is not one float."""
+        stored = self.tensors.get(f"{name}_scale")
+        if stored is None or stored.nbytes != WORDS.get(stored.dtype):
+            return None
+        return float(as_floats(stored.read(), stored.dtype)[0])
+
+
+def as_floats(data: bytes, dtype: str) -> NDArray[np.float32]:
+    """Little-endian floats of a checkpoint as float32."""
+    import numpy as np
+
+    if dtype == "BF16":
+        return (np.frombuffer(data, "<u2").astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return np.frombuffer(data, {"F32": "<f4", "F16": "<f2"}[dtype]).astype(np.float32)

@@ -1,0 +1,74 @@
+"""This module collects the findings of one run: those of rules in force, bounded in number, as a `Report`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from i2s_spec.errors import quote
+from i2s_spec.linter.report_data import Bug, Report, Suppressed
+from i2s_spec.linter.rule import Finding, Rule, Severity
+from i2s_spec.schema import limits as bounds
+
+
+class Collection:
+    """Findings as they come in.
+
+    :param rules: the rules in force by code, each with the severity of this run
+    :param reasons: codes whose findings are counted and not listed, each with the reason
+    """
+
+    def __init__(self, rules: Mapping[str, Rule], reasons: Mapping[str, str]) -> None:
+        self.rules = rules
+        self.findings: list[Finding] = []
+        self.bugs: list[Bug] = []
+        self._reasons = reasons
+        self._most_per_rule = bounds.FINDINGS_PER_RULE
+        self._counts: dict[str, int] = {}
+        self._suppressed: dict[str, int] = {}
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Take findings of rules in force, with the severities of this run."""
+        for finding in findings:
+            rule = self.rules.get(finding.code)
+            if rule is None:
+                continue
+            if finding.code in self._reasons:
+                self._suppressed[finding.code] = self._suppressed.get(finding.code, 0) + 1
+                continue
+            count = self._counts[finding.code] = self._counts.get(finding.code, 0) + 1
+            if count <= self._most_per_rule:
+                self.findings.append(finding if finding.rule is rule else finding._replace(rule=rule))
+
+    def bug(self, where: str, error: Exception) -> None:
+        """Something of ours failed.
+
+        :raises Exception: that very one, where I2S_DEBUG asks for it
+        """
+        if os.environ.get("I2S_DEBUG"):
+            raise error
+        self.bugs.append(Bug(where, f"{type(error).__name__}: {quote(str(error), bare=True)}"))
+
+    def report(self, path: str, **more: Any) -> Report:
+        """What was found.
+
+        :param more: other fields of `Report`
+        """
+        return Report(
+            path,
+            tuple(sorted(self.findings, key=lambda f: (f.span.start, f.span.stop, f.code))),
+            {code: n - self._most_per_rule for code, n in self._counts.items() if n > self._most_per_rule},
+            suppressed=tuple(Suppressed(code, n, self._reasons[code]) for code, n in sorted(self._suppressed.items())),
+            bugs=tuple(self.bugs),
+            **more,
+        )
+
+
+def in_force(levels: Mapping[str, Severity], registry: Mapping[str, Rule]) -> dict[str, Rule]:
+    """The rules of these codes, each with its severity."""
+    return {
+        code: rule if rule.severity is level else rule._replace(severity=level)
+        for code, level in levels.items()
+        if (rule := registry[code])
+    }
