@@ -51,6 +51,7 @@ VERBS = {
     "export": "checkpoints.export_verb",
     "fix": "files.fix",
     "sanitize": "files.sanitize",
+    "census": "census",
     "hash": "files.hash",
     "diff": "files.diff",
     "new": "files.new",
