@@ -197,52 +197,64 @@ def spawned(pid: int) -> list[int]:
 @pytest.mark.thorough
 def test_killed_workers_lose_nothing(tmp_path: Path) -> None:
     """Processes of a local cluster die, three times; a file that kills whoever reads it would be one of them."""
-    models(tmp_path, 400)
+    models(tmp_path, 240)
     results = tmp_path / "r.jsonl"
     run = i2s(
-        "lint", "--engine", "dask", "--jobs", "2", "--results", "r.jsonl", "--format", "json", "models", cwd=tmp_path
+        "lint",
+        "--engine",
+        "dask",
+        "--jobs",
+        "2",
+        "--results",
+        "r.jsonl",
+        "--format",
+        "json",
+        "-o",
+        "report.json",
+        "models",
+        cwd=tmp_path,
     )
-    for already in (1, 120, 240):
+    for already in (1, 70, 140):
         waited(lambda already=already: len(lines(results)) >= already or run.poll() is not None)
         victims = spawned(run.pid)
         assert victims, "the run had ended before anybody was killed"
         killed(victims[0])
-    code, out, err = ended(run)
+    code, _, err = ended(run)
     assert "Traceback" not in err
     found = lines(results)
-    assert Counter(Counter(line["url"] for line in found).values()) == {1: 400}
+    assert Counter(Counter(line["url"] for line in found).values()) == {1: 240}
     assert not any(line["report"]["bugs"] for line in found)
-    assert (code, json.loads(out)["summary"]["files"]) == (1, 400)
+    assert (code, json.loads((tmp_path / "report.json").read_text())["summary"]["files"]) == (0, 240)
 
 
 @pytest.mark.thorough
 def test_a_killed_scheduler_ends_the_run_and_another_goes_on(tmp_path: Path, cluster: dict[str, Any]) -> None:
-    models(tmp_path, 600)
+    models(tmp_path, 300)
     results = tmp_path / "r.jsonl"
-    arguments = ("lint", "--engine", "dask", "--results", "r.jsonl", "-q", str(tmp_path / "models"))
+    arguments = ("lint", "--engine", "dask", "--results", "r.jsonl", "-o", "report.txt", str(tmp_path / "models"))
     run = i2s(*arguments, "--scheduler", cluster["address"], cwd=tmp_path)
-    waited(lambda: len(lines(results)) >= 50 or run.poll() is not None)
+    waited(lambda: len(lines(results)) >= 30 or run.poll() is not None)
     killed(spawned(cluster["workers"].pid)[0])
-    waited(lambda: len(lines(results)) >= 150 or run.poll() is not None)
+    waited(lambda: len(lines(results)) >= 90 or run.poll() is not None)
     killed(cluster["scheduler"].pid)
     code, _, err = ended(run)
     assert code == 75, err
-    said = re.search(r"i2s: the scheduler was lost.* after (\d+) of 600 files; the results are kept", err)
+    said = re.search(r"i2s: the scheduler was lost.* after (\d+) of 300 files; the results are kept", err)
     assert said, err
     before = lines(results)
-    assert len(before) == int(said[1]) < 600
+    assert len(before) == int(said[1]) < 300
     code, _, err = ended(i2s(*arguments, "--jobs", "2", cwd=tmp_path))
-    assert f"{len(before)} of 600 files have their results" in err
+    assert f"{len(before)} of 300 files have their results" in err
     found = lines(results)
-    assert Counter(Counter(line["url"] for line in found).values()) == {1: 600}
-    assert (code, found[: len(before)]) == (1, before)
+    assert Counter(Counter(line["url"] for line in found).values()) == {1: 300}
+    assert (code, found[: len(before)]) == (0, before)
 
 
 @pytest.mark.thorough
 def test_a_killed_run_goes_on(tmp_path: Path) -> None:
-    models(tmp_path, 300)
+    models(tmp_path, 200)
     results = tmp_path / "r.jsonl"
-    arguments = ("lint", "--engine", "dask", "--jobs", "2", "--results", "r.jsonl", "-q", "models")
+    arguments = ("lint", "--engine", "dask", "--jobs", "2", "--results", "r.jsonl", "-o", "report.txt", "models")
     run = i2s(*arguments, cwd=tmp_path)
     waited(lambda: len(lines(results)) >= 60 or run.poll() is not None)
     workers = spawned(run.pid)
@@ -253,5 +265,5 @@ def test_a_killed_run_goes_on(tmp_path: Path) -> None:
     waited(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))  # workers do not outlive it
     code, _, err = ended(i2s(*arguments, cwd=tmp_path))
     assert "a torn last line of" in err
-    assert Counter(Counter(line["url"] for line in lines(results)).values()) == {1: 300}
-    assert code == 1
+    assert Counter(Counter(line["url"] for line in lines(results)).values()) == {1: 200}
+    assert code == 0
