@@ -143,7 +143,7 @@ def test_check_gives_plain_data_with_facts(place: Path) -> None:
     assert json.loads(json.dumps(record)) == record
     assert record["url"] == str(place / "a.gguf")
     assert record["rules"] == options_key(Options(profile="spec")) != options_key(DEFAULTS)
-    assert set(record["facts"]) == {"architecture", "version", "tensors", "types", "producer", "layout"}
+    assert set(record["facts"]) == {"architecture", "version", "tensors", "producer", "layout"}
     assert record["facts"]["architecture"] == "sample"
     assert record["report"]["ok"]
     assert "details" not in record["report"]
@@ -240,3 +240,12 @@ def test_nothing_is_appended_to_what_is_no_file_of_results(place: Path) -> None:
 def test_one_run_at_a_time_appends(tmp_path: Path) -> None:
     with ResultsLog(tmp_path / "r.jsonl"), pytest.raises(SettingError, match="another run appends"):
         ResultsLog(tmp_path / "r.jsonl")
+
+
+def test_results_may_be_a_link_to_a_file(tmp_path: Path) -> None:
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "r.jsonl")
+    for known in (0, 1):
+        with ResultsLog(tmp_path / "link.jsonl") as log:
+            assert len(log) == known
+            log.append([record("a")])
+    assert (tmp_path / "link.jsonl").is_symlink()

@@ -132,6 +132,7 @@ class _Run:
         """Every record, until there is nothing more to judge."""
         coordinator = self._coordinator
         synced = heard = monotonic()
+        self._workers()
         while True:
             yield from coordinator.records()
             if coordinator.finished:
@@ -140,6 +141,7 @@ class _Run:
             now = monotonic()
             if now - synced > SYNC:
                 self._sync()
+                self._workers()
                 synced = now
             waits = [PULSE]
             if (until := coordinator.wait(now)) is not None:
@@ -200,17 +202,22 @@ class _Run:
         """
         if not self._out:
             return monotonic()
-        try:
-            workers = self._client.nthreads()
-        except Exception as error:
-            raise self._lost(error) from None
-        if self._client.status != "running":
-            raise self._lost(None)
-        if workers:
+        if self._workers():
             return monotonic()
         if monotonic() - heard > WITHOUT_WORKERS:
             raise Unfinished(self._words(f"the cluster had no worker for {WITHOUT_WORKERS:.0f} seconds"))
         return heard
+
+    def _workers(self) -> int:
+        """How many workers there are; with their number changes how many batches may be out."""
+        try:
+            threads: dict[str, int] = self._client.nthreads()
+        except Exception as error:
+            raise self._lost(error) from None
+        if self._client.status != "running":
+            raise self._lost(None)
+        self._coordinator.tasks = _tasks_for(threads)
+        return len(threads)
 
     def _lost(self, error: Exception | None) -> Unfinished:
         reason = "" if error is None else f" ({type(error).__name__})"
@@ -224,7 +231,6 @@ class _Run:
         )
 
 
-def tasks_for(client: Client) -> int:
-    """How many batches may be out on a cluster."""
-    threads: dict[str, int] = client.nthreads()
+def _tasks_for(threads: dict[str, int]) -> int:
+    """How many batches may be out on workers with so many threads each."""
     return max(2, AHEAD * sum(threads.values()))

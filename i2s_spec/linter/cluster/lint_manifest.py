@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from i2s_spec.linter.cluster.check_entry import Record
 from i2s_spec.linter.cluster.coordinator import IN_FLIGHT, Coordinator
-from i2s_spec.linter.cluster.dask_engine import dask_client, run_on_dask, tasks_for
+from i2s_spec.linter.cluster.dask_engine import dask_client, run_on_dask
 from i2s_spec.linter.cluster.host_rates import Rate
 from i2s_spec.linter.cluster.manifest import Entry
 from i2s_spec.linter.cluster.options_key import options_key, portable
@@ -55,7 +55,6 @@ def lint_manifest(
             yield from coordinator.records()
             return
         client = stack.enter_context(dask_client(scheduler, workers))
-        coordinator.tasks = tasks_for(client)
         try:
             yield from run_on_dask(client, coordinator, options, key, log.sync)
         finally:

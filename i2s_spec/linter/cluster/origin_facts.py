@@ -1,7 +1,7 @@
-"""This module gathers what a census counts files by: architecture, types, the program that wrote the file, its layout.
+"""This module gathers what a census counts files by: architecture, the program that wrote the file, its layout.
 
-The answers are those of `identify`, from what the linter has read anyway; a question that the file does not answer is
-`cannot tell`, one that it does not raise (a layout without I2_S tensors) is None.
+They are made of what the linter has read anyway; a question that the file does not answer is `cannot tell`, one that it
+does not raise (a layout without I2_S tensors) is None.
 """
 
 from __future__ import annotations
@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from i2s_spec.errors import quote
 
 if TYPE_CHECKING:
-    from i2s_spec.inspect.identify.evidence import Question
     from i2s_spec.linter.analysis.subject import Subject
-
-#: Types that are named, the most frequent ones.
-MOST_TYPES: Final = 16
 
 CANNOT_TELL: Final = "cannot tell"
 
@@ -37,30 +33,33 @@ class WithFacts:
 def origin_facts(subject: Subject) -> dict[str, Any]:
     """Facts about one file as plain data; text of the file is escaped.
 
-    :returns: `architecture`, `version`, `tensors`, `types` (tensors by type), `producer`, `layout`
+    :returns: `architecture`, `version`, `tensors`, `producer` (the program that wrote the metadata), and `layout`: what the
+        weights of I2_S tensors tell, None where there are none or they were not read
     """
-    from i2s_spec.inspect.identify import origin, packer, packing
     from i2s_spec.inspect.identify.observed import Observed
-    from i2s_spec.linter.analysis.weight_layout import weight_layout
+    from i2s_spec.inspect.identify.origin import converter
 
     file = subject.file
     if file.version is None:
-        return {"architecture": "", "version": None, "tensors": 0, "types": {}, "producer": None, "layout": None}
-    seen = Observed(file, subject.survey if file.fault is None else None)
-    converter = origin.converter(seen)
-    layout = None
-    if file.fault is None and any(seen.rooms.values()):
-        quantizer = packer.quantizer(seen, converter.answer.name if converter.answer is not None else None)
-        layout = _answer(packing.layout(seen, origin.release(seen), quantizer, weight_layout(subject)))
+        return {"architecture": "", "version": None, "tensors": 0, "producer": None, "layout": None}
+    seen = Observed(file, None)
+    answer = converter(seen).answer
     return {
         "architecture": quote(seen.architecture, bare=True),
         "version": file.version,
         "tensors": file.index.tensors,
-        "types": {quote(str(name), bare=True): count for name, count in seen.types.most_common(MOST_TYPES)},
-        "producer": _answer(converter),
-        "layout": layout,
+        "producer": CANNOT_TELL if answer is None else answer.name,
+        "layout": _layout(subject),
     }
 
 
-def _answer(question: Question) -> str:
-    return CANNOT_TELL if question.answer is None else question.answer.name
+def _layout(subject: Subject) -> str | None:
+    """The layout as the weights tell it; the linter has asked them already."""
+    from i2s_spec.linter.analysis.weight_layout import weight_layout
+
+    if subject.file.fault is not None or not subject.has_i2s or subject.reading.mode == "none":
+        return None
+    found = weight_layout(subject)
+    if found is None or found.mixed:
+        return CANNOT_TELL if found is None else "mixed"
+    return CANNOT_TELL if found.decided is None else found.decided.name

@@ -47,8 +47,8 @@ class ResultsLog:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
-        shown = quote(self.path, 4096, bare=True)
+        self.path = os.path.realpath(path)
+        shown = quote(os.fspath(path), 4096, bare=True)
         if os.path.lexists(self.path):
             with open_regular(self.path) as stream:
                 beginning = stream.read(len(BEGINNING))
