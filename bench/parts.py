@@ -20,6 +20,7 @@ PARTS = {
     "groups": "bench.group_lint",
     "evidence": "bench.evidence",
     "import": "bench.checkpoint_import",
+    "cluster": "bench.cluster",
 }
 
 

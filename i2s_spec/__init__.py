@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.reader import open as open
     from i2s_spec.gguf.writer import Writer as Writer
     from i2s_spec.inspect.identify.identification import identify as identify
+    from i2s_spec.linter.cluster.check_entry import check as check
+    from i2s_spec.linter.cluster.lint_manifest import lint_manifest as lint_manifest
+    from i2s_spec.linter.cluster.manifest import manifest as manifest
     from i2s_spec.linter.engine import lint as lint
     from i2s_spec.linter.repair.fix import fix as fix
     from i2s_spec.linter.report_data import Report as Report
@@ -86,6 +89,9 @@ _HOMES = {
     "fix": "i2s_spec.linter.repair.fix",
     "sanitize": "i2s_spec.linter.sanitize.sanitize",
     "lint": "i2s_spec.linter.engine",
+    "check": "i2s_spec.linter.cluster.check_entry",
+    "manifest": "i2s_spec.linter.cluster.manifest",
+    "lint_manifest": "i2s_spec.linter.cluster.lint_manifest",
     "load_model": "i2s_spec.model.load",
     "bitlinear": "i2s_spec.model.projection",
     "integer_product": "i2s_spec.model.projection",

@@ -24,6 +24,8 @@ EXIT_BUG = 4
 EXIT_REMOTE = 5
 #: There was not enough memory, so that nothing is known of the input: sysexits' number for a shortage of the system.
 EXIT_MEMORY = 71
+#: A run over many files ended before all were judged, and goes on when it is called again: sysexits' temporary failure.
+EXIT_UNFINISHED = 75
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
@@ -101,6 +103,10 @@ def _rebuild(fault: Fault, span: Span, got: Any, want: Any, details: dict[str, A
 
 class SettingError(ValueError):
     """A setting of the caller's (an environment variable, an option) that cannot be followed."""
+
+
+class Unfinished(RuntimeError):
+    """A run over many files that ended early; what it did is kept, and the same call goes on from there."""
 
 
 class MissingExtra(ImportError):

@@ -2,7 +2,8 @@
 
 Verbs are imported when they are used, so that `i2s --version` starts in a moment. Results go to stdout, everything else
 to stderr. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 input unreadable or not GGUF, 4 our bug, 5 a server
-did not give the file; 71 where memory is short, 130 for Ctrl-C, 141 where the reader of a pipe has gone.
+did not give the file; 71 where memory is short, 75 where a run over many files ended early, 130 for Ctrl-C, 141 where the
+reader of a pipe has gone.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from i2s_spec.errors import (
     EXIT_INPUT,
     EXIT_INTERRUPTED,
     EXIT_MEMORY,
+    EXIT_UNFINISHED,
     EXIT_USAGE,
     FormatError,
     MissingExtra,
     SettingError,
+    Unfinished,
     quote,
 )
 
@@ -49,6 +52,7 @@ VERBS = {
     "export": "checkpoints.export_verb",
     "fix": "files.fix",
     "sanitize": "files.sanitize",
+    "census": "census",
     "hash": "files.hash",
     "diff": "files.diff",
     "new": "files.new",
@@ -133,6 +137,9 @@ def _main(args: list[str] | None) -> NoReturn:
     except (MissingExtra, SettingError) as error:
         _say(str(error))
         sys.exit(EXIT_USAGE)
+    except Unfinished as error:
+        _say(str(error))
+        sys.exit(EXIT_UNFINISHED)
     except OSError as error:
         name = f": {quote(os.fspath(error.filename), limit=4096)}" if error.filename is not None else ""
         _say(f"{error.strerror or error}{name}")

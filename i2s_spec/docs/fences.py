@@ -145,7 +145,7 @@ def _source(body: str) -> str:
     if chapters() not in path.parents or not path.is_file():
         raise Drift(f"there is no {body.strip()}")
     text = path.read_text(encoding="utf-8").rstrip()
-    shown = _coloured(text, "javascript" if path.suffix == ".mjs" else "c")
+    shown = _coloured(text, {".mjs": "javascript", ".py": "python"}.get(path.suffix, "c"))
     return f'<div class="highlight"><pre><code>{shown}</code></pre></div>'
 
 

@@ -54,3 +54,9 @@ def dies_at_dup(file: Input, options: Options, folders: object = None) -> dict[s
     if "dup" in file.path:
         os.kill(os.getpid(), signal.SIGKILL)
     return lint_path(file.path, options)
+
+
+def killing_details(subject: Any) -> None:
+    """A `details` of options that kills the process at a file of a certain name."""
+    if "deadly" in subject.path:
+        os.kill(os.getpid(), signal.SIGKILL)

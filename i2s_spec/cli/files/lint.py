@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from i2s_spec.cli.cluster_run import engine_options, engine_run, refuse_without_engine
 from i2s_spec.cli.progress import Bar
 from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.cli.settings import GIVEN, Settings, files_of, limits_of, options_of, pairs_of, spared, words
@@ -131,6 +132,7 @@ if TYPE_CHECKING:
     envvar="I2S_JOBS",
     help="Processes that check files; 0 for one on each processor.",
 )
+@engine_options
 @click.option("--runtimes", is_flag=True, envvar="I2S_RUNTIMES", help="Say which runtimes load and compute each file.")
 @click.option(
     "--reference",
@@ -182,8 +184,8 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     hf://ORG/REPO` fetches headers, all scales and a part of each tensor.
 
     Exit code 0: nothing at or above --fail-on. 1: findings. 3: a file cannot be read or is not GGUF (it is reported all
-    the same). 4: a bug of ours. 5: a server did not give a file.
-    Of several files the worst counts. `i2s explain CODE` says more about a finding.
+    the same). 4: a bug of ours. 5: a server did not give a file. Of several files the worst counts. 75: a run with --engine
+    ended early; the same command goes on. `i2s explain CODE` says more about a finding.
 
     Options may stand in i2s.toml, in [tool.i2s] of pyproject.toml, or in variables such as I2S_PROFILE; the command line
     counts first, then variables, then the files. Reports say which file changes what is found. With --profile security
@@ -204,6 +206,10 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     write = given["write_baseline"]
     baseline = _baseline(setting, options, write)
     jobs = setting["jobs"] or _processors()
+    if given["engine"] is None:
+        refuse_without_engine(given)
+    elif config.get("jobs", None) is None and ctx.get_parameter_source("jobs") not in GIVEN:
+        jobs = _processors()
 
     # Colours need a terminal that wants them; https://no-color.org
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
@@ -228,7 +234,10 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
             sheets.append((form(False, given["quiet"], threshold), partial(_write, output)))
         for sheet, say in sheets:
             say(sheet.begin())
-        run = stack.enter_context(closing(lint_paths(files, options, jobs, bar, weights, _checkpoint)))
+        run = stack.enter_context(closing(
+            lint_paths(files, options, jobs, bar, weights, _checkpoint) if given["engine"] is None
+            else engine_run(files, options, jobs, given)
+        ))  # fmt: skip
         for path, found_there in run:
             file_report = found_there if baseline is None else baseline.apply(path, found_there, write)
             if bar is not None:

@@ -1,0 +1,88 @@
+"""`i2s census`: what the files of a run over many have in common."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+import click
+
+from i2s_spec.cli.settings import spared
+from i2s_spec.cli.termination import cleaned_up
+from i2s_spec.linter.census.census_counts import MEANINGS, VERDICTS, Census, by_count, census_of, ordered
+from i2s_spec.linter.cluster.results_log import latest
+
+#: Rows of a table of text.
+ROWS = 20
+
+
+@click.command(
+    "census",
+    epilog="Example:  i2s new tiny.gguf && i2s lint --engine dask tiny.gguf && i2s census i2s-results.jsonl -o census.html",
+    short_help="Count the results of a run over many files.",
+)
+@click.argument("results", type=click.Path())
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "html"]),
+    help="Form of the counts.  [default: html for -o NAME.html, else text]",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    callback=spared,
+    help="Write to this file instead of standard output.",
+)
+def command(results: str, form: str | None, output: str | None) -> None:
+    """Count findings by code, and files by producer, layout, architecture and runtime.
+
+    RESULTS is the file of results of `i2s lint --engine`, or what `check` gives on any engine, one record a line. Of each
+    address its last record counts.
+    """
+    if form is None:
+        form = "html" if output is not None and output.endswith((".html", ".htm")) else "text"
+    census = census_of(latest(results))
+    if form == "html":
+        from i2s_spec.linter.census.census_page import census_page
+
+        page = census_page(census, results)
+    elif form == "json":
+        page = json.dumps(census.as_dict(), indent=2) + "\n"
+    else:
+        page = "".join(f"{line}\n" for line in _text(census))
+    if output is None:
+        click.echo(page, nl=False)
+        return
+    from i2s_spec.gguf.atomic_file import OutputFile
+
+    with cleaned_up(), OutputFile(output, force=True) as file:
+        file.write(page.encode("utf-8"))
+
+
+def _text(census: Census) -> Iterator[str]:
+    """The counts as tables."""
+    from i2s_spec.draw.table import Column, table
+    from i2s_spec.draw.terminal import plain
+
+    yield f"{census.files:,} {'file' if census.files == 1 else 'files'}, {census.findings:,} findings"
+    for verdict in VERDICTS:
+        if census.verdicts[verdict]:
+            yield f"  {census.verdicts[verdict]:>9,}  {MEANINGS[verdict]}"
+    codes = by_count(census.code_files)
+    if codes:
+        yield ""
+        columns = [Column("code"), Column("slug"), Column("severity"), Column("files", right=True)]
+        rows = [(code, *census.about.get(code, ("", "")), f"{count:,}") for code, count in codes[:ROWS]]
+        yield from map(plain, table(columns, rows))
+    for kind, names in census.by.items():
+        yield ""
+        columns = [Column(kind), Column("files", right=True), *(Column(verdict, right=True) for verdict in VERDICTS)]
+        cells = [(name, f"{counts.total():,}", *_cells(counts)) for name, counts in ordered(names)[:ROWS]]
+        yield from map(plain, table(columns, cells))
+
+
+def _cells(counts: Counter[str]) -> Iterator[str]:
+    return (f"{counts[verdict]:,}" if counts[verdict] else "" for verdict in VERDICTS)

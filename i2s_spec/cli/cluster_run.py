@@ -1,0 +1,122 @@
+"""This module is what `i2s lint` does with --engine: options of a run over many files, and the run itself."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import closing
+from typing import Any
+
+import click
+
+from i2s_spec.errors import quote
+from i2s_spec.linter.options import Options
+
+#: Options that say how a cluster is used, and so need an engine.
+_OF_ENGINE = {"scheduler": "--scheduler", "results": "--results", "rates": "--rate", "in_flight": "--in-flight"}
+
+#: Where results go unless --results says otherwise.
+RESULTS = "i2s-results.jsonl"
+
+
+def rates_of(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> dict[str, tuple[float, float]]:
+    """Values of the form HOST=REQUESTS/SECONDS as a table."""
+    rates = {}
+    for value in values:
+        host, _, rate = value.rpartition("=")
+        requests, sign, seconds = rate.partition("/")
+        try:
+            numbers = float(requests), float(seconds) if sign else 1.0
+        except ValueError:
+            numbers = math.nan, math.nan
+        if not host or not all(0 < number < 1e9 for number in numbers):
+            raise click.BadParameter(f"{quote(value)} is not of the form {parameter.metavar}", ctx, parameter)
+        rates[host] = numbers
+    return rates
+
+
+def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a run over many files to a command."""
+    options = [
+        click.option(
+            "--engine",
+            type=click.Choice(["dask"]),
+            help="Judge the files on Dask, with results that are kept: a run that ended early goes on. FILE may then also "
+            "be an address, a list (NAME.txt) or a manifest (NAME.jsonl). Needs the extra [dask].",
+        ),
+        click.option("--scheduler", metavar="ADDRESS", help="The cluster to use.  [default: --jobs processes here]"),
+        click.option(
+            "--results",
+            metavar="FILE.jsonl",
+            type=click.Path(dir_okay=False),
+            help=f"Where results go; a Parquet table of them is beside it in the end.  [default: {RESULTS}]",
+        ),
+        click.option(
+            "--rate",
+            "rates",
+            multiple=True,
+            metavar="HOST=REQUESTS/SECONDS",
+            callback=rates_of,
+            help="Bound the requests to a host, of all workers together.",
+        ),
+        click.option(
+            "--in-flight",
+            type=click.IntRange(1),
+            metavar="BYTES",
+            help="Bytes of files that workers may be at or have waiting.  [default: 4294967296]",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def refuse_without_engine(given: Mapping[str, Any]) -> None:
+    """
+    :raises UsageError: for an option that only a run with an engine follows
+    """
+    for name, option in _OF_ENGINE.items():
+        if given[name]:
+            raise click.UsageError(f"{option} says how a run over many files is done: with --engine dask")
+
+
+def engine_run(
+    files: Iterable[str], options: Options, jobs: int, given: Mapping[str, Any]
+) -> Generator[tuple[str, dict[str, Any]], None, None]:
+    """Address and report of each file, as they are known, those of earlier runs first; then the Parquet table."""
+    from i2s_spec.linter.cluster.coordinator import IN_FLIGHT
+    from i2s_spec.linter.cluster.host_rates import Rate
+    from i2s_spec.linter.cluster.lint_manifest import lint_manifest
+    from i2s_spec.linter.cluster.manifest import manifest
+    from i2s_spec.linter.cluster.parquet import write_parquet
+    from i2s_spec.linter.cluster.results_log import latest
+
+    results = given["results"] or RESULTS
+    say = _nothing if given["quiet"] else _to_stderr
+    run = lint_manifest(
+        manifest(files),
+        options,
+        results,
+        scheduler=given["scheduler"],
+        workers=jobs,
+        rates={host: Rate(*rate) for host, rate in given["rates"].items()},
+        in_flight=given["in_flight"] or IN_FLIGHT,
+        say=say,
+    )
+    with closing(run):
+        for record in run:
+            yield record["url"], record["report"]
+    table = os.path.splitext(results)[0] + ".parquet"
+    rows = write_parquet(latest(results), table)
+    say(
+        f"{rows:,} results are in {quote(results, 4096, bare=True)}, a table of them in {quote(table, 4096, bare=True)}"
+    )
+
+
+def _to_stderr(text: str) -> None:
+    click.echo(f"i2s: {text}", err=True)
+
+
+def _nothing(text: str) -> None:
+    """Say nothing."""

@@ -1,0 +1,170 @@
+"""This module defines `check`: an entry of a manifest in, a record out, both plain data. It is what every engine maps.
+
+It pickles, keeps nothing between calls, and never raises for a file; Dask, Ray, Spark and process pools take it as it is:
+
+    check({"url": "/models/a.gguf"}, profile="security")
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from i2s_spec._version import __version__
+from i2s_spec.gguf.source import CHUNK, open_regular
+from i2s_spec.linter.batch.file_arguments import Input
+from i2s_spec.linter.batch.lint_path import failed
+from i2s_spec.linter.batch.lint_paths import report_on
+from i2s_spec.linter.cluster.manifest import Entry, entry_of
+from i2s_spec.linter.cluster.options_key import RECORD_VERSION, options_key
+from i2s_spec.linter.cluster.origin_facts import WithFacts
+from i2s_spec.linter.engine import open_reference
+from i2s_spec.linter.options import DEFAULTS, Options, options_of
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.reference.weights import Weights
+
+#: One judged file as plain data: the entry, the key of the options, facts about the file's origin, and the report.
+Record = dict[str, Any]
+
+#: Bytes at each end of a file that its short digest is made of.
+ENDS: Final = 1 << 16
+
+
+def check(entry: str | Mapping[str, Any], options: Options | None = None, **keywords: Any) -> Record:
+    """Judge one file; whatever happens, the answer is a record.
+
+    :param entry: an address, or a line of a manifest: `url`, and `etag`, `size`, `sha256` where they are known
+    :param options: which rules apply, and how files are read
+    :param keywords: the fields of `Options`, in place of `options`
+    :returns: `url`, `etag`, `size`, `sha256` of the entry, `rules` (the key of the options), `facts` (architecture,
+        producer, layout; None where nothing could be read), `seconds`, and `report` as `lint --format json` gives it
+    :raises ValueError: for an entry without a url, and for options that do not exist
+    """
+    if options is None:
+        options = options_of(keywords) if keywords else DEFAULTS
+    elif keywords:
+        raise TypeError("options and keywords exclude each other")
+    return _judge(entry_of(entry), _work(pickle.dumps(options, pickle.HIGHEST_PROTOCOL)))
+
+
+class _Work(NamedTuple):
+    """Options, the same with facts about the origin among the details, and the key of both."""
+
+    options: Options
+    with_facts: Options
+    key: str
+
+
+@lru_cache(maxsize=8)
+def _work(options: bytes) -> _Work:
+    """What follows from pickled options, once for all files of a process."""
+    found: Options = pickle.loads(options)
+    return _Work(found, found.replaced(details=WithFacts(found.details)), options_key(found))
+
+
+def _judge(entry: Entry, work: _Work, weights: Weights | None = None) -> Record:
+    started = perf_counter()
+    report = report_on(Input(entry.url, entry.problem), work.with_facts, None, weights)
+    facts = None
+    if "details" in report:
+        found = report["details"]
+        facts = found["facts"]
+        report = {name: value for name, value in report.items() if name != "details"}
+        if work.options.details is not None:
+            report["details"] = found["details"]
+    return record_of(entry, work.key, report, facts, perf_counter() - started)
+
+
+def record_of(
+    entry: Entry, key: str, report: Mapping[str, Any], facts: Mapping[str, Any] | None = None, seconds: float = 0
+) -> Record:
+    """A record of its parts."""
+    return {
+        "schema_version": RECORD_VERSION,
+        "url": entry.url,
+        "etag": entry.etag,
+        "size": entry.size,
+        "sha256": entry.sha256,
+        "rules": key,
+        "seconds": round(seconds, 6),
+        "facts": facts,
+        "report": report,
+    }
+
+
+def died(entry: Entry, key: str, words: str) -> Record:
+    """The record of a file at which processes died: a result like others, with a bug of ours in its report."""
+    return record_of(entry, key, failed(entry.url, words))
+
+
+class WrongVersion(RuntimeError):
+    """A worker has other rules than the one who asks."""
+
+
+def check_batch(entries: Sequence[Entry], options: bytes, key: str) -> list[Record]:
+    """Judge files one after another: what a task of an engine does.
+
+    :param options: the options, pickled: a worker that saw them before does not read them again
+    :param key: the key that they have where the run was started
+    :raises WrongVersion: where they have another key here: this worker has another version of the package
+    """
+    # Before NumPy is imported: threads of its matrix products would wait for those of the other workers.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    work = _checked(options, key)
+    with open_reference(work.options) as weights:
+        return [_judge(entry, work, weights) for entry in entries]
+
+
+def _checked(options: bytes, key: str) -> _Work:
+    work = _work(options)
+    if work.key != key:
+        raise WrongVersion(f"a worker has other rules: i2s-spec {__version__} is installed there")
+    return work
+
+
+def check_alone(entries: Sequence[Entry], options: bytes, key: str) -> list[Record]:
+    """Judge files in a process beside this one: where it dies, that is the result of the file that it was at."""
+    from i2s_spec.linter.batch.process_pool import Died, in_order
+
+    _checked(options, key)
+    return [
+        died(entry, key, f"worker died: {answer}") if isinstance(answer, Died) else answer
+        for entry, answer in in_order(partial(_one, options=options, key=key), entries, 1)
+    ]
+
+
+def _one(entry: Entry, options: bytes, key: str) -> Record:
+    return check_batch([entry], options, key)[0]
+
+
+def digests(entries: Sequence[Entry], whole: bool) -> list[str | None]:
+    """Digests of files: of all bytes, or of the ends of what is longer; None for what cannot be read."""
+    return [_digest(entry, whole) for entry in entries]
+
+
+def is_short(size: int) -> bool:
+    """Whether the short digest of a file of this size is that of all its bytes."""
+    return size <= 2 * ENDS
+
+
+def _digest(entry: Entry, whole: bool) -> str | None:
+    digest = hashlib.sha256()
+    try:
+        with open_regular(entry.url) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if whole or is_short(size):
+                while chunk := stream.read(CHUNK):
+                    digest.update(chunk)
+                return digest.hexdigest()
+            digest.update(stream.read(ENDS))
+            stream.seek(size - ENDS)
+            digest.update(stream.read(ENDS))
+            return f"ends:{digest.hexdigest()}"
+    except (OSError, ValueError):
+        return None

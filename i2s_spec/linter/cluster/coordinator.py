@@ -1,0 +1,249 @@
+"""This module decides which batch of files is next and what becomes of one that came back, or did not.
+
+It knows of no engine and no clock: whoever drives it asks for batches, says what came of each, and gets the records. A
+batch whose worker died is judged again in a process beside the worker, whose death is the result of the file that it was
+at. So one bad file costs neither the others nor the run.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+from i2s_spec.errors import quote
+from i2s_spec.linter.cluster.check_entry import Record, died, is_short
+from i2s_spec.linter.cluster.host_rates import HostRates, Rate
+from i2s_spec.linter.cluster.manifest import Entry
+from i2s_spec.linter.cluster.results_log import ResultsLog, key_of
+from i2s_spec.linter.cluster.same_content import SameContent
+from i2s_spec.linter.options import Options
+from i2s_spec.linter.report_data import uri_of
+
+#: Files and bytes of a batch: enough that an engine's own work for a task does not count.
+BATCH_FILES: Final = 64
+BATCH_BYTES: Final = 32 << 20
+
+#: What a file counts whose size nobody told.
+UNKNOWN_SIZE: Final = 64 << 20
+
+#: Bytes of files that workers are at or have waiting, unless a run says otherwise.
+IN_FLIGHT: Final = 4 << 30
+
+#: How often a worker may die although the files are in a process beside it, as where somebody kills workers.
+ATTEMPTS: Final = 3
+
+Kind = Literal["check", "ends", "whole", "alone"]
+
+
+class Batch(NamedTuple):
+    """Files that one task is for: to check, to digest (ends or all bytes), or to check in a process beside the worker."""
+
+    kind: Kind
+    entries: tuple[Entry, ...]
+    size: int
+    attempt: int = 1
+
+
+class Coordinator:
+    """The state of a run.
+
+    :param entries: what is to be judged; entries with a record in the log are not judged again
+    :param log: where records are and go
+    :param rates: requests by host
+    :param in_flight: bytes that may be out at a time; one batch always may
+    :param tasks: how many batches may be out at a time
+    """
+
+    def __init__(
+        self,
+        entries: Iterable[Entry],
+        options: Options,
+        key: str,
+        log: ResultsLog,
+        rates: Mapping[str, Rate] | None = None,
+        in_flight: int = IN_FLIGHT,
+        tasks: int = 8,
+    ) -> None:
+        self._options, self._key, self._log = options, key, log
+        self._rates = HostRates(rates or {})
+        self._most_bytes, self.tasks = in_flight, tasks
+        self._out: dict[Batch, None] = {}
+        self._bytes_out = 0
+        self._waiting: dict[tuple[Kind, str], deque[Entry]] = {}
+        self._retries: deque[Batch] = deque()
+        self._followers: dict[str, list[Entry]] = {}
+        #: Judged files whose digest is known, by address: further ones of their content get a copy of the record.
+        self._done: dict[str, bytes] = {}
+        #: Records that are known and not given out yet; those of earlier runs by their keys.
+        self._ready: deque[Record | bytes] = deque()
+        self.total = self.reused = 0
+        known = []
+        for entry in entries:
+            self.total += 1
+            place = key_of(entry.url, entry.etag, key)
+            if not _may_be_reused(entry) or place not in log:
+                known.append(entry)
+                continue
+            self.reused += 1
+            self._ready.append(place)
+            record = log[place]
+            if isinstance(record.get("sha256"), str):
+                known.append(entry._replace(sha256=record["sha256"]))
+                self._done[entry.url] = key_of(entry.url, entry.etag, self._key)
+        self.recorded = self.reused
+        self._same = SameContent(known, self._judge, self._digest, self._follow, self._context)
+
+    # --- entries ------------------------------------------------------------------------------------------------------
+
+    def _context(self, entry: Entry) -> str:
+        return repr(sorted(self._options.suppressed_in(entry.url).items())) if self._options.suppressions else ""
+
+    def _judge(self, entry: Entry) -> None:
+        if entry.url not in self._done:
+            self._queue("check", entry)
+
+    def _digest(self, entry: Entry, whole: bool) -> None:
+        self._queue("whole" if whole else "ends", entry)
+
+    def _queue(self, kind: Kind, entry: Entry) -> None:
+        self._waiting.setdefault((kind, entry.host), deque()).append(entry)
+
+    def _follow(self, entry: Entry, first: str) -> None:
+        if entry.url in self._done:
+            return
+        place = self._done.get(first)
+        if place is None:
+            self._followers.setdefault(first, []).append(entry)
+        else:
+            self._keep(_copied(self._log[place], entry))
+
+    # --- batches ------------------------------------------------------------------------------------------------------
+
+    @property
+    def finished(self) -> bool:
+        """Every entry has its record."""
+        return not self._out and not self._retries and not any(self._waiting.values())
+
+    def records(self) -> Iterator[Record]:
+        """Records that are known and were not given out yet."""
+        while self._ready:
+            following = self._ready.popleft()
+            yield self._log[following] if isinstance(following, bytes) else following
+
+    def next(self, now: float) -> Batch | None:
+        """A batch to give out; None where none may be, for now.
+
+        :param now: seconds of a clock that only goes forward
+        """
+        if len(self._out) >= self.tasks:
+            return None
+        if self._retries:
+            return self._given(self._retries.popleft()) if self._has_room(self._retries[0].size) else None
+        left = sum(map(len, self._waiting.values()))
+        files = max(1, min(BATCH_FILES, left // (2 * self.tasks)))
+        # Digests first: until they are known, files of equal size wait.
+        for kind, host in sorted(self._waiting, key=lambda place: place[0] == "check"):
+            queue = self._waiting[kind, host]
+            if queue and (batch := self._batch(kind, host, queue, files, now)) is not None:
+                return batch
+        return None
+
+    def _batch(self, kind: Kind, host: str, queue: deque[Entry], files: int, now: float) -> Batch | None:
+        most = self._rates.available(host, now)
+        entries: list[Entry] = []
+        size = requests = 0.0
+        for entry in queue:
+            more = _weight(kind, entry)
+            too_many = most is not None and requests + entry.requests > most
+            if entries and (len(entries) == files or size + more > BATCH_BYTES or too_many):
+                break
+            entries.append(entry)
+            size, requests = size + more, requests + entry.requests
+        if not self._has_room(int(size)) or not self._rates.take(host, requests, now):
+            return None
+        for _ in entries:
+            queue.popleft()
+        if not queue:
+            del self._waiting[kind, host]
+        return self._given(Batch(kind, tuple(entries), int(size)))
+
+    def _has_room(self, size: int) -> bool:
+        return not self._out or self._bytes_out + size <= self._most_bytes
+
+    def _given(self, batch: Batch) -> Batch:
+        self._out[batch] = None
+        self._bytes_out += batch.size
+        return batch
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes of files that are out."""
+        return self._bytes_out
+
+    def wait(self, now: float) -> float | None:
+        """Seconds until a host may be asked again; None where nothing waits for that."""
+        times = [self._rates.wait(host, queue[0].requests, now) for (_, host), queue in self._waiting.items() if queue]
+        return min((time for time in times if time > 0), default=None)
+
+    def done(self, batch: Batch, answer: Any) -> None:
+        """Take what a task gave: records, one record, or digests."""
+        self._back(batch)
+        if batch.kind in ("ends", "whole"):
+            for entry, digest in zip(batch.entries, answer, strict=True):
+                self._same.digested(entry, digest, batch.kind == "whole")
+            return
+        self._take(answer)
+
+    def died(self, batch: Batch, words: str) -> None:
+        """A worker died at a batch, or at another one that was on it."""
+        self._back(batch)
+        if batch.kind in ("ends", "whole"):
+            for entry in batch.entries:
+                self._same.digested(entry, None, batch.kind == "whole")
+        elif batch.kind == "check":
+            self._retries.append(batch._replace(kind="alone"))
+        elif batch.attempt < ATTEMPTS:
+            self._retries.append(batch._replace(attempt=batch.attempt + 1))
+        elif len(batch.entries) > 1:
+            for entry in batch.entries:
+                self._retries.append(Batch("alone", (entry,), _weight("alone", entry)))
+        else:
+            self._take([died(batch.entries[0], self._key, f"worker died: {quote(words, bare=True)}")])
+
+    def _back(self, batch: Batch) -> None:
+        del self._out[batch]
+        self._bytes_out -= batch.size
+
+    def _take(self, records: list[Record]) -> None:
+        """Keep records, and those of the files of equal content."""
+        for record in records:
+            self._keep(record)
+            for follower in self._followers.pop(record["url"], ()):
+                self._keep(_copied(record, follower))
+
+    def _keep(self, record: Record) -> None:
+        self._log.append([record])
+        self._ready.append(record)
+        self.recorded += 1
+        if record["sha256"] is not None:
+            self._done[record["url"]] = key_of(record["url"], record["etag"], self._key)
+
+
+def _may_be_reused(entry: Entry) -> bool:
+    """Whether a record of the same key holds: a path without an etag could not be read, and is looked at again."""
+    return not entry.problem and not (entry.etag is None and entry.is_local)
+
+
+def _weight(kind: Kind, entry: Entry) -> int:
+    """Bytes that a task reads of a file, at most."""
+    size = UNKNOWN_SIZE if entry.size is None else entry.size
+    return 1 << 17 if kind == "ends" and not is_short(size) else size
+
+
+def _copied(record: Record, entry: Entry) -> Record:
+    """The record of a file whose content is that of another one."""
+    path = quote(entry.url, limit=4096, bare=True)
+    report = {**record["report"], "path": path, "uri": uri_of(entry.url)}
+    own = {"url": entry.url, "etag": entry.etag, "size": entry.size, "sha256": entry.sha256, "seconds": 0.0}
+    return {**record, **own, "same_as": record["url"], "report": report}

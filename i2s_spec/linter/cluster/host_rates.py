@@ -1,0 +1,54 @@
+"""This module bounds how many requests go to a host in a time: one bucket for each host, filled at a steady rate.
+
+The buckets stand where batches are given out, so that all workers together keep the bound, however many there are.
+
+    >>> rates = HostRates({"hub.example": Rate(10, 5.0)})
+    >>> rates.take("hub.example", 10, now=0.0), rates.take("hub.example", 1, now=0.0)
+    (True, False)
+    >>> rates.wait("hub.example", 1, now=0.0), rates.take("elsewhere", 1000, now=0.0)
+    (0.5, True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Rate(NamedTuple):
+    """So many requests in so many seconds."""
+
+    requests: float
+    seconds: float
+
+
+class HostRates:
+    """A bucket of requests for each host that has a rate; others are free."""
+
+    def __init__(self, rates: Mapping[str, Rate]) -> None:
+        self._rates = {host.lower(): rate for host, rate in rates.items()}
+        self._left = {host: rate.requests for host, rate in self._rates.items()}
+        self._at: dict[str, float] = {}
+
+    def available(self, host: str, now: float) -> float | None:
+        """The requests in the bucket; None for a host without a rate."""
+        self.wait(host, 0, now)
+        return self._left.get(host)
+
+    def take(self, host: str, requests: float, now: float) -> bool:
+        """Take requests out of the bucket, if so many are in it; more than it can hold are given when it is full."""
+        if self.wait(host, requests, now) > 0:
+            return False
+        if host in self._rates:
+            self._left[host] -= requests
+        return True
+
+    def wait(self, host: str, requests: float, now: float) -> float:
+        """Seconds until so many requests are in the bucket."""
+        rate = self._rates.get(host)
+        if rate is None:
+            return 0.0
+        per_second = rate.requests / rate.seconds
+        left = min(rate.requests, self._left[host] + (now - self._at.get(host, now)) * per_second)
+        self._left[host], self._at[host] = left, now
+        return max(0.0, (min(requests, rate.requests) - left) / per_second)

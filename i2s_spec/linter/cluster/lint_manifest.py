@@ -1,0 +1,61 @@
+"""This module defines `lint_manifest`: judge what a manifest names on an engine, with results that outlive the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import ExitStack
+
+from i2s_spec.linter.cluster.check_entry import Record
+from i2s_spec.linter.cluster.coordinator import IN_FLIGHT, Coordinator
+from i2s_spec.linter.cluster.dask_engine import dask_client, run_on_dask
+from i2s_spec.linter.cluster.host_rates import Rate
+from i2s_spec.linter.cluster.manifest import Entry
+from i2s_spec.linter.cluster.options_key import options_key, portable
+from i2s_spec.linter.cluster.results_log import ResultsLog
+from i2s_spec.linter.options import Options
+
+
+def lint_manifest(
+    entries: Iterable[Entry],
+    options: Options,
+    results: str | os.PathLike[str],
+    *,
+    scheduler: str | None = None,
+    workers: int = 1,
+    rates: Mapping[str, Rate] | None = None,
+    in_flight: int = IN_FLIGHT,
+    say: Callable[[str], None] = lambda text: None,
+) -> Generator[Record, None, None]:
+    """Judge files on Dask; those that the results hold already, with the same rules, are not judged again.
+
+    :param entries: what `manifest` gives
+    :param results: the file that records are appended to, as JSON Lines
+    :param scheduler: the address of a cluster; without, one of so many `workers` on this machine
+    :param rates: requests by host, for all workers together
+    :param in_flight: bytes of files that may be out at a time
+    :param say: called with a sentence on what was found in the results
+    :returns: the record of every entry, as it is known: those of earlier runs first
+    :raises MissingExtra: without the extra [dask]
+    :raises SettingError: where the results are something else or in use, no scheduler answers, or workers cannot work
+    :raises Unfinished: where the cluster is lost; the same call goes on
+    """
+    options = portable(options)
+    key = options_key(options)
+    with ExitStack() as stack:
+        log = stack.enter_context(ResultsLog(results))
+        if log.repaired:
+            say(f"a torn last line of {log.repaired:,} bytes was taken out of the results")
+        if log.damaged:
+            say(f"{log.damaged:,} damaged lines of the results were passed over")
+        coordinator = Coordinator(entries, options, key, log, rates, in_flight)
+        if coordinator.reused:
+            say(f"{coordinator.reused:,} of {coordinator.total:,} files have their results from an earlier run")
+        if coordinator.finished:
+            yield from coordinator.records()
+            return
+        client = stack.enter_context(dask_client(scheduler, workers))
+        try:
+            yield from run_on_dask(client, coordinator, options, key, log.sync)
+        finally:
+            log.sync()

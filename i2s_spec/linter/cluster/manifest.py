@@ -1,0 +1,210 @@
+"""This module defines the manifest of a run: every file by its address, what tells that it changed, and its size.
+
+A line of a manifest is a JSON object, so that a list of a hub or a bucket becomes one with a line of any language:
+
+    {"url": "/models/a.gguf", "etag": "18c9f3a-18c9f3a", "size": 189376}
+
+Only `url` is needed. `etag` is whatever changes when the content does, `sha256` the digest of the content where somebody
+knows it. An address with `://` is taken as it is; a path of this machine gets its etag and its size from its state.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from i2s_spec.errors import SettingError, quote
+from i2s_spec.gguf.source import open_regular
+from i2s_spec.linter.batch.file_arguments import Input, inputs
+
+#: Names of lists: manifests, and lists of names with one a line.
+MANIFEST_SUFFIX: Final = ".jsonl"
+LIST_SUFFIX: Final = ".txt"
+
+#: The longest line of a manifest, in bytes.
+LONGEST_LINE: Final = 1 << 16
+
+
+class Entry(NamedTuple):
+    """A file to judge: its address, its identity, its size and digest where they are known; or why it cannot be read.
+
+    `requests` is what one judgement asks of the host of the address, which a limit by host counts.
+    """
+
+    url: str
+    etag: str | None = None
+    size: int | None = None
+    sha256: str | None = None
+    requests: float = 1
+    problem: str = ""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the address is a path of this machine."""
+        return "://" not in self.url
+
+    @property
+    def host(self) -> str:
+        """The host that requests go to; empty for a path."""
+        return host_of(self.url)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The entry as a line of a manifest; what is not known is left out."""
+        plain = {"url": self.url, "etag": self.etag, "size": self.size, "sha256": self.sha256}
+        return {name: value for name, value in plain.items() if value is not None}
+
+
+def host_of(url: str) -> str:
+    """The host of an address: that of a web address, the Hub's for `hf://`, the scheme for buckets; empty for a path.
+
+    >>> host_of("https://Example.org:8080/m.gguf"), host_of("s3://bucket/m.gguf"), host_of("/models/m.gguf")
+    ('example.org', 's3', '')
+    """
+    scheme, sign, _ = url.partition("://")
+    if not sign:
+        return ""
+    if scheme == "hf":
+        url = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    elif scheme not in ("http", "https"):
+        return scheme
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def manifest(names: Iterable[str]) -> Iterator[Entry]:
+    """The entries that names stand for, in order, each address once.
+
+    :param names: files, folders and globs as `lint` takes them, `@LIST` and names that end in `.txt` for lists of these,
+        names that end in `.jsonl` for manifests, and addresses with `://`
+    :raises SettingError: for a line of a manifest that is no entry
+    """
+    seen: set[str] = set()
+    for entry in _entries(names):
+        if entry.url not in seen:
+            seen.add(entry.url)
+            yield entry
+
+
+def _entries(names: Iterable[str]) -> Iterator[Entry]:
+    plain: list[str] = []
+    for name in names:
+        if name.endswith(MANIFEST_SUFFIX):
+            yield from _local(inputs(plain))
+            plain = []
+            yield from _read(name.removeprefix("@"))
+        elif name.endswith(LIST_SUFFIX) and not name.startswith("@"):
+            plain.append(f"@{name}")
+        else:
+            plain.append(name)
+    yield from _local(inputs(plain))
+
+
+def _local(found: Iterable[Input]) -> Iterator[Entry]:
+    for file in found:
+        if "://" in file.path:
+            yield Entry(file.path)
+        elif file.problem:
+            yield Entry(file.path, problem=file.problem)
+        else:
+            yield entry_of_path(file.path)
+
+
+def entry_of_path(path: str) -> Entry:
+    """The entry of a file of this machine; one that cannot be read has neither etag nor size.
+
+    The etag is made of the times of the last write and of the last change of the file's state: a file that was written
+    to has another one, also where its time of writing was set back.
+    """
+    url = os.path.join(os.getcwd(), path.removeprefix("./"))
+    if "\0" in path:
+        return Entry(url)
+    try:
+        status = os.stat(path)
+    except OSError:
+        return Entry(url)  # `lint_path` says what is wrong
+    if not stat.S_ISREG(status.st_mode):
+        return Entry(url)
+    return Entry(url, f"{status.st_mtime_ns:x}-{status.st_ctime_ns:x}", status.st_size)
+
+
+def _read(name: str) -> Iterator[Entry]:
+    """The entries of a manifest."""
+    try:
+        with open_regular(name) as stream:
+            for number, line in enumerate(_lines(stream), 1):
+                if line.strip():
+                    yield _entry_of_line(line, f"{quote(name, 4096, bare=True)}:{number}")
+    except OSError as error:
+        raise SettingError(f"{quote(name, 4096, bare=True)}: {error.strerror or type(error).__name__}") from None
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    while line := stream.readline(LONGEST_LINE + 1):
+        yield line
+
+
+def _entry_of_line(line: bytes, place: str) -> Entry:
+    if len(line) > LONGEST_LINE:
+        raise SettingError(f"{place}: the line is longer than {LONGEST_LINE:,} bytes")
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        raise SettingError(f"{place}: the line is no JSON object") from None
+    try:
+        return entry_of(fields)
+    except ValueError as error:
+        raise SettingError(f"{place}: {error}") from None
+
+
+def entry_of(fields: str | Mapping[str, Any]) -> Entry:
+    """An entry from an address, or from the fields of a line of a manifest.
+
+    A path that comes without an etag gets that of the file.
+
+    :raises ValueError: for what is no entry
+    """
+    if isinstance(fields, str):
+        fields = {"url": fields}
+    if not isinstance(fields, Mapping):
+        raise ValueError("an entry is a JSON object with a url")
+    url, etag, size, sha256 = (_value(fields, name) for name in ("url", "etag", "size", "sha256"))
+    requests = _value(fields, "requests")
+    if not isinstance(url, str) or not url:
+        raise ValueError("an entry needs a url, which is a text")
+    if not isinstance(etag, str | None) or not isinstance(sha256, str | None):
+        raise ValueError("etag and sha256 of an entry are texts")
+    if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
+        raise ValueError("the size of an entry is a number of bytes")
+    if requests is not None and not (isinstance(requests, int | float) and 0 < requests < 1e9):
+        raise ValueError("the requests of an entry are a number above 0")
+    if sha256 is not None and (len(sha256) != 64 or set(sha256) - set("0123456789abcdef")):
+        raise ValueError("the sha256 of an entry has 64 hexadecimal digits")
+    if "://" not in url and (etag is None or size is None):
+        found = entry_of_path(url)
+        return found._replace(sha256=sha256) if etag is None else found._replace(etag=etag, sha256=sha256)
+    return Entry(url, etag, size, sha256, 1 if requests is None else requests)
+
+
+def _value(fields: Mapping[str, Any], name: str) -> Any:
+    """A field; columns of tables write what is missing as NaN, and their numbers as types of their own."""
+    value = fields.get(name)
+    if value is None or value != value:  # noqa: PLR0124  # NaN
+        return None
+    item = getattr(value, "item", None)
+    if item is not None:
+        value = item()
+    if isinstance(value, float) and name == "size" and value.is_integer():
+        return int(value)
+    return value
+
+
+def as_lines(entries: Iterable[Entry]) -> Iterator[str]:
+    """Entries as the lines of a manifest."""
+    for entry in entries:
+        yield json.dumps(entry.as_dict()) + "\n"

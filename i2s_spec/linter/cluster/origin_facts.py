@@ -1,0 +1,65 @@
+"""This module gathers what a census counts files by: architecture, the program that wrote the file, its layout.
+
+They are made of what the linter has read anyway; a question that the file does not answer is `cannot tell`, one that it
+does not raise (a layout without I2_S tensors) is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from i2s_spec.errors import quote
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.analysis.subject import Subject
+
+CANNOT_TELL: Final = "cannot tell"
+
+
+class WithFacts:
+    """A `details` of options that gives the facts, and what the options themselves ask for."""
+
+    def __init__(self, details: Callable[[Any], Any] | None) -> None:
+        self._details = details
+
+    def __call__(self, subject: Subject) -> dict[str, Any]:
+        found: dict[str, Any] = {"facts": origin_facts(subject)}
+        if self._details is not None:
+            found["details"] = self._details(subject)
+        return found
+
+
+def origin_facts(subject: Subject) -> dict[str, Any]:
+    """Facts about one file as plain data; text of the file is escaped.
+
+    :returns: `architecture`, `version`, `tensors`, `producer` (the program that wrote the metadata), and `layout`: what the
+        weights of I2_S tensors tell, None where there are none or they were not read
+    """
+    from i2s_spec.inspect.identify.observed import Observed
+    from i2s_spec.inspect.identify.origin import converter
+
+    file = subject.file
+    if file.version is None:
+        return {"architecture": "", "version": None, "tensors": 0, "producer": None, "layout": None}
+    seen = Observed(file, None)
+    answer = converter(seen).answer
+    return {
+        "architecture": quote(seen.architecture, bare=True),
+        "version": file.version,
+        "tensors": file.index.tensors,
+        "producer": CANNOT_TELL if answer is None else answer.name,
+        "layout": _layout(subject),
+    }
+
+
+def _layout(subject: Subject) -> str | None:
+    """The layout as the weights tell it; the linter has asked them already."""
+    from i2s_spec.linter.analysis.weight_layout import weight_layout
+
+    if subject.file.fault is not None or not subject.has_i2s or subject.reading.mode == "none":
+        return None
+    found = weight_layout(subject)
+    if found is None or found.mixed:
+        return CANNOT_TELL if found is None else "mixed"
+    return CANNOT_TELL if found.decided is None else found.decided.name

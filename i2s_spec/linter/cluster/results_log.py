@@ -1,0 +1,188 @@
+"""This module keeps the records of a run as JSON Lines, one appended whole as soon as it is known.
+
+A run that is killed loses at most the line that it was at: the next one takes a torn last line away and goes on. Records
+are found by address, etag and key of the options, so that a file that changed, or other rules, make new ones. Only one
+run at a time appends to a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from typing import Any, BinaryIO, Final
+
+from i2s_spec.errors import SettingError, quote
+from i2s_spec.gguf.source import open_regular
+from i2s_spec.gguf.unfinished import hold
+from i2s_spec.linter.cluster.check_entry import Record
+from i2s_spec.linter.cluster.options_key import RECORD_VERSION
+
+#: No line is longer; a report lists a bounded number of findings.
+LONGEST_LINE: Final = 1 << 26
+
+#: How every line begins.
+BEGINNING: Final = b'{"schema_version": '
+
+#: What is read at a time to find the end of the last whole line.
+STEP: Final = 1 << 16
+
+
+def key_of(url: str, etag: str | None, rules: str) -> bytes:
+    """What a record is found by, in sixteen bytes."""
+    digest = blake2b(digest_size=16)
+    for part in (url, etag or "", rules):
+        raw = part.encode("utf-8", "surrogatepass")
+        digest.update(len(raw).to_bytes(8, "little") + raw)
+    return digest.digest()
+
+
+class ResultsLog:
+    """The records of earlier runs, and those of this one.
+
+    :param path: a file of results; it is made where there is none
+    :raises SettingError: where the file is something else, or another run appends to it
+    :raises OSError: where it cannot be opened or written
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.realpath(path)
+        shown = quote(os.fspath(path), 4096, bare=True)
+        if os.path.lexists(self.path):
+            with open_regular(self.path) as stream:
+                beginning = stream.read(len(BEGINNING))
+            if beginning != BEGINNING[: len(beginning)]:
+                raise SettingError(f"{shown} is no file of results; nothing is appended to it")
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
+        try:
+            if not hold(self._fd, self.path):
+                raise SettingError(f"another run appends to {shown}")
+            #: Bytes of a torn last line that were taken away.
+            self.repaired = self._repair()
+            #: Where the record of each key is; of several the last.
+            self._places: dict[bytes, tuple[int, int]] = {}
+            #: Lines that are no records.
+            self.damaged = 0
+            self._end = self._index()
+        except BaseException:
+            self.close()
+            raise
+
+    def _repair(self) -> int:
+        """Take away what a killed run wrote of its last line."""
+        size = end = os.fstat(self._fd).st_size
+        while end > 0:
+            start = max(0, end - STEP)
+            found = os.pread(self._fd, end - start, start).rfind(b"\n")
+            if found >= 0:
+                end = start + found + 1
+                break
+            end = start
+        if end < size:
+            os.ftruncate(self._fd, end)
+        return size - end
+
+    def _index(self) -> int:
+        at = 0
+        with open_regular(self.path) as stream:
+            for line in _lines(stream):
+                record = parsed(line)
+                if record is None:
+                    self.damaged += 1
+                else:
+                    self._places[key_of(record["url"], record["etag"], record["rules"])] = at, len(line)
+                at += len(line)
+        return at
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, key: bytes) -> Record:
+        start, length = self._places[key]
+        found = parsed(os.pread(self._fd, length, start))
+        if found is None:
+            raise SettingError(f"{quote(self.path, 4096, bare=True)} was changed by somebody else")
+        return found
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Write records; each is complete in the file before the next one begins."""
+        for record in records:
+            line = json.dumps(record).encode() + b"\n"
+            left = memoryview(line)
+            while left:
+                left = left[os.write(self._fd, left) :]
+            self._places[key_of(record["url"], record["etag"], record["rules"])] = self._end, len(line)
+            self._end += len(line)
+
+    def sync(self) -> None:
+        """Bring what was written to the disk."""
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> ResultsLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Lines with their ends; one that is longer than any record comes in pieces, which are no records."""
+    while line := stream.readline(LONGEST_LINE):
+        yield line
+
+
+def parsed(line: bytes) -> Record | None:
+    """The record of a line, with what every reader of one relies on; None for anything else."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or found.get("schema_version") != RECORD_VERSION or not line.endswith(b"\n"):
+        return None
+    texts = isinstance(found.get("url"), str) and isinstance(found.get("rules"), str)
+    if not texts or not isinstance(found.get("etag", 0), str | None) or not _is_report(found.get("report")):
+        return None
+    return found if isinstance(found.get("facts"), dict | None) else None
+
+
+def _is_report(report: Any) -> bool:
+    if not isinstance(report, Mapping) or not isinstance(report.get("ok"), bool):
+        return False
+    lists = [report.get(name) for name in ("findings", "bugs", "excused")]
+    summary = report.get("summary")
+    if not isinstance(summary, Mapping) or not all(isinstance(each, list) for each in lists):
+        return False
+    counts = [summary.get(name) for name in ("errors", "warnings", "notes")]
+    if not all(isinstance(count, int) for count in counts) or not isinstance(summary.get("elided"), Mapping):
+        return False
+    findings = report["findings"]
+    return all(isinstance(each, Mapping) and isinstance(each.get("code"), str) for each in findings)
+
+
+def latest(path: str | os.PathLike[str]) -> Iterator[Record]:
+    """The last record of each address in a file of results, in the order of the file; damaged lines are passed over.
+
+    :raises SettingError: where there is no record in it
+    :raises OSError: where it cannot be read
+    """
+    last: dict[bytes, int] = {}
+    with open_regular(path) as stream:
+        for number, line in enumerate(_lines(stream)):
+            if (record := parsed(line)) is not None:
+                last[key_of(record["url"], None, "")] = number
+        if not last:
+            raise SettingError(f"{quote(os.fspath(path), 4096, bare=True)} holds no results of a run over many files")
+        stream.seek(0)
+        for number, line in enumerate(_lines(stream)):
+            record = parsed(line)
+            if record is not None and last[key_of(record["url"], None, "")] == number:
+                yield record

@@ -1,0 +1,28 @@
+"""python many_spark.py MANIFEST.jsonl RESULTS.jsonl: Spark, on this machine or by spark-submit on a cluster."""
+
+import json
+import os
+import sys
+
+import pandas
+from pyspark.sql import SparkSession
+
+import i2s_spec as i2s
+
+
+def judge(frames):
+    """Frames of entries in, one after another; frames of lines out."""
+    for frame in frames:
+        lines = [json.dumps(i2s.check(row, profile="security")) for row in frame.to_dict("records")]
+        yield pandas.DataFrame({"line": lines})
+
+
+if __name__ == "__main__":
+    entries = [(entry.url, entry.etag, entry.size) for entry in i2s.manifest([sys.argv[1]])]
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run what has i2s_spec installed
+    spark = SparkSession.builder.appName("i2s").getOrCreate()
+    frame = spark.createDataFrame(entries, "url string, etag string, size long")
+    with open(sys.argv[2], "w") as results:
+        for row in frame.mapInPandas(judge, "line string").toLocalIterator():
+            results.write(row.line + "\n")
+    spark.stop()

@@ -1,0 +1,269 @@
+"""`i2s lint --engine dask` as people call it: a cluster of processes, of which some are killed, and the scheduler too."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from i2s_spec.testing.sample import Draft
+
+pytest.importorskip("distributed", reason="the extra [dask] is not installed")
+parquet = pytest.importorskip("pyarrow.parquet", reason="the extra [dask] is not installed")
+
+#: Seconds after which a step has failed; machines are shared.
+LONG = 240
+
+
+def i2s(*args: str, cwd: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "i2s_spec", *args],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,
+    )  # fmt: skip
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=LONG)
+    return process.returncode, out, err
+
+
+def lines(place: Path) -> list[dict[str, Any]]:
+    """Whole lines of the results."""
+    if not place.exists():
+        return []
+    return [json.loads(line) for line in place.read_bytes().split(b"\n")[:-1]]
+
+
+def models(place: Path, count: int) -> Path:
+    """Small files of different contents."""
+    folder = place / "models"
+    folder.mkdir()
+    for i in range(count):
+        (folder / f"{i:05d}.gguf").write_bytes(Draft().data + i.to_bytes(4, "little"))
+    return folder
+
+
+def test_a_run_its_repetition_and_a_change(tmp_path: Path) -> None:
+    folder = models(tmp_path, 12)
+    (folder / "copy.gguf").write_bytes((folder / "00003.gguf").read_bytes())
+    (folder / "text.gguf").write_text("no model", encoding="utf-8")
+    (tmp_path / "list.txt").write_text("models\nmissing.gguf\n", encoding="utf-8")
+    arguments = ("lint", "--engine", "dask", "--jobs", "1", "--results", "r.jsonl", "--format", "jsonl", "list.txt")
+    code, out, err = ended(i2s(*arguments, cwd=tmp_path))
+    assert (code, err.count("Traceback")) == (3, 0), err
+    local = ended(i2s("lint", "--format", "jsonl", str(folder), str(tmp_path / "missing.gguf"), cwd=tmp_path))
+
+    def reports(text: str) -> dict[str, Any]:
+        found = [json.loads(line) for line in text.splitlines()]
+        return {each["path"]: each for each in found if "path" in each}
+
+    assert reports(out) == reports(local[1])
+    assert len(reports(out)) == 15
+    table = parquet.read_table(tmp_path / "r.parquet").to_pylist()
+    assert {row["url"]: row["ok"] for row in table} == {path: each["ok"] for path, each in reports(out).items()}
+    assert sum(row["same_as"] is not None for row in table) == 1
+
+    before = len(lines(tmp_path / "r.jsonl"))
+    (folder / "00000.gguf").write_bytes(b"changed")
+    again = ended(i2s(*arguments, cwd=tmp_path))
+    assert "i2s: 13 of 15 files have their results from an earlier run" in again[2]
+    assert len(lines(tmp_path / "r.jsonl")) == before + 2  # the changed one, and the one that is not there
+    assert {path for path, each in reports(again[1]).items() if not each["ok"]} == {
+        str(folder / "00000.gguf"), str(folder / "text.gguf"), str(tmp_path / "missing.gguf"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--scheduler", "tcp://127.0.0.1:9"], "--scheduler says how a run over many files is done"),
+        (["--results", "r.jsonl"], "--results says how"),
+        (["--rate", "hub=1/2"], "--rate says how"),
+        (["--in-flight", "5"], "--in-flight says how"),
+        (["--engine", "dask", "--rate", "hub"], "is not of the form HOST=REQUESTS/SECONDS"),
+        (["--engine", "dask", "--rate", "hub=0/5"], "is not of the form"),
+        (["--engine", "dask", "--rate", "hub=nan/5"], "is not of the form"),
+        (["--engine", "dask", "--results", "m.gguf"], "is no file of results"),
+        (["--engine", "dask", "--scheduler", "tcp://127.0.0.1:9"], "no scheduler answers"),
+        (["--engine", "dask", "--scheduler", "nonsense://x"], "no scheduler answers"),
+    ],
+)
+def test_wrong_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+                     arguments: list[str], reason: str) -> None:  # fmt: skip
+    from i2s_spec.cli import main
+
+    monkeypatch.setattr("i2s_spec.linter.cluster.dask_engine.CONNECTING", 0.5)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.gguf").write_bytes(Draft().data)
+    with pytest.raises(SystemExit) as stop:
+        main(["lint", "m.gguf", *arguments])
+    assert stop.value.code == 2
+    assert reason in " ".join(capsys.readouterr().err.split())
+    assert (tmp_path / "m.gguf").read_bytes() == Draft().data
+
+
+def test_without_the_extra_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                             capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    from i2s_spec.cli import main
+
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.gguf").write_bytes(Draft().data)
+    with pytest.raises(SystemExit) as stop:
+        main(["lint", "--engine", "dask", "m.gguf"])
+    assert stop.value.code == 2
+    assert "--engine dask needs the extra [dask]: " in capsys.readouterr().err
+
+
+# --- killed in the middle -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """A scheduler and two workers under nannies, each a process of its own."""
+    with ExitStack() as stack:
+
+        def start(*args: str) -> subprocess.Popen[bytes]:
+            log = stack.enter_context((tmp_path / f"{len(started)}.log").open("wb"))
+            process = subprocess.Popen([sys.executable, "-m", *args], stdout=log, stderr=log, cwd=tmp_path)
+            started.append(process)
+            return process
+
+        started: list[subprocess.Popen[bytes]] = []
+        address = tmp_path / "scheduler.json"
+        try:
+            scheduler = start("distributed.cli.dask_scheduler", "--port", "0", "--host", "127.0.0.1", "--no-dashboard",
+                              "--scheduler-file", str(address))  # fmt: skip
+            waited(address.exists)
+            time.sleep(0.2)
+            found = json.loads(address.read_text())["address"]
+            workers = start("distributed.cli.dask_worker", found, "--nworkers", "2", "--nthreads", "1", "--no-dashboard",
+                            "--local-directory", str(tmp_path))  # fmt: skip
+            yield {"address": found, "scheduler": scheduler, "workers": workers}
+        finally:
+            for process in started:
+                for child in [*below(process.pid), process.pid]:
+                    killed(child)
+                process.wait()
+
+
+def below(pid: int) -> list[int]:
+    """Processes that a process started, and those that these started."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        other = [Path(path).read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:
+        return []
+    found = {int(child) for child in [*children, *(each for some in other for each in some)]}
+    return [each for child in found for each in [child, *below(child)]]
+
+
+def killed(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def waited(until: Any) -> None:
+    start = time.monotonic()
+    while not until():
+        assert time.monotonic() - start < LONG
+        time.sleep(0.02)
+
+
+def spawned(pid: int) -> list[int]:
+    """Worker processes below one: those that multiprocessing spawned."""
+    found = []
+    for child in below(pid):
+        try:
+            words = Path(f"/proc/{child}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"spawn_main" in words:
+            found.append(child)
+    return found
+
+
+@pytest.mark.thorough
+def test_killed_workers_lose_nothing(tmp_path: Path) -> None:
+    """Processes of a local cluster die, three times; a file that kills whoever reads it would be one of them."""
+    models(tmp_path, 240)
+    results = tmp_path / "r.jsonl"
+    run = i2s(
+        "lint",
+        "--engine",
+        "dask",
+        "--jobs",
+        "2",
+        "--results",
+        "r.jsonl",
+        "--format",
+        "json",
+        "-o",
+        "report.json",
+        "models",
+        cwd=tmp_path,
+    )
+    for already in (1, 70, 140):
+        waited(lambda already=already: len(lines(results)) >= already or run.poll() is not None)
+        victims = spawned(run.pid)
+        assert victims, "the run had ended before anybody was killed"
+        killed(victims[0])
+    code, _, err = ended(run)
+    assert "Traceback" not in err
+    found = lines(results)
+    assert Counter(Counter(line["url"] for line in found).values()) == {1: 240}
+    assert not any(line["report"]["bugs"] for line in found)
+    assert (code, json.loads((tmp_path / "report.json").read_text())["summary"]["files"]) == (0, 240)
+
+
+@pytest.mark.thorough
+def test_a_killed_scheduler_ends_the_run_and_another_goes_on(tmp_path: Path, cluster: dict[str, Any]) -> None:
+    models(tmp_path, 300)
+    results = tmp_path / "r.jsonl"
+    arguments = ("lint", "--engine", "dask", "--results", "r.jsonl", "-o", "report.txt", str(tmp_path / "models"))
+    run = i2s(*arguments, "--scheduler", cluster["address"], cwd=tmp_path)
+    waited(lambda: len(lines(results)) >= 30 or run.poll() is not None)
+    killed(spawned(cluster["workers"].pid)[0])
+    waited(lambda: len(lines(results)) >= 90 or run.poll() is not None)
+    killed(cluster["scheduler"].pid)
+    code, _, err = ended(run)
+    assert code == 75, err
+    said = re.search(r"i2s: the scheduler was lost.* after (\d+) of 300 files; the results are kept", err)
+    assert said, err
+    before = lines(results)
+    assert len(before) == int(said[1]) < 300
+    code, _, err = ended(i2s(*arguments, "--jobs", "2", cwd=tmp_path))
+    assert f"{len(before)} of 300 files have their results" in err
+    found = lines(results)
+    assert Counter(Counter(line["url"] for line in found).values()) == {1: 300}
+    assert (code, found[: len(before)]) == (0, before)
+
+
+@pytest.mark.thorough
+def test_a_killed_run_goes_on(tmp_path: Path) -> None:
+    models(tmp_path, 200)
+    results = tmp_path / "r.jsonl"
+    arguments = ("lint", "--engine", "dask", "--jobs", "2", "--results", "r.jsonl", "-o", "report.txt", "models")
+    run = i2s(*arguments, cwd=tmp_path)
+    waited(lambda: len(lines(results)) >= 60 or run.poll() is not None)
+    workers = spawned(run.pid)
+    killed(run.pid)
+    assert ended(run)[0] == -signal.SIGKILL
+    with results.open("r+b") as stream:
+        stream.truncate(results.stat().st_size - 20)  # as where the disk had no room for the last line
+    waited(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))  # workers do not outlive it
+    code, _, err = ended(i2s(*arguments, cwd=tmp_path))
+    assert "a torn last line of" in err
+    assert Counter(Counter(line["url"] for line in lines(results)).values()) == {1: 200}
+    assert code == 0
