@@ -37,6 +37,7 @@ VERBS = {
     "validate": "files.lint",
     "show": "files.show",
     "dump": "files.dump",
+    "doctor": "files.doctor",
     "identify": "files.identify",
     "explain": "specification.explain",
     "rules": "specification.rules",

@@ -122,6 +122,7 @@ class _Run:
             if file.fault is not None:
                 self.add([finding_of(file.fault)])
             subject = Subject(file, self._path, self._reading, self._weights)
+            subject.asked, subject.ignored = len(self._rules), self._options.ignored
             subject.by_document = profile_named(self._options.profile).by_document
         except FormatError as error:  # one of the very first reads failed
             self.add([finding_of(error)])

@@ -66,13 +66,19 @@ def facts(rule: Rule) -> list[tuple[str, str]]:
         ("Applies to", rule.when + ("; reads the weights" if rule.payload else "")),
         ("Clause", rule.clause),
         ("Family", f"{rule.family}, {FAMILIES[rule.family]}"),
-        ("Repair", {"safe": "safe", "unsafe": "needs review", "none": "none"}[rule.fix.value]),
+        ("Repair", _repair(rule)),
     ]
     if rule.cwe is not None:
         known.append(("Weakness", f"CWE-{rule.cwe}"))
     if rule.provenance:
         known.append(("Seen in", ", ".join(rule.provenance)))
     return known
+
+
+def _repair(rule: Rule) -> str:
+    """Whether there is a repair, and with which options of `i2s fix`."""
+    words = {"safe": "safe", "unsafe": "needs review", "none": "none"}[rule.fix.value]
+    return f"{words}, with {rule.fix_with}" if rule.fix_with else words
 
 
 def as_text(rule: Rule, width: int = 100) -> str:

@@ -14,12 +14,13 @@ import click
 from i2s_spec.cli.progress import Bar
 from i2s_spec.cli.settings import GIVEN, Settings, files_of, limits_of, options_of, pairs_of, spared, words
 from i2s_spec.cli.termination import cleaned_up
+from i2s_spec.draw.terminal import columns
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, quote
 from i2s_spec.linter.batch.lint_paths import lint_paths
 from i2s_spec.linter.engine import open_reference
 from i2s_spec.linter.options import Options
 from i2s_spec.linter.reference import Reference
-from i2s_spec.linter.report import FORMATS, Format, kind
+from i2s_spec.linter.report import FORMATS, Format, details_of, kind
 from i2s_spec.linter.report_data import Totals
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.selection.config import Config, found
@@ -168,7 +169,12 @@ if TYPE_CHECKING:
     help="Configuration to take instead of looking for i2s.toml and pyproject.toml.",
 )
 @click.option("--no-config", is_flag=True, help="Look for no configuration.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing about files without findings.")
+@click.option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    help="Only findings and verdicts: nothing about files without findings, no advice.",
+)
 @click.pass_context
 def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     """Check GGUF files: every finding has a code, a byte range and one plain sentence.
@@ -190,7 +196,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
         config = config.without_verdict_keys()
     setting = Settings(ctx, given, config)
     forms = [kind(name) for name in (setting.form, *given["reports"].values())]
-    details = next((form.details for form in forms if form.details is not None), None)
+    details = details_of(forms)
     reference = _reference(given["reference"], given["reference_dialect"], given["expect"])
     options = options_of(setting, config, details, reference)
     threshold = None if (fail_on := setting["fail_on"]) == "never" else Severity(fail_on)
@@ -215,7 +221,9 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
             from i2s_spec.gguf.atomic_file import OutputFile
         for form, place in zip(forms, (given["output"], *given["reports"]), strict=True):
             if place is None:
-                sheets.append((form(colour, given["quiet"], threshold), _print))
+                sheet = form(colour, given["quiet"], threshold)
+                sheet.columns = columns(sys.stdout)
+                sheets.append((sheet, _print))
                 continue
             output = stack.enter_context(OutputFile(place, force=True))
             sheets.append((form(False, given["quiet"], threshold), partial(_write, output)))
