@@ -64,6 +64,8 @@ VERBS = {
     "schema": "specification.schema",
     "spec": "specification.spec",
     "info": "info",
+    "completion": "shell.completion",
+    "man": "shell.man",
 }
 
 
