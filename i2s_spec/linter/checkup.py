@@ -109,7 +109,7 @@ def _steps(report: Report, found: Identification | None, verdicts: tuple[Verdict
         yield Step(repacked, "the tensors are packed otherwise than readers expect")
     elif (step := repair_step(worst_first, path)) is not None:
         many = f"{step.findings:,} of {sum(counts.values()):,} findings" if len(report.findings) > 1 else "the finding"
-        yield Step(step.command, f"shows how {many} can be repaired; -o OUT.gguf in place of --dry-run writes it")
+        yield Step(step.command, f"shows the repairs for {many}; -o OUT.gguf in place of --dry-run writes them")
     if worst_first:
         code = worst_first[0][0]
         yield Step(f"i2s explain {code}", f"says what {code} {REGISTRY[code].slug} means and what to do")

@@ -27,7 +27,8 @@ def test_options_are_those_that_repairs_take() -> None:
         repair = REPAIRS[rule.code]
         assert ("--unsafe" in option) == (rule.fix is Fix.UNSAFE), rule.code
         assert (f"--select {rule.code}" in option) == repair.by_name, rule.code
-        assert ("--scrub-tail" in option) == ("--scrub-tail" in repair.does), rule.code
+        for extra in ("--scrub-tail", "--dialect"):
+            assert (extra in option) == (extra in repair.does), rule.code
 
 
 def test_the_mildest_option_comes_first() -> None:

@@ -153,7 +153,8 @@ def _remaining(fixed: Fixed) -> str:
     if not left:
         return "no findings remain"
     known = sorted({(finding.code, finding.rule.slug) for finding in fixed.remaining.findings})
-    marks = [(f"{code} {slug}", repair_words(code)) for code, slug in known]
+    declined = {each.code for each in fixed.declined}  # what was asked for, and did not fit
+    marks = [(f"{code} {slug}", "" if code in declined else repair_words(code)) for code, slug in known]
     codes = [f"{name}, {mark}" if mark else name for name, mark in marks]
     if len(codes) > SHOWN_CODES:
         codes[SHOWN_CODES:] = [f"{len(codes) - SHOWN_CODES:,} more codes"]

@@ -117,7 +117,7 @@ class Text(Format):
         if step is None:
             return f"next: {explain}\n"
         count = sum(self._codes.values())
-        some = f" (repairs {step.findings:,} of {count:,} findings)" if count > 1 else ""
+        some = f" (has repairs for {step.findings:,} of {count:,} findings)" if count > 1 else ""
         return f"next: {step.command}{some}, {explain}\n"
 
     def _sums(self, totals: Totals) -> str:

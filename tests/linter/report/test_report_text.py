@@ -140,7 +140,10 @@ def test_the_end_says_what_to_type() -> None:
     assert end(("-q", odd)) == "next: i2s fix ./-q --dry-run, i2s explain G215"
     assert end(("a\n$(id).gguf", odd)) == "next: i2s fix FILE --dry-run, i2s explain G215"
     assert end(("a.gguf", b"")) == "next: i2s explain G001"
-    assert end(("a", odd), ("b", b"")) == "next: i2s fix FILE --dry-run (repairs 1 of 2 findings), i2s explain G001"
+    assert (
+        end(("a", odd), ("b", b""))
+        == "next: i2s fix FILE --dry-run (has repairs for 1 of 2 findings), i2s explain G001"
+    )
     assert end(("a", odd), quiet=True) == ""
 
 
