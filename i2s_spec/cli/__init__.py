@@ -83,6 +83,18 @@ class Verbs(click.Group):
         gc.enable()
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A verb by its name; of one that does not exist, those that are spelled like it."""
+        if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], VERBS, 3, 0.6)
+            hint = f"; did you mean {' or '.join(near)}?" if near else "; `i2s --help` lists them"
+            ctx.fail(f"there is no verb {quote(args[0])}{hint}")
+        return super().resolve_command(ctx, args)
+
 
 @click.group(
     cls=Verbs,

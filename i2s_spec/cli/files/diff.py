@@ -69,6 +69,7 @@ def command(
     from i2s_spec.inspect.compare.diff import difference
     from i2s_spec.inspect.compare.other_dialect import other_dialect
 
+    output = None if output == "-" else output
     keep_inputs(output, a, b)
     try:
         with (

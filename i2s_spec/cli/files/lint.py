@@ -15,6 +15,7 @@ from i2s_spec.cli.progress import Bar
 from i2s_spec.cli.settings import GIVEN, Settings, files_of, limits_of, options_of, pairs_of, spared, words
 from i2s_spec.cli.termination import cleaned_up
 from i2s_spec.draw.terminal import columns
+from i2s_spec.draw.text import fault_words
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, quote
 from i2s_spec.linter.batch.lint_paths import lint_paths
 from i2s_spec.linter.engine import open_reference
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     "--output",
     type=click.Path(dir_okay=False),
     callback=spared,
-    help="Write the report to this file instead of standard output.",
+    help="Write the report to this file instead of standard output (-).",
 )
 @click.option(
     "--report",
@@ -182,10 +183,11 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     FILE is a file, a folder (every *.gguf below it), a quoted glob, or @LIST, a file of names (@- for standard input).
 
     Exit code 0: nothing at or above --fail-on. 1: findings. 3: a file cannot be read or is not GGUF (it is reported all
-    the same). 4: a bug of ours. Of several files the worst counts. `i2s explain CODE` says more about a finding.
+    the same). 4: a bug in i2s-spec. With several files, the worst code is returned. `i2s explain CODE` says more about a
+    finding.
 
-    Options may stand in i2s.toml, in [tool.i2s] of pyproject.toml, or in variables such as I2S_PROFILE; the command line
-    counts first, then variables, then the files. Reports say which file changes what is found. With --profile security
+    Options can be set in i2s.toml, in [tool.i2s] of pyproject.toml, or in variables such as I2S_PROFILE; the command line
+    comes first, then variables, then the files. Reports say which file changes what is found. With --profile security
     a file that was found, and not named with --config, changes nothing of that.
     """  # fmt: skip
     # Read when NumPy is first imported. Its products here are small, and processes and threads are the linter's own.
@@ -220,7 +222,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
         if forms[1:] or given["output"] is not None:
             from i2s_spec.gguf.atomic_file import OutputFile
         for form, place in zip(forms, (given["output"], *given["reports"]), strict=True):
-            if place is None:
+            if place in (None, "-"):
                 sheet = form(colour, given["quiet"], threshold)
                 sheet.columns = columns(sys.stdout)
                 sheets.append((sheet, _print))
@@ -277,7 +279,7 @@ def _opened(options: Options) -> AbstractContextManager[Weights | None]:
     try:
         return open_reference(options)
     except FormatError as error:
-        reason = str(error)
+        reason = fault_words(error)
     except ValueError as error:
         raise click.UsageError(f"--reference: {error}") from None
     except OSError as error:

@@ -30,6 +30,7 @@ def command() -> None:
 @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Default: site.")
 def build(output: Path | None) -> int:
     """Build the whole site; what no longer is as the text says it fails the build."""
+    _require_mkdocs()
     if _derived():
         return EXIT_FINDINGS
     target = [] if output is None else ["--site-dir", str(output.resolve())]
@@ -113,9 +114,17 @@ def _mkdocs(*arguments: str) -> int:
     from i2s_spec.docs.checkout import root
 
     folder = root()
-    if find_spec("mkdocs") is None or find_spec("material") is None:
-        raise MissingExtra("the site", "docs")
+    _require_mkdocs()
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     verb, *rest = arguments
     command = [sys.executable, "-m", "mkdocs", verb, "--config-file", str(folder / "mkdocs.yml"), *rest]
     return subprocess.run(command, cwd=folder, env=environment, check=False).returncode
+
+
+def _require_mkdocs() -> None:
+    """Say that the site cannot be made before anything is.
+
+    :raises MissingExtra: where it cannot
+    """
+    if find_spec("mkdocs") is None or find_spec("material") is None:
+        raise MissingExtra("the site", "docs")
