@@ -239,8 +239,8 @@ def test_limits() -> None:
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("frist.weight", "near it are first.weight"),
-        ("WORDS", "near it are sample.words"),
+        ("frist.weight", "did you mean first.weight"),
+        ("WORDS", "did you mean sample.words"),
         ("key_values[8]", "has key_values\\[0\\] to key_values\\[7\\]"),
         ("tensor_infos[3]", "tensor_infos\\[2\\]"),
         ("data[3]", "there is no data\\[3\\]"),
