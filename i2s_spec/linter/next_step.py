@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.linter.rule import REGISTRY, Fix, Rule
+from i2s_spec.pattern import pattern
 
 #: What the escaped form of a path shows exactly, so that a command line may carry it.
-_EXACT: Final = re.compile(r"[^\\\x00-\x1f\x7f]+")
+_EXACT: Final = pattern(r"[^\\\x00-\x1f\x7f]+")
 #: A value that stands on a command line as it is.
-_PLAIN: Final = re.compile(r"[A-Za-z0-9/._-]+")
+_PLAIN: Final = pattern(r"[A-Za-z0-9/._-]+")
 
 
 class RepairStep(NamedTuple):
@@ -70,4 +69,6 @@ def on_command_line(path: str) -> str:
     """An escaped path (`errors.quote`, bare) as one word for a shell; FILE where the escaped form is not the path itself."""
     if not _EXACT.fullmatch(path):
         return "FILE"
+    import shlex
+
     return shlex.quote("./" + path if path.startswith("-") else path)

@@ -14,8 +14,6 @@ import click
 from i2s_spec.cli.progress import Bar
 from i2s_spec.cli.settings import GIVEN, Settings, files_of, limits_of, options_of, pairs_of, spared, words
 from i2s_spec.cli.termination import cleaned_up
-from i2s_spec.draw.terminal import columns
-from i2s_spec.draw.text import fault_words
 from i2s_spec.errors import EXIT_FINDINGS, FormatError, quote
 from i2s_spec.linter.batch.lint_paths import lint_paths
 from i2s_spec.linter.engine import open_reference
@@ -224,7 +222,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
         for form, place in zip(forms, (given["output"], *given["reports"]), strict=True):
             if place in (None, "-"):
                 sheet = form(colour, given["quiet"], threshold)
-                sheet.columns = columns(sys.stdout)
+                sheet.columns = _columns()
                 sheets.append((sheet, _print))
                 continue
             output = stack.enter_context(OutputFile(place, force=True))
@@ -279,6 +277,8 @@ def _opened(options: Options) -> AbstractContextManager[Weights | None]:
     try:
         return open_reference(options)
     except FormatError as error:
+        from i2s_spec.draw.text import fault_words
+
         reason = fault_words(error)
     except ValueError as error:
         raise click.UsageError(f"--reference: {error}") from None
@@ -325,6 +325,15 @@ def _afterwards(baseline: Baseline | None, write: bool, gone: list[str], idle: I
     for suppression in idle:
         codes, files = (quote(text, bare=True) for text in (", ".join(suppression.codes), suppression.files))
         click.echo(f"i2s: note: the suppression of {codes} in {files} covered nothing", err=True)
+
+
+def _columns() -> int | None:
+    """Columns of the terminal that reports go to; None where they go elsewhere."""
+    if not sys.stdout.isatty():
+        return None
+    from i2s_spec.draw.terminal import columns
+
+    return columns(sys.stdout)
 
 
 def _processors() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterator
 
 from i2s_spec.linter.report_data import FileReport
@@ -26,9 +25,13 @@ def text_table(report: FileReport, available: int | None = None) -> Iterator[str
     :param available: columns of the terminal; None where lines may be of any length
     """
     rows = table_of(report)
+    if not rows:
+        return
+    import textwrap
+
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     before = 2 + sum(width + 2 for width in widths[:-1])
-    if rows and available is not None and available < before + NARROWEST:
+    if available is not None and available < before + NARROWEST:
         yield from _paragraphs(rows[1:], max(available, NARROWEST))
         return
     for row in rows:
@@ -42,6 +45,8 @@ def text_table(report: FileReport, available: int | None = None) -> Iterator[str
 
 
 def _paragraphs(rows: list[list[str]], available: int) -> Iterator[str]:
+    import textwrap
+
     for title, loads, computes, why in rows:
         words = f"loads: {loads}" + (f", computes: {computes}" if computes != "-" else "")
         yield from textwrap.wrap(f"{title}: {words}", available, initial_indent="  ", subsequent_indent="    ")
