@@ -252,7 +252,7 @@ def test_limits() -> None:
         ("0+0", "is empty"),
         ("0..865", "ends at byte 865; the file has 864 bytes"),
         ("864", "starts at byte 864"),
-        ("\x1b[2J", "^'.x1b"),
+        ("\x1b[2J", "range '.x1b"),
     ],
 )
 def test_what_is_not_there(what: str, message: str) -> None:
