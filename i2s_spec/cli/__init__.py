@@ -40,6 +40,7 @@ VERBS = {
     "validate": "files.lint",
     "show": "files.show",
     "dump": "files.dump",
+    "doctor": "files.doctor",
     "identify": "files.identify",
     "explain": "specification.explain",
     "rules": "specification.rules",
@@ -67,6 +68,8 @@ VERBS = {
     "schema": "specification.schema",
     "spec": "specification.spec",
     "info": "info",
+    "completion": "shell.completion",
+    "man": "shell.man",
 }
 
 
@@ -83,6 +86,18 @@ class Verbs(click.Group):
         gc.freeze()  # what was imported stays
         gc.enable()
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A verb by its name; of one that does not exist, those that are spelled like it."""
+        if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], VERBS, 3, 0.6)
+            hint = f"; did you mean {' or '.join(near)}?" if near else "; `i2s --help` lists them"
+            ctx.fail(f"there is no verb {quote(args[0])}{hint}")
+        return super().resolve_command(ctx, args)
 
 
 @click.group(

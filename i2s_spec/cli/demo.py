@@ -16,6 +16,7 @@ from i2s_spec.inspect.show import describe
 from i2s_spec.inspect.show_text import page
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.report import make
+from i2s_spec.linter.report.examined import examined
 from i2s_spec.linter.report_data import Report
 from i2s_spec.testing.mishaps import mishaps
 
@@ -57,7 +58,7 @@ def _run(folder: Path, retained: bool) -> None:
 
     _say("3. What the linter says of it.")
     _command("i2s lint model.gguf")
-    _report(lint(model)._replace(path="model.gguf"), colour)
+    _report(lint(model, details=examined)._replace(path="model.gguf"), colour)
 
     _say("4. Copies of it, broken as models break in real life.")
     sound = model.read_bytes()
@@ -67,12 +68,12 @@ def _run(folder: Path, retained: bool) -> None:
         (folder / name).write_bytes(mishap.apply(sound))
         click.echo(click.style(mishap.story, bold=True) if colour else mishap.story)
         _command(f"i2s lint {name}")
-        _report(lint(folder / name)._replace(path=name), colour, mishap.code)
+        _report(lint(folder / name, details=examined)._replace(path=name), colour, mishap.code)
         codes.append(mishap.code)
 
     _say("5. Where to go from here.")
     click.echo(f"  i2s explain {codes[2]}        what a rule says, why it matters, what to do")
-    click.echo("  i2s lint FILE           check a file of your own")
+    click.echo("  i2s doctor FILE         a file of your own on one screen: sound? what is it? who runs it? what next?")
     click.echo("  i2s dump FILE           its bytes and what each of them means")
     if retained:
         click.echo(f"\nThe files are in {quote(str(folder), limit=4096, bare=True)}.")
@@ -87,9 +88,15 @@ def _report(report: Report, colour: bool, first: str = "") -> None:
     text = make("text", colour=colour).file(report._replace(findings=report.findings[:SHOWN]) if more > 0 else report)
     lines = text.splitlines()
     if more > 0:
-        verdict = make("text", colour=colour).file(report).splitlines()[-1]
-        lines = [*lines[:-1], f"{report.path}: ... and {more:,} more", verdict]
+        lines = [*lines[: _verdict(lines, report.path)], f"{report.path}: ... and {more:,} more"]
+        whole = make("text", colour=colour).file(report).splitlines()
+        lines += whole[_verdict(whole, report.path) :]
     click.echo("\n".join(lines) + "\n")
+
+
+def _verdict(lines: list[str], path: str) -> int:
+    """Which line is the verdict: the last that begins with the path; what is counted by code comes after it."""
+    return max(i for i, line in enumerate(lines) if line.startswith(f"{path}: "))
 
 
 def _command(line: str) -> None:

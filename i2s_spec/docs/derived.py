@@ -1,9 +1,9 @@
 """This module lists everything in `spec/` that is written from declarations, writes it, and tells whether it is current.
 
 The pages of the rules, of the requirements, of the register, of the vectors, of the runtimes, of decoders, of the
-registry and of the layouts that weights tell, the script of the interactive page and the pages at former addresses are
-written as a whole; of chapters 7, 11 and 12 the tables that repeat declarations, which are found by their heads. Nothing
-else in the folder is touched.
+registry and of the layouts that weights tell, the script of the interactive page, the picture of the README and the
+pages at former addresses are written as a whole; of chapters 7, 11 and 12 the tables that repeat declarations, which are
+found by their heads. Nothing else in the folder is touched.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from i2s_spec.docs import pages, redirects, requirements, runtimes
 from i2s_spec.docs.annexes import decoders_page, register, registry_page, vectors_page
 from i2s_spec.docs.before_after import Run
 from i2s_spec.docs.checkout import chapters
+from i2s_spec.docs.front_page.picture import picture
 from i2s_spec.docs.layouts import matrix_page
 from i2s_spec.docs.notebooks import executed
 from i2s_spec.errors import MissingExtra, SettingError, quote
@@ -52,6 +53,7 @@ FILES: Final[dict[str, Callable[[str], str]]] = {
     "tutorials/notebook.md": lambda _: executed.page(),
     "tutorials/notebook.ipynb": lambda _: executed.as_ipynb(),
     "assets/layouts.js": lambda _: javascript.text(),
+    "assets/front.svg": lambda _: picture(),
     **{f"{former}.html": _redirect(former) for former in redirects.RENAMED},
 }
 

@@ -8,18 +8,16 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 import struct
-import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from i2s_spec.errors import FormatError, quote
+from i2s_spec.pattern import pattern
 
 #: Characters that Python calls printable and that show nothing: hidden text could be written in them.
-_INVISIBLE: Final = re.compile(
+_INVISIBLE: Final = pattern(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 
@@ -41,6 +39,8 @@ def width(text: str) -> int:
     """Columns that a text takes on a terminal: two for wide characters, none for combining marks."""
     if text.isascii():
         return len(text)
+    import unicodedata
+
     return sum(
         0 if unicodedata.category(char) in ("Mn", "Me") else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text
@@ -110,6 +110,8 @@ def fault_words(error: FormatError) -> str:
 
 def json_text(value: Any) -> str:
     """Strict JSON on one line of printable ASCII; numbers that JSON lacks become the strings NaN, Infinity, -Infinity."""
+    import json
+
     try:
         return json.dumps(value, allow_nan=False)
     except ValueError:

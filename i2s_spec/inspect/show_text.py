@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from i2s_spec.draw.table import Column, table
 from i2s_spec.draw.terminal import Line, Piece
-from i2s_spec.draw.text import count_words, float32_words, size_words, visible
+from i2s_spec.draw.text import count_words, float32_words, size_words, visible, width
 
 #: Columns that a value may take.
 VALUE_WIDTH: Final = 60
@@ -129,6 +129,10 @@ def _scalar(value: Any, kind: str) -> str:
     return str(value)
 
 
+#: Columns that a tensor's name is given on a narrow terminal: `blk.29.attn_sub_norm.weight` is 27 long.
+_NAME_WIDTH: Final = 28
+
+
 def _tensors(tensors: list[dict[str, Any]], available: int | None) -> Iterator[Line]:
     scales = any(tensor["scale"] is not None for tensor in tensors)
     problems = any(tensor["problem"] is not None for tensor in tensors)
@@ -160,7 +164,26 @@ def _tensors(tensors: list[dict[str, Any]], available: int | None) -> Iterator[L
             row.append("" if problem is None else _PROBLEMS[problem["code"]])
         return tuple(row)
 
-    yield from table(_numbered(columns), _rows(tensors, "tensors", cells), available)
+    yield from table(*_fitting(_numbered(columns), list(_rows(tensors, "tensors", cells)), available), available)
+
+
+def _fitting(
+    columns: Sequence[Column], rows: list[Sequence[str]], available: int | None
+) -> tuple[list[Column], list[Sequence[str]]]:
+    """The table without offsets, and without bytes, where a terminal is too narrow for them and the names."""
+    retained = list(columns)
+    for title in ("offset", "bytes"):
+        cells = [row for row in rows if len(row) > 1]
+        widths = [max([len(column.title), *(width(row[i]) for row in cells)]) for i, column in enumerate(retained)]
+        needed = 2 * len(widths) + sum(
+            min(each, _NAME_WIDTH) if column.gives else each for each, column in zip(widths, retained, strict=True)
+        )
+        if available is None or needed <= available:
+            break
+        at = [column.title for column in retained].index(title)
+        del retained[at]
+        rows = [row if len(row) == 1 else (*row[:at], *row[at + 1 :]) for row in rows]
+    return retained, rows
 
 
 def _type(of: dict[str, Any]) -> str:

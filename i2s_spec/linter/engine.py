@@ -123,6 +123,7 @@ class _Run:
             # An address is no path: names of the other parts are never looked for on this machine then.
             place = self._path if self._path is None or not is_address(self._path) else getattr(source, "path", None)
             subject = Subject(file, place, self._reading, self._weights)
+            subject.asked, subject.ignored = len(self._rules), self._options.ignored
             subject.by_document = profile_named(self._options.profile).by_document
         except FormatError as error:  # one of the very first reads failed
             self.add([finding_of(error)])

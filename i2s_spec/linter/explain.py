@@ -35,6 +35,8 @@ def find(name: str) -> Rule:
             return rule
     close = get_close_matches(name.upper(), list(REGISTRY), 3)
     close += get_close_matches(name.lower(), [rule.slug for rule in rules], 3)
+    if not close:
+        close = [rule.slug for rule in rules if len(name) > 2 and name.lower() in rule.slug.split("-")][:6]
     raise UnknownRule(name, close)
 
 
@@ -66,19 +68,25 @@ def facts(rule: Rule) -> list[tuple[str, str]]:
         ("Applies to", rule.when + ("; reads the weights" if rule.payload else "")),
         ("Clause", rule.clause),
         ("Family", f"{rule.family}, {FAMILIES[rule.family]}"),
-        ("Repair", {"safe": "safe", "unsafe": "needs review", "none": "none"}[rule.fix.value]),
+        ("Repair", _repair(rule)),
     ]
     if rule.cwe is not None:
-        known.append(("Weakness", f"CWE-{rule.cwe}"))
+        known.append(("CWE", f"CWE-{rule.cwe}"))
     if rule.provenance:
         known.append(("Seen in", ", ".join(rule.provenance)))
     return known
 
 
+def _repair(rule: Rule) -> str:
+    """Whether there is a repair, and with which options of `i2s fix`."""
+    words = {"safe": "safe", "unsafe": "needs review", "none": "none"}[rule.fix.value]
+    return f"{words}, with {rule.fix_with}" if rule.fix_with else words
+
+
 def as_text(rule: Rule, width: int = 100) -> str:
     """A rule for the terminal."""
     lines = [f"{rule.code} {rule.slug}", rule.title, ""]
-    rows = [*rule.sections.items(), ("Says", rule.fault.message), *facts(rule)]
+    rows = [*rule.sections.items(), ("Message", rule.fault.message), *facts(rule)]
     for name, words in rows:
         lines += textwrap.wrap(
             words, width, initial_indent=f"{name + ':':<12}", subsequent_indent=" " * 12, break_long_words=False
@@ -92,7 +100,7 @@ def as_markdown(rule: Rule) -> str:
     parts += ["| | |", "|---|---|", *(f"| {name} | {words} |" for name, words in facts(rule)), ""]
     for name, words in rule.sections.items():
         parts += [f"**{name}:** {_escaped(words)}", ""]
-    parts += [f"**Says:** {_escaped(rule.fault.message)}", ""]
+    parts += [f"**Message:** {_escaped(rule.fault.message)}", ""]
     return "\n".join(parts)
 
 

@@ -121,6 +121,16 @@ class Options:
         given = (f"{name}={getattr(self, name)!r}" for name in self.__slots__ if name not in _DERIVED)
         return f"Options({', '.join(given)})"
 
+    @property
+    def ignored(self) -> int:
+        """How many rules of the profile do not apply because of `select` and `ignore`."""
+        if not self.select and not self.ignore:
+            return 0
+        profile = selected(
+            self.profile, payload=self.reading != "none", runtimes=self.runtimes, reference=self.reference is not None
+        )
+        return len(set(profile) - set(self.levels))
+
     def suppressed_in(self, path: str | None) -> dict[str, str]:
         """The codes whose findings in a file are counted and not listed, each with the reason."""
         by_pattern = {} if path is None else suppressed_in(path, self.suppressions)

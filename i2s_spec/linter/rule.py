@@ -104,6 +104,9 @@ class Rule(NamedTuple):
     last, as they are read meanwhile. A file that breaks an `ambiguous` rule can be understood in more than one way, and
     is not sanitised. `stops` says that a reader cannot read on. A rule `reads_table` where it compares another part of
     the file with the tensor infos. `sampled` is about rules on payloads alone.
+
+    `fix_with` are the options of `i2s fix` that its repair takes, where they are not those of all repairs of its kind;
+    `command` is another command that mends the file, over `{path}` and the finding's `{got}`.
     """
 
     fault: Fault
@@ -113,6 +116,8 @@ class Rule(NamedTuple):
     provenance: tuple[str, ...] = ()
     cwe: int | None = None
     fix: Fix = Fix.NONE
+    fix_with: str = ""
+    command: str = ""
     check: Check | None = None
     when: str = EVERY_FILE
     payload: bool = False

@@ -136,7 +136,8 @@ def test_elided_findings_are_counted(folder: Path) -> None:
     (folder / "many.gguf").write_bytes(draft.built(file))
     output = i2s("lint", "many.gguf").output
     assert "many.gguf: 50 more findings of G207" in output
-    assert output.endswith("many.gguf: ok (150 notes)\n")
+    assert "\nmany.gguf: ok (150 notes): sample, 3 tensors" in output
+    assert "\n  150 notes: G207 " in output
 
 
 # --- a real process -----------------------------------------------------------------------------------------------
@@ -259,7 +260,7 @@ def test_demo(tmp_path: Path) -> None:
     from i2s_spec.testing.mishaps import mishaps
 
     output = i2s("demo", "--keep", str(tmp_path / "kept")).output
-    assert "model.gguf: ok\n" in output
+    assert "model.gguf: ok: bitnet-b1.58, 24 tensors (14 I2_S, 9 F32, 1 F16); " in output
     for mishap in mishaps():
         assert mishap.code in output
         assert (tmp_path / "kept" / f"{mishap.name}.gguf").exists()

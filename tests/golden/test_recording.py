@@ -134,7 +134,7 @@ def test_names_that_are_taken(model_of: Callable[[str], Model], tmp_path: Path) 
     (tmp_path / "empty").mkdir()
     for name in ("file", "folder"):
         for force in (False, True):
-            with pytest.raises(FileExistsError, match=r"no folder|no record"):
+            with pytest.raises(FileExistsError, match=r"not a folder|not a record"):
                 record(model, [1, 2], tmp_path / name, force=force)
     record(model, [1, 2], tmp_path / "empty")
     with pytest.raises(FileExistsError, match="force replaces it"):

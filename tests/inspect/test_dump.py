@@ -239,20 +239,20 @@ def test_limits() -> None:
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("frist.weight", "near it are first.weight"),
-        ("WORDS", "near it are sample.words"),
+        ("frist.weight", "did you mean first.weight"),
+        ("WORDS", "did you mean sample.words"),
         ("key_values[8]", "has key_values\\[0\\] to key_values\\[7\\]"),
         ("tensor_infos[3]", "tensor_infos\\[2\\]"),
         ("data[3]", "there is no data\\[3\\]"),
-        ("header.nothing", "is no key, tensor, path or byte range"),
-        ("data[1].payload[128]", "is no key, tensor, path or byte range"),
-        ("key_values[6].value.items[3]", "is no key, tensor, path or byte range"),
+        ("header.nothing", "has no key, tensor, path or byte range"),
+        ("data[1].payload[128]", "has no key, tensor, path or byte range"),
+        ("key_values[6].value.items[3]", "has no key, tensor, path or byte range"),
         ("5..5", "is empty"),
         ("9..5", "is empty"),
         ("0+0", "is empty"),
         ("0..865", "ends at byte 865; the file has 864 bytes"),
         ("864", "starts at byte 864"),
-        ("\x1b[2J", "^'.x1b"),
+        ("\x1b[2J", "range '.x1b"),
     ],
 )
 def test_what_is_not_there(what: str, message: str) -> None:

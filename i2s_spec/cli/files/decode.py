@@ -10,7 +10,7 @@ import click
 from i2s_spec.cli.files.target import shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.cli.remote_options import remote_options
-from i2s_spec.draw.text import float32_words
+from i2s_spec.draw.text import float32_words, visible
 
 
 @click.command(
@@ -61,3 +61,23 @@ def command(
         scale = "" if done.scale is None else f", scale {float32_words(done.scale)}"
         shape = " x ".join(map(str, done.shape))
         click.echo(f"{shown(out)}: {done.dtype} {shape}{scale}")
+        for code in _errors(file, tensor):
+            click.echo(
+                f"i2s: note: i2s lint calls {visible(tensor)} broken ({code}): its values may be wrong", err=True
+            )
+
+
+def _errors(file: str, tensor: str) -> list[str]:
+    """Codes of the errors that the header shows of one tensor."""
+    from i2s_spec.gguf.reader import open as open_file
+    from i2s_spec.linter.engine import lint
+    from i2s_spec.linter.rule import Severity
+
+    report = lint(file, payload="none")
+    if report.ok:
+        return []
+    with open_file(file) as opened:
+        number = opened.tensors[tensor].index if tensor in opened.tensors else -1
+    places = (f"tensor_infos[{number}]", f"data[{number}]")
+    found = (each for each in report.findings if each.severity is Severity.ERROR and each.span.path.startswith(places))
+    return sorted({each.code for each in found})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from i2s_spec.cli.files.target import keep_inputs, reading, writing
+from i2s_spec.cli.files.target import keep_inputs, reading, shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import json_document
@@ -17,6 +17,7 @@ from i2s_spec.errors import EXIT_FINDINGS, FormatError
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.compare.diff import Difference
+    from i2s_spec.inspect.compare.other_dialect import OtherDialect
 
 
 @click.command(
@@ -68,7 +69,9 @@ def command(
     """
     from i2s_spec.gguf.reader import open as open_file
     from i2s_spec.inspect.compare.diff import difference
+    from i2s_spec.inspect.compare.other_dialect import other_dialect
 
+    output = None if output == "-" else output
     keep_inputs(output, a, b)
     try:
         with (
@@ -78,11 +81,14 @@ def command(
             progress_bar("comparing", quiet) as progress,
         ):
             found = difference(one, other, dialect_a, dialect_b, threads or os.cpu_count() or 1, progress)
+            packed = None
+            if not quiet and not as_json and form == "text":
+                packed = other_dialect(one, other, found, dialect_a, dialect_b, threads or os.cpu_count() or 1)
     except FormatError:
         raise
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    parts = _answer(found, a, b, "json" if as_json else form, lineage)
+    parts = _answer(found, a, b, "json" if as_json else form, lineage, packed)
     if output is not None:
         from i2s_spec.gguf.atomic_file import OutputFile
 
@@ -94,7 +100,7 @@ def command(
     return 0 if found.same else EXIT_FINDINGS
 
 
-def _answer(found: Difference, a: str, b: str, form: str, lineage: bool) -> Iterator[str]:
+def _answer(found: Difference, a: str, b: str, form: str, lineage: bool, packed: OtherDialect | None) -> Iterator[str]:
     from i2s_spec.inspect.compare.diff_text import document, lines
     from i2s_spec.inspect.compare.lineage_text import lineage_lines, lineage_page
 
@@ -104,3 +110,16 @@ def _answer(found: Difference, a: str, b: str, form: str, lineage: bool) -> Iter
         yield lineage_page(found.lineage, list(lines(found)), a, b)
     else:
         yield from (f"{line}\n" for line in (*(lineage_lines(found.lineage) if lineage else ()), *lines(found)))
+        if packed is not None:
+            yield from _advice(packed, a, b)
+
+
+def _advice(packed: OtherDialect, a: str, b: str) -> Iterator[str]:
+    """What one of the files must be packed as for the weights to be the same, and what to type."""
+    from i2s_spec.linter.next_step import on_command_line
+
+    name, path = ("A", a) if packed.side == "a" else ("B", b)
+    one, other, odd = (on_command_line(shown(each)) for each in (a, b, path))
+    what = "the trits of all tensors are equal" if packed.left == 0 else f"{packed.left:,} tensors differ in trits"
+    yield f"if {name} is {packed.dialect}, {what}: i2s diff {one} {other} --dialect-{packed.side} {packed.dialect}\n"
+    yield f"next: i2s convert {odd} OUT.gguf --from {packed.dialect} --to canonical\n"

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-#: Repairs of one rule that are listed, and changes that a dry run shows; the rest are counted.
+#: Repairs of one rule that are listed, changes that a dry run shows, and codes that remain; the rest are counted.
 SHOWN_REPAIRS = 10
 SHOWN_CHANGES = 200
+SHOWN_CODES = 5
 
 
 def words(ctx: click.Context, parameter: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
@@ -142,14 +143,28 @@ def _proof(fixed: Fixed) -> Iterator[str]:
         yield f"proof: the weights are NOT the same, by {codes}: {weights.before} before, {weights.after} now"
 
 
+def _remaining(fixed: Fixed) -> str:
+    """What a lint finds in the result: counts, and what the findings are that still have a repair."""
+    from i2s_spec.linter.next_step import repair_words
+
+    summary = fixed.remaining.as_dict()["summary"]
+    counts = ((summary[f"{kind}s"], kind) for kind in ("error", "warning", "note"))
+    left = [f"{count:,} {kind}{'s' * (count != 1)}" for count, kind in counts if count]
+    if not left:
+        return "no findings remain"
+    known = sorted({(finding.code, finding.rule.slug) for finding in fixed.remaining.findings})
+    declined = {each.code for each in fixed.declined}  # what was asked for, and did not fit
+    marks = [(f"{code} {slug}", "" if code in declined else repair_words(code)) for code, slug in known]
+    codes = [f"{name}, {mark}" if mark else name for name, mark in marks]
+    if len(codes) > SHOWN_CODES:
+        codes[SHOWN_CODES:] = [f"{len(codes) - SHOWN_CODES:,} more codes"]
+    one = summary["errors"] + summary["warnings"] + summary["notes"] == 1
+    return f"{', '.join(left)} remain{'s' * one} ({'; '.join(codes)})"
+
+
 def _verdict(fixed: Fixed, target: str | None) -> str:
-    remaining = fixed.remaining.as_dict()["summary"]
-    counts = ((remaining[f"{kind}s"], kind) for kind in ("error", "warning", "note"))
-    left = ", ".join(f"{count:,} {kind}{'s' * (count != 1)}" for count, kind in counts if count)
     done = len(fixed.actions)
-    what = (
-        f"{done:,} repair{'s' * (done != 1)}, {fixed.size_before:,} -> {fixed.size:,} bytes; left: {left or 'nothing'}"
-    )
+    what = f"{done:,} repair{'s' * (done != 1)}, {fixed.size_before:,} -> {fixed.size:,} bytes; {_remaining(fixed)}"
     if fixed.written:
         return f"{shown(target or '')}: {what}"
     if target is not None:

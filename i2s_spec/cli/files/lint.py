@@ -21,7 +21,7 @@ from i2s_spec.linter.batch.lint_paths import lint_paths
 from i2s_spec.linter.engine import open_reference
 from i2s_spec.linter.options import Options
 from i2s_spec.linter.reference import Reference
-from i2s_spec.linter.report import FORMATS, Format, kind
+from i2s_spec.linter.report import FORMATS, Format, details_of, kind
 from i2s_spec.linter.report_data import Totals
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.selection.config import Config, found
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     "--output",
     type=click.Path(dir_okay=False),
     callback=spared,
-    help="Write the report to this file instead of standard output.",
+    help="Write the report to this file instead of standard output (-).",
 )
 @click.option(
     "--report",
@@ -172,7 +172,9 @@ if TYPE_CHECKING:
     help="Configuration to take instead of looking for i2s.toml and pyproject.toml.",
 )
 @click.option("--no-config", is_flag=True, help="Look for no configuration.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing about files without findings.")
+@click.option(
+    "-q", "--quiet", is_flag=True, help="Only findings and verdicts: nothing about files without findings, no advice."
+)
 @remote_options
 @click.pass_context
 def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
@@ -184,11 +186,11 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     hf://ORG/REPO` fetches headers, all scales and a part of each tensor.
 
     Exit code 0: nothing at or above --fail-on. 1: findings. 3: a file cannot be read or is not GGUF (it is reported all
-    the same). 4: a bug of ours. 5: a server did not give a file. Of several files the worst counts. 75: a run with --engine
-    ended early; the same command goes on. `i2s explain CODE` says more about a finding.
+    the same). 4: a bug in i2s-spec. 5: a server did not give a file. With several files, the worst code is returned. 75: a
+    run with --engine ended early; the same command goes on. `i2s explain CODE` says more about a finding.
 
-    Options may stand in i2s.toml, in [tool.i2s] of pyproject.toml, or in variables such as I2S_PROFILE; the command line
-    counts first, then variables, then the files. Reports say which file changes what is found. With --profile security
+    Options can be set in i2s.toml, in [tool.i2s] of pyproject.toml, or in variables such as I2S_PROFILE; the command line
+    comes first, then variables, then the files. Reports say which file changes what is found. With --profile security
     a file that was found, and not named with --config, changes nothing of that.
     """  # fmt: skip
     # Read when NumPy is first imported. Its products here are small, and processes and threads are the linter's own.
@@ -199,7 +201,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
         config = config.without_verdict_keys()
     setting = Settings(ctx, given, config)
     forms = [kind(name) for name in (setting.form, *given["reports"].values())]
-    details = next((form.details for form in forms if form.details is not None), None)
+    details = details_of(forms)
     reference = _reference(given["reference"], given["reference_dialect"], given["expect"])
     options = options_of(setting, config, details, reference)
     threshold = None if (fail_on := setting["fail_on"]) == "never" else Severity(fail_on)
@@ -227,8 +229,10 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
         if forms[1:] or given["output"] is not None:
             from i2s_spec.gguf.atomic_file import OutputFile
         for form, place in zip(forms, (given["output"], *given["reports"]), strict=True):
-            if place is None:
-                sheets.append((form(colour, given["quiet"], threshold), _print))
+            if place in (None, "-"):
+                sheet = form(colour, given["quiet"], threshold)
+                sheet.columns = _columns()
+                sheets.append((sheet, _print))
                 continue
             output = stack.enter_context(OutputFile(place, force=True))
             sheets.append((form(False, given["quiet"], threshold), partial(_write, output)))
@@ -292,7 +296,9 @@ def _opened(options: Options) -> AbstractContextManager[Weights | None]:
     try:
         return open_reference(options)
     except FormatError as error:
-        reason = str(error)
+        from i2s_spec.draw.text import fault_words
+
+        reason = fault_words(error)
     except ValueError as error:
         raise click.UsageError(f"--reference: {error}") from None
     except OSError as error:
@@ -338,6 +344,15 @@ def _afterwards(baseline: Baseline | None, write: bool, gone: list[str], idle: I
     for suppression in idle:
         codes, files = (quote(text, bare=True) for text in (", ".join(suppression.codes), suppression.files))
         click.echo(f"i2s: note: the suppression of {codes} in {files} covered nothing", err=True)
+
+
+def _columns() -> int | None:
+    """Columns of the terminal that reports go to; None where they go elsewhere."""
+    if not sys.stdout.isatty():
+        return None
+    from i2s_spec.draw.terminal import columns
+
+    return columns(sys.stdout)
 
 
 def _processors() -> int:

@@ -73,8 +73,12 @@ def writing(target: str | None, *inputs: str | None) -> Iterator[None]:
     leaves nothing half-written.
 
     :param inputs: files that the verb reads, which `target` cannot replace
-    :raises click.UsageError: for `FileExistsError`, `ValueError`, `TypeError` and `KeyError`
+    :raises click.UsageError: for `-`, and for `FileExistsError`, `ValueError`, `TypeError` and `KeyError`
     """
+    if target == "-":
+        raise click.UsageError(
+            "- is no file, and this is not written to standard output; ./- names a file of that name"
+        )
     keep_inputs(target, *inputs)
     try:
         with cleaned_up():

@@ -60,12 +60,13 @@ def command() -> None:
 @click.option("--pre", metavar="NAME", help="Split text as this pre-tokenizer or runtime does.")
 @click.option("--no-bos", is_flag=True, help="Do not prepend the BOS token.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads. [default: one per processor]")
-@click.option("--force", is_flag=True, help="Replace a record; try a model that the linter calls broken.")
+@click.option("--overwrite", is_flag=True, help="Replace a record.")
+@click.option("--force", is_flag=True, help="Run a model that the linter calls broken; replace a record, too.")
 @click.option("-q", "--quiet", is_flag=True, help="Show neither progress bars nor remarks.")
 def record(
     model: str | None, tokens: list[int] | None, text: str | None, text_file: str | None, folder: str, light: bool,
     npz: bool, callback_text: Any, kl_base: bool, numerics: str, dialect: str, activation: str | None, pre: str | None,
-    no_bos: bool, threads: int | None, force: bool, quiet: bool,
+    no_bos: bool, threads: int | None, overwrite: bool, force: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Record every value that the model in the GGUF file MODEL computes for some tokens.
 
@@ -81,7 +82,7 @@ def record(
     from i2s_spec.golden.records.record import described
     from i2s_spec.model.load import load_model
 
-    _refuse_taken(folder, force)
+    _refuse_taken(folder, overwrite or force)
     if model is None:
         if not quiet:
             remark(f"the model is {named(model)}")
@@ -105,7 +106,7 @@ def record(
         with cleaned_up(), counting_bar("layers", opened.graph.layers, quiet) as progress:
             header = make(
                 opened, tokens or [], folder, light=light, form="npz" if npz else "safetensors", text=callback_text,
-                kl_base=kl_base, source=source, force=force, progress=progress,
+                kl_base=kl_base, source=source, force=overwrite or force, progress=progress,
             )  # fmt: skip
         first = _wanted_first(opened.file.metadata)
     click.echo(f"{quote(folder, bare=True)}: {described(header)}")
@@ -134,7 +135,7 @@ def _refuse_taken(folder: str, force: bool) -> None:
     try:
         refuse_taken(folder, force)
     except FileExistsError as error:
-        raise click.UsageError(str(error).replace("; force replaces it", "; --force replaces it")) from None
+        raise click.UsageError(str(error).replace("; force replaces it", "; use --overwrite to replace it")) from None
 
 
 @command.command(
@@ -179,6 +180,7 @@ def compare(
     from i2s_spec.gguf.atomic_file import refuse_taken
     from i2s_spec.golden import compare as run
 
+    output = None if output == "-" else output
     keep_inputs(output, model, candidate)
     if output is not None:
         with writing(output):

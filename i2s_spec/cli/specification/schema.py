@@ -38,7 +38,7 @@ def command(form: str, output: Path | None, force: bool) -> int:
     from i2s_spec.exports import export
 
     text = export(form)
-    if output is None:
+    if output is None or str(output) == "-":
         click.echo(text, nl=False)
         return 0
     from i2s_spec.gguf.atomic_file import OutputFile

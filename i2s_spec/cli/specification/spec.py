@@ -38,6 +38,7 @@ def build(output: Path | None) -> int:
     """
     if output is not None:
         _refuse_to_empty(output)
+    _require_mkdocs()
     if _derived():
         return EXIT_FINDINGS
     target = [] if output is None else ["--site-dir", str(output.resolve())]
@@ -137,8 +138,7 @@ def _mkdocs(*arguments: str) -> int:
     from i2s_spec.docs.checkout import root
 
     folder = root()
-    if find_spec("mkdocs") is None or find_spec("material") is None:
-        raise MissingExtra("the site", "docs")
+    _require_mkdocs()
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     verb, *rest = arguments
     # -P: what is installed is run, not a package of the same name in the folder, which need not be compiled.
@@ -147,3 +147,12 @@ def _mkdocs(*arguments: str) -> int:
         os.chdir(folder)
         os.execve(sys.executable, command, environment)
     return subprocess.run(command, cwd=folder, env=environment, check=False).returncode
+
+
+def _require_mkdocs() -> None:
+    """Say that the site cannot be made before anything is.
+
+    :raises MissingExtra: where it cannot
+    """
+    if find_spec("mkdocs") is None or find_spec("material") is None:
+        raise MissingExtra("the site", "docs")

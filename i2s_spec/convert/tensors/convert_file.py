@@ -255,9 +255,9 @@ def _recoding(
             failed = failed or error
     hint = ""
     if kind in BLOCK_LAYOUTS and tensor.shape[-1] % BLOCK_LAYOUTS[kind].block and fallback is None:
-        hint = "; a fallback (F16) would keep such tensors in a type that has a place for them"
+        hint = "; --fallback F16 (fallback=) stores such tensors as F16"
         if tensor.shape[-1] % BLOCK_LAYOUTS["Q2_0"].block == 0:
-            hint += ", and Q2_0, whose blocks have 64, has one"
+            hint += ", and Q2_0, with blocks of 64, can hold them"
     raise ValueError(f"tensor {quote(tensor.name)}: {failed}{hint}") from failed
 
 

@@ -61,12 +61,12 @@ def refuse_taken(folder: str | os.PathLike[str], force: bool = False) -> None:
             raise FileNotFoundError(ENOENT, "there is no such folder", str(above))
         return
     if not path.is_dir():
-        raise FileExistsError(f"{quote(str(path))} is there already, and is no folder")
+        raise FileExistsError(f"{quote(str(path))} already exists, and is not a folder")
     if any(path.iterdir()):
         if not (path / HEADER).is_file():
-            raise FileExistsError(f"{quote(str(path))} is there already, and is no record")
+            raise FileExistsError(f"{quote(str(path))} already exists, and is not a record")
         if not force:
-            raise FileExistsError(f"{quote(str(path))} is there already; force replaces it")
+            raise FileExistsError(f"{quote(str(path))} already exists; force replaces it")
 
 
 class NewRecord:
@@ -217,9 +217,8 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         header = json.loads(read_regular(path, MOST_HEADER))
     except (OSError, ValueError, RecursionError) as error:
-        raise SettingError(
-            f"{quote(str(folder))} is not a record: {HEADER} cannot be read ({type(error).__name__})"
-        ) from None
+        reason = (error.strerror if isinstance(error, OSError) else None) or "it is not JSON"
+        raise SettingError(f"{quote(str(folder))} is not a record: {HEADER} cannot be read: {reason}") from None
     wanted: dict[str, type] = {"schema_version": int, "taps": dict, "token_ids": list, "profile": str}
     if not isinstance(header, dict) or any(not isinstance(header.get(key), kind) for key, kind in wanted.items()):
         raise SettingError(f"{quote(str(path))} is not the header of a record")

@@ -197,9 +197,9 @@ def _unknown(file: File, what: str) -> Unknown:
     texts = [*_SECTIONS, *(name.decode("utf-8", "surrogateescape") for name in names)]
     near = [text for text in texts if what.lower() in text.lower()][:5]
     near = near or get_close_matches(what, texts[:_COMPARED], 5, 0.6)
-    message = f"{visible(what)} is no key, tensor, path or byte range of this file"
+    message = f"this file has no key, tensor, path or byte range {visible(what)}"
     if near:
-        message += "; near it are " + ", ".join(visible(text, bare=True) for text in near)
+        message += "; did you mean " + ", ".join(visible(text, bare=True) for text in near) + "?"
     if file.fault is not None:
         message += f" (which could be read up to a fault only: {file.fault.code} {file.fault.fault.slug})"
     return Unknown(message)

@@ -67,6 +67,8 @@ class Subject:
         self.weights = weights
         #: Whether what the GGUF document allows and no loader takes is no finding (profile `spec`).
         self.by_document = False
+        #: How many rules are asked about the file, and how many of the profile are not.
+        self.asked = self.ignored = 0
         #: Results of the functions that are declared as an `analysis`.
         self.results: dict[Callable[[Subject], Any], Any] = {}
         self._surveying: SurveyReader | None = None

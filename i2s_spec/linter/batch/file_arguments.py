@@ -56,6 +56,8 @@ def _meant(name: str, found: set[str]) -> Iterator[Input]:
         yield from _first_time(_below(name), found)
     elif not os.path.lexists(name) and any(char in name for char in "*?["):
         yield from _first_time(_matching(name), found)
+    elif name == "-" and not os.path.lexists(name):
+        yield Input(name, "- stands for standard input, and a model is read from a file; @- takes names of files")
     else:
         found.add(os.path.normpath(name))
         yield Input(name)

@@ -110,7 +110,9 @@ def _local(found: Iterable[Input]) -> Iterator[Entry]:
         if "://" in file.path:
             yield Entry(file.path)
         elif file.problem:
-            yield Entry(file.path, problem=file.problem)
+            yield Entry(file.path, problem=str(file.problem))
+        elif file.checkpoint:
+            yield Entry(file.path, problem="a folder of safetensors is checked without --engine")
         else:
             yield entry_of_path(file.path)
 

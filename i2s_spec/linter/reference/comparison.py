@@ -102,7 +102,9 @@ def compared(
     how = _how(file, tensor, ours.first_rows(rows), trits)
     if not how and twin is not None and known.dialect is not None:
         other = _decided(matched(*twin, ours.first_rows(rows), None).matches, known.dialect)
-        how = "" if other is None else f"they agree if it is the reference that is packed as {other.dialect}"
+        if other is not None:
+            packed = other.dialect
+            how = f"they agree if it is the reference that is packed as {packed}: --reference-dialect {packed}"
     if not how and difference.weights > (1 - AGREES) * difference.compared:
         how = explanation(rows_of(file, tensor, expected), flat_rows(known.shape, known.unit, known.trits, 0.0), others)
         if how:

@@ -58,7 +58,8 @@ class Fixed(NamedTuple):
     """What became of a file.
 
     `changes` are the first of `changed` places in which bytes differ; `recoded` tensors were brought into the canonical
-    dialect besides. `withheld` could be repaired too if unsafe repairs were asked for. `remaining` reports on it.
+    dialect besides. `withheld` could be repaired too if unsafe repairs were asked for. `remaining` is what a
+    lint of the result finds, weights included.
     `written` is False for a dry run, and for a file that could not be read to the end of its header even then.
     """
 
@@ -186,7 +187,7 @@ def _finished(
         weights=weights,
         size_before=original.size,
         size=size,
-        remaining=lint(made.source if anew is None else anew, payload="none"),
+        remaining=lint(made.source if anew is None else anew, threads=threads),
         written=written,
     )
 

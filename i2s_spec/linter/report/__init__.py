@@ -9,7 +9,8 @@ has no control characters and no bidirectional marks any more; what else its own
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -31,6 +32,9 @@ class Format(ABC):
 
     details: ClassVar[Callable[[Any], Any] | None] = None
 
+    #: Columns of the terminal that the report goes to; None for a file or a pipe, whose lines are never cut.
+    columns: int | None = None
+
     def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
         self._colour = colour
         self._quiet = quiet
@@ -43,9 +47,21 @@ class Format(ABC):
     def file(self, report: Report | FileReport) -> str:
         """One report; what another format of the run wanted to know of the file is not for this one."""
         file_report = report.as_dict() if isinstance(report, Report) else report
-        if type(self).details is None and "details" in file_report:
-            file_report = {name: value for name, value in file_report.items() if name != "details"}
+        if "details" in file_report:
+            file_report = self._with_own_details(file_report)
         return self._file(file_report)
+
+    def _with_own_details(self, file_report: FileReport) -> FileReport:
+        """A report without the details that were gathered for other formats."""
+        gather, details = type(self).details, file_report["details"]
+        if isinstance(details, EachDetails):
+            details = None if gather is None else details.get(_name(gather))
+        elif gather is not None:
+            return file_report
+        else:
+            details = None
+        others = {name: value for name, value in file_report.items() if name != "details"}
+        return others if details is None else {**others, "details": details}
 
     @abstractmethod
     def _file(self, file_report: FileReport) -> str:
@@ -54,6 +70,26 @@ class Format(ABC):
     def end(self, totals: Totals) -> str:
         """What follows the last report."""
         return ""
+
+
+class EachDetails(dict[str, Any]):
+    """What several formats want to know of one file, by the names of their functions."""
+
+
+def details_of(forms: Iterable[type[Format]]) -> Callable[[Any], Any] | None:
+    """The `details` of formats that are written in one run, as one function that can be sent to another process."""
+    gather = tuple(dict.fromkeys(form.details for form in forms if form.details is not None))
+    if len(gather) < 2:
+        return gather[0] if gather else None
+    return partial(_each, gather)
+
+
+def _each(gather: tuple[Callable[[Any], Any], ...], subject: Any) -> EachDetails:
+    return EachDetails({_name(function): function(subject) for function in gather})
+
+
+def _name(function: Callable[[Any], Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 #: Name of each format, and the module and class that make it.

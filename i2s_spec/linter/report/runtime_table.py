@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator
 
 from i2s_spec.linter.report_data import FileReport
 
+#: Columns that the reasons need beside the others, and every paragraph.
+NARROWEST = 40
+
 
 def table_of(report: FileReport) -> list[list[str]]:
     """The rows of the table, the first with the names of the columns; no rows where nobody asked for runtimes."""
@@ -16,12 +19,38 @@ def table_of(report: FileReport) -> list[list[str]]:
     return table(report["runtimes"])
 
 
-def text_table(report: FileReport) -> Iterator[str]:
-    """The table as lines of text, its columns aligned."""
+def text_table(report: FileReport, available: int | None = None) -> Iterator[str]:
+    """The table as lines of text, its columns aligned; a paragraph for each runtime where a terminal is too narrow.
+
+    :param available: columns of the terminal; None where lines may be of any length
+    """
     rows = table_of(report)
+    if not rows:
+        return
+    import textwrap
+
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    before = 2 + sum(width + 2 for width in widths[:-1])
+    if available is not None and available < before + NARROWEST:
+        yield from _paragraphs(rows[1:], max(available, NARROWEST))
+        return
     for row in rows:
-        yield "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        first = "  " + "".join(f"{cell:<{width}}  " for cell, width in zip(row[:-1], widths[:-1], strict=True))
+        if available is None:
+            yield (first + row[-1]).rstrip()
+        else:
+            yield from textwrap.wrap(row[-1], available, initial_indent=first, subsequent_indent=" " * before) or [
+                first
+            ]
+
+
+def _paragraphs(rows: list[list[str]], available: int) -> Iterator[str]:
+    import textwrap
+
+    for title, loads, computes, why in rows:
+        words = f"loads: {loads}" + (f", computes: {computes}" if computes != "-" else "")
+        yield from textwrap.wrap(f"{title}: {words}", available, initial_indent="  ", subsequent_indent="    ")
+        yield from textwrap.wrap(why, available, initial_indent="      ", subsequent_indent="      ")
 
 
 def markdown_table(report: FileReport, escaped: Callable[[str], str]) -> Iterator[str]:

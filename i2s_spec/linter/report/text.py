@@ -1,4 +1,5 @@
-"""This module defines the reports for people: each finding with its bytes, or a line for each; then the verdict.
+"""This module defines the reports for people: each finding with its bytes, or a line for each; then the verdict, what it
+rests on, how many findings there are of each code, which of them `i2s fix` repairs, and what to type next.
 
     model.gguf:0x1a40..0x1a44: error: I104 tail-missing: the file ends 0 bytes after the payload of ...
       1a40  12 34 56 78 ...
@@ -13,30 +14,49 @@ from typing import Any
 
 import click
 
+from i2s_spec.linter.next_step import on_command_line, other_command, repair_step, repair_words
 from i2s_spec.linter.report import Format
+from i2s_spec.linter.report.examined import examined, sentence
 from i2s_spec.linter.report.proof import proof
 from i2s_spec.linter.report.runtime_table import text_table
 from i2s_spec.linter.report_data import FileReport, Totals, ok_words, reading_words
-from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.rule import REGISTRY, Needs, Severity
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 class Text(Format):
-    """Lines of text; colours only on a terminal. With `quiet`, files without findings are not mentioned."""
+    """Lines of text; colours only on a terminal. The bytes are shown of the first finding of each code.
 
+    With `quiet` there are only findings, each with its bytes, and verdicts; files without findings are not mentioned.
+    """
+
+    details = staticmethod(examined)  # type: ignore[assignment]  # a function of a module, found on the class
     bytes_shown = True
 
+    def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
+        super().__init__(colour, quiet, fail_on)
+        self._brief = quiet
+        self._paths: list[str] = []  # of the first files; more than one is enough to know
+        self._codes: dict[str, int] = {}
+        self._ranks: dict[str, int] = {}
+        self._command = ""
+
     def _file(self, file_report: FileReport) -> str:
+        self._paths[1:] = [file_report["path"]]
         return "".join(line + "\n" for line in self._lines(file_report))
 
     def _lines(self, file_report: FileReport) -> Iterator[str]:
-        path, silent = file_report["path"], True
+        path, silent, shown = file_report["path"], True, set()
         for finding in file_report["findings"]:
-            yield self._finding(path, finding)
-            if self.bytes_shown:
+            silent, code = False, finding["code"]
+            if not self._brief and _in_table(finding, file_report):
+                continue
+            mark = "" if self._brief else repair_words(code)
+            yield self._finding(path, finding) + (self._dim(f" [{mark}]") if mark else "")
+            if self.bytes_shown and (self._quiet or code not in shown):
                 yield from (self._dim("  " + line) for line in proof(finding, file_report["size"]))
-            silent = False
+            shown.add(code)
         for code, count in file_report["summary"]["elided"].items():
             yield f"{path}: {count:,} more finding{_s(count)} of {code}"
         for bug in file_report["bugs"]:
@@ -46,13 +66,60 @@ class Text(Format):
         for suppressed in () if self._quiet else file_report["excused"]:
             count = suppressed["findings"]
             yield f"{path}: {count:,} finding{_s(count)} of {suppressed['code']} suppressed: {suppressed['reason']}"
-        yield from text_table(file_report)
+        yield from text_table(file_report, self.columns)
         yield from (f"{path}: {words}" for words in reading_words(file_report) if not silent or not self._quiet)
         if not silent or not self._quiet:
-            yield f"{path}: {self._verdict(file_report)}"
+            yield f"{path}: {self._verdict(file_report)}{'' if self._brief else self._basis(file_report)}"
+        if not self._brief:
+            yield from self._summary(file_report)
+
+    def _basis(self, file_report: FileReport) -> str:
+        """What a verdict rests on, and what it leaves out."""
+        known = file_report["summary"].get("baseline")
+        words = f"; {known:,} more in the baseline" if known else ""
+        if "skipped" not in file_report and "rules" in (about := file_report.get("details") or {}):
+            words = f": {sentence(about)}{words}"
+        return words
+
+    def _summary(self, file_report: FileReport) -> Iterator[str]:
+        """How many findings there are of each code, where there is more than one."""
+        elided = file_report["summary"]["elided"]
+        first: dict[str, Mapping[str, Any]] = {}
+        counts: dict[str, int] = {}
+        for finding in file_report["findings"]:
+            if _in_table(finding, file_report):
+                continue
+            code = finding["code"]
+            first.setdefault(code, finding)
+            self._command = self._command or other_command(code, finding["got"], "{path}")
+            counts[code] = counts.get(code, elided.get(code, 0)) + 1
+        for code in sorted(counts, key=lambda code: (-Severity(first[code]["severity"]).rank, -counts[code], code)):
+            severity, count, mark = first[code]["severity"], counts[code], repair_words(code)
+            self._codes[code] = self._codes.get(code, 0) + count
+            self._ranks[code] = Severity(severity).rank
+            if sum(counts.values()) > 1:
+                words = self._styled(f"{count:,} {severity}{_s(count)}", _COLOURS[severity])
+                yield f"  {words}: {code} {first[code]['slug']}" + (f", {mark}" if mark else "")
 
     def end(self, totals: Totals) -> str:
-        return "".join(f"configuration: {remark}\n" for remark in totals.remarks) + self._sums(totals)
+        configuration = "".join(f"configuration: {remark}\n" for remark in totals.remarks)
+        return configuration + self._sums(totals) + ("" if self._brief else self._next())
+
+    def _next(self) -> str:
+        """What to type next, in one line; nothing where there was no finding."""
+        if not self._codes:
+            return ""
+        path = on_command_line(self._paths[0]) if len(self._paths) == 1 else "FILE"
+        worst_first = sorted(self._codes.items(), key=lambda item: -self._ranks[item[0]])
+        explain = f"i2s explain {worst_first[0][0]}"
+        step = repair_step(worst_first, path)
+        if self._command:
+            return f"next: {self._command.replace('{path}', path)}, {explain}\n"
+        if step is None:
+            return f"next: {explain}\n"
+        count = sum(self._codes.values())
+        some = f" (has repairs for {step.findings:,} of {count:,} findings)" if count > 1 else ""
+        return f"next: {step.command}{some}, {explain}\n"
 
     def _sums(self, totals: Totals) -> str:
         if totals["files"] < 2 or self._quiet:
@@ -87,9 +154,22 @@ class Text(Format):
 
 
 class Concise(Text):
-    """The same without the bytes: a line for each finding."""
+    """A line for each finding, and the verdict; nothing else."""
 
+    details = None  # type: ignore[assignment]
     bytes_shown = False
+
+    def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
+        super().__init__(colour, quiet, fail_on)
+        self._brief = True
+
+
+def _in_table(finding: Mapping[str, Any], file_report: FileReport) -> bool:
+    """Whether a finding says what the table of runtimes says again."""
+    if finding["severity"] != "note" or not file_report.get("runtimes"):
+        return False
+    rule = REGISTRY.get(finding["code"])
+    return rule is not None and rule.needs is Needs.RUNTIMES
 
 
 def _counts(counts: Mapping[str, int] | Totals) -> str:

@@ -67,7 +67,7 @@ def test_lines_of_text_begin_with_the_path(file_report: FileReport) -> None:
     for line in rendered("concise", file_report).splitlines():
         assert line.startswith("/")
     for line in rendered("text", file_report).splitlines():
-        assert line.startswith(("/", "  "))
+        assert line.startswith(("/", "  ", "next: i2s "))
 
 
 def test_json_holds_nothing_but_ascii(file_report: FileReport) -> None:

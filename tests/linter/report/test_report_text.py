@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +17,14 @@ from i2s_spec.errors import Span
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.batch.lint_path import failed, skipped
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.report import make
+from i2s_spec.linter.options import DEFAULTS
+from i2s_spec.linter.report import details_of, kind, make
+from i2s_spec.linter.report.examined import examined
 from i2s_spec.linter.report.proof import proof
 from i2s_spec.linter.report_data import Totals, excerpt_of
-from i2s_spec.testing.sample import Draft
+from i2s_spec.linter.selection.baseline import Baseline
+from i2s_spec.schema.types import ValueType
+from i2s_spec.testing.sample import Draft, key_value
 
 
 def drawn(data: bytes, start: int, stop: int) -> list[str]:
@@ -69,7 +76,8 @@ def test_every_finding_has_a_line(name: str) -> None:
     concise = make("concise").file(report).splitlines()
     assert len(concise) == len(report.findings) + len(report.elided) + 1
     text = make("text").file(report).splitlines()
-    assert [line for line in text if not line.startswith("  ")] == concise
+    lines = [re.sub(r" \[repairable[^]]*\]$", "", line) for line in text if not line.startswith("  ")]
+    assert lines == concise
 
 
 def test_verdicts() -> None:
@@ -81,6 +89,82 @@ def test_verdicts() -> None:
     assert "b.gguf: internal error: lint: MemoryError" in text
     assert text.endswith("b.gguf: not checked to the end\n")
     assert make("text").file(skipped(sound.as_dict(), "a pointer")) == "a.gguf: skipped: a pointer\n"
+
+
+def test_a_verdict_says_what_was_looked_at() -> None:
+    def line(**keywords: Any) -> str:
+        report = lint(Draft().data, details=examined, **keywords)._replace(path="a.gguf")
+        return make("text").file(report)
+
+    assert re.fullmatch(
+        r"a\.gguf: ok: sample, 3 tensors \(2 I2_S, 1 F32\); 2\d\d rules asked, all 864 bytes read\n", line()
+    )
+    assert line(payload="none").endswith(" rules asked, 509 bytes of 864 bytes read (header only)\n")
+    asked, ignored = re.search(r"; (\d+) rules asked and (\d+) not,", line(ignore=("S2",))).groups()  # type: ignore[union-attr]
+    assert f"; {int(asked) + int(ignored)} rules asked," in line()
+    cut = make("text").file(lint(Draft().data[:200], details=examined))
+    assert "rules asked, the header cannot be read to its end\n" in cut
+    report = lint(b"<!DOCTYPE html>", details=examined)
+    assert make("text").file(report).endswith(": 1 error\n")
+
+
+def test_findings_are_counted_by_code() -> None:
+    draft = Draft()
+    file = draft.records()
+    file.key_values += [key_value(b"X%d" % i, ValueType.UINT8, 1) for i in range(5)]
+    file.key_values[0].key = b"general.\x1b"
+    report = lint(draft.built(file), details=examined)._replace(path="a.gguf")
+    text = make("text").file(report)
+    assert re.search(r"\n  1 error: G206 [a-z-]+, repairable with --unsafe\n  5 notes: G207 [a-z-]+\n", text)
+    assert text.count("[repairable with --unsafe]\n") == 1
+    shown = len([line for line in text.splitlines() if re.match(r"  [0-9a-f]{4}  ", line)])
+    quiet = make("text", quiet=True).file(report)
+    assert shown < len([line for line in quiet.splitlines() if re.match(r"  [0-9a-f]{4}  ", line)])
+    assert "repairable" not in quiet
+    assert quiet.endswith("a.gguf: 1 error, 5 notes\n")
+    single = make("text").file(lint(broken("dup_key")))
+    assert "\n  1 warning" not in single
+
+
+def test_the_end_says_what_to_type() -> None:
+    def end(*files: tuple[str, bytes], quiet: bool = False) -> str:
+        text, totals = make("text", quiet=quiet), Totals()
+        for path, data in files:
+            report = lint(data)._replace(path=path)
+            text.file(report)
+            totals.add(report.as_dict())
+        return text.end(totals).splitlines()[-1] if not quiet else text.end(totals)
+
+    odd = Draft().number("key_values[4].value", 2)
+    assert end(("a b.gguf", odd)) == "next: i2s fix 'a b.gguf' --dry-run, i2s explain G215"
+    assert end(("-q", odd)) == "next: i2s fix ./-q --dry-run, i2s explain G215"
+    assert end(("a\n$(id).gguf", odd)) == "next: i2s fix FILE --dry-run, i2s explain G215"
+    assert end(("a.gguf", b"")) == "next: i2s explain G001"
+    assert (
+        end(("a", odd), ("b", b""))
+        == "next: i2s fix FILE --dry-run (has repairs for 1 of 2 findings), i2s explain G001"
+    )
+    assert end(("a", odd), quiet=True) == ""
+
+
+def test_the_baseline_is_counted(tmp_path: Path) -> None:
+    report = lint(broken("dup_key"))._replace(path=str(tmp_path / "a.gguf"))
+    place = str(tmp_path / "baseline.json")
+    baseline = Baseline(place, DEFAULTS.levels)
+    baseline.apply(report.path, report.as_dict(), write=True)
+    baseline.write()
+    left = Baseline.read(place, DEFAULTS.levels).apply(report.path, report.as_dict())
+    assert make("text").file(left).endswith("a.gguf: ok; 1 more in the baseline\n")
+
+
+def test_formats_of_one_run_get_their_own_details() -> None:
+    forms = [kind("text"), kind("html"), kind("json")]
+    report = lint(Draft().data, details=pickle.loads(pickle.dumps(details_of(forms))))
+    assert "rules asked" in make("text").file(report)
+    page = make("html")
+    assert "<svg" in page.begin() + page.file(report) + page.end(Totals())
+    assert "details" not in make("json").file(report)
+    assert details_of([kind("json"), kind("junit")]) is None
 
 
 def test_excused_findings_are_mentioned() -> None:
@@ -109,6 +193,14 @@ def test_runtimes_are_a_table() -> None:
     lines = make("text").file(report._replace(path="a.gguf")).splitlines()
     at = next(i for i, line in enumerate(lines) if line.split()[:3] == ["runtime", "loads", "computes"])
     assert len(lines) == at + 1 + len(report.runtimes) + 1
+    assert "P201" not in "".join(lines)  # the table says it
+    assert "P201" in make("text", quiet=True).file(report)
+    for columns in (30, 60, 200):
+        text = make("text")
+        text.columns = columns
+        told = text.file(report._replace(path="a.gguf")).splitlines()
+        assert max(map(len, told)) <= max(40, columns)
+        assert all(verdict.title.split()[0] in "".join(told) for verdict in report.runtimes)
     assert "| runtime | loads | computes | why |\n|---|---|---|---|\n" in make("markdown").file(report)
     assert "title=runtimes::" in make("github").file(report)
     assert "bitnet.cpp" in make("junit").file(report)

@@ -12,13 +12,14 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
+from i2s_spec.linter.next_step import repair_option
 from i2s_spec.linter.report.html.map import file_map
 from i2s_spec.linter.report.html.table import code, count, counted, facts, span_words, table
 from i2s_spec.linter.report.html.tensors import tensors
 from i2s_spec.linter.report.html.weights import weights
 from i2s_spec.linter.report.proof import proof
 from i2s_spec.linter.report_data import FileReport, ok_words, reading_words
-from i2s_spec.linter.rule import Severity
+from i2s_spec.linter.rule import REGISTRY, Severity
 
 #: Findings of a file that are listed; the rest is counted.
 LISTED = 1000
@@ -31,8 +32,6 @@ SIGNS = {"error": "✕", "warning": "▲", "note": "●", "ok": "✓"}
 
 #: An issue of a project on GitHub, as sources name it.
 _ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
-
-_REPAIRS = {"safe": "i2s fix repairs it", "unsafe": "i2s fix --unsafe repairs it"}
 
 _MOODS = {
     "yes": "ok", "correctly": "ok", "no": "error", "crash": "error", "wrongly": "error", "with option": "warning",
@@ -126,7 +125,8 @@ def _finding(finding: Mapping[str, Any], file_report: FileReport, name: str) -> 
     where = [code(span_words(span["start"], span["stop"]))] if span["stop"] else []
     where += [code(span["path"])] if span["path"] else []
     where += [f"clause {escape(finding['clause'])}"]
-    where += [_REPAIRS[finding["fix"]]] if finding["fix"] in _REPAIRS else []
+    option = repair_option(REGISTRY[finding["code"]])
+    where += [f"i2s fix {option} repairs it" if option else "i2s fix repairs it"] if option is not None else []
     button = ""
     if span["stop"]:
         place = f'data-start="{span["start"]}" data-stop="{span["stop"]}"'

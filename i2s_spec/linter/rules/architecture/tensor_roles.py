@@ -197,7 +197,7 @@ def gemma_norm(subject: Subject) -> Iterator[Finding]:
 
 @rule("M117", "activation-uncertain", "architecture {arch} has a graph with {got}, and its vocabulary is a {kind} one, as "
       "in models with {other}: only the model's config.json can tell", severity=NOTE, clause="4.3",
-      fix=Fix.UNSAFE, when="bitnet models whose vocabulary is of another family",
+      fix=Fix.UNSAFE, fix_with="--unsafe --select M117", when="bitnet models whose vocabulary is of another family",
       provenance=("microsoft/BitNet#588", "microsoft/BitNet#602"))  # fmt: skip
 def activation_uncertain(subject: Subject) -> Iterator[Finding]:
     """The activation of the feed-forward may not be the one that the architecture's name chooses.
@@ -223,7 +223,7 @@ def activation_uncertain(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M118", "activation-contradicted", "hidden_activation is {got}, and the graph of {arch} has {want}", severity=WARNING,
-      clause="4.3", fix=Fix.UNSAFE, when=MODELS,
+      clause="4.3", fix=Fix.UNSAFE, fix_with="--unsafe --select M118", when=MODELS,
       provenance=("ggml-org/llama.cpp#25885", "ggml-org/llama.cpp#26751"))  # fmt: skip
 def activation_contradicted(subject: Subject) -> Iterator[Finding]:
     """The file asks for another activation than the architecture's graph has.

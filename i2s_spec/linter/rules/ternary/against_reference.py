@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: Which files these rules apply to.
 WITH_REFERENCE = "files that are compared with a reference (--reference)"
 
+#: What brings tensors of another dialect into the canonical one.
+REPACK = "i2s convert {path} OUT.gguf --from {got} --to canonical"
+
 
 def _compared(subject: Subject) -> Compared | None:
     """The I2_S tensors against the reference; what compares is loaded where there is one."""
@@ -50,6 +53,7 @@ def _outcomes(subject: Subject) -> Iterator[tuple[int, int, int, Outcome]]:
 
 @rule("I401", "packed-otherwise", "I2_S tensor {name} is packed as {got}, not as {want}: read so, {share} of its weights "
       "are those of the reference", clause="5.5", when=WITH_REFERENCE, needs=Needs.REFERENCE, payload=True,
+      command=REPACK,
       provenance=("microsoft/BitNet 112f853", "microsoft/BitNet without ACT_PARALLEL"))  # fmt: skip
 def packed_otherwise(subject: Subject) -> Iterator[Finding]:
     """A tensor holds the right weights in another dialect.

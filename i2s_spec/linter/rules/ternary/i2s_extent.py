@@ -222,7 +222,7 @@ def three_dimensional(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("I111", "legacy-number", "tensor {name} has type {got} but exactly the size of an I2_S tensor; I2_S is type 36",
-      clause="2.6", fix=Fix.UNSAFE, ambiguous=True)  # fmt: skip
+      clause="2.6", fix=Fix.UNSAFE, fix_with="--unsafe --dialect SOURCE", ambiguous=True)  # fmt: skip
 def legacy_number(subject: Subject) -> Iterator[Finding]:
     """An I2_S tensor carries a type number from before its release.
 

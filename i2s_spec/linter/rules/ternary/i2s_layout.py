@@ -10,6 +10,7 @@ from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.weight_layout import weight_layout
 from i2s_spec.linter.rule import WARNING, Finding, Sampled, rule
+from i2s_spec.linter.rules.ternary.against_reference import REPACK
 from i2s_spec.schema.dialect import CANONICAL
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def _score(decision: Decision, name: str) -> TrustedText:
 
 @rule("I213", "layout-contradicted", "the weights are laid out as {got}, not as {want}: {comparisons} comparisons score "
       "{score} read so, and {canonical} read canonically", clause="7.7", when=WITH_LAYERS, payload=True,
-      sampled=Sampled.LOCAL,
+      sampled=Sampled.LOCAL, command=REPACK,
       provenance=("microsoft/BitNet 112f853", "microsoft/BitNet without ACT_PARALLEL"))  # fmt: skip
 def layout_contradicted(subject: Subject) -> Iterator[Finding]:
     """The weights themselves contradict the canonical layout.

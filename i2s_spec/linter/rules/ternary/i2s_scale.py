@@ -185,7 +185,7 @@ def _tails(subject: Subject, kind: str) -> Iterator[Finding]:
 
 @rule("I310", "tail-stale", "the tails of {got} of {of} I2_S tensors hold bytes of unknown origin after the scale; the "
       "first is {name}", severity=NOTE, clause="6.1", cwe=200, fix=Fix.SAFE,
-      when=WITH_I2S, payload=True, sampled=Sampled.WHOLE,
+      when=WITH_I2S, payload=True, sampled=Sampled.WHOLE, fix_with="--scrub-tail",
       provenance=("microsoft/BitNet src/ggml-bitnet-mad.cpp",))  # fmt: skip
 def tail_stale(subject: Subject) -> Iterator[Finding]:
     """A tail holds old memory.
@@ -202,7 +202,7 @@ def tail_stale(subject: Subject) -> Iterator[Finding]:
 
 @rule("I311", "tail-of-another", "the tails of {got} of {of} I2_S tensors hold bytes of earlier tensors after the scale, "
       "as llama-quantize leaves them; that of {name} has bytes of {other}", severity=NOTE, clause="6.1",
-      fix=Fix.SAFE, when=WITH_I2S, payload=True,
+      fix=Fix.SAFE, fix_with="--scrub-tail", when=WITH_I2S, payload=True,
       provenance=("microsoft/BitNet src/ggml-bitnet-mad.cpp",))  # fmt: skip
 def tail_of_another(subject: Subject) -> Iterator[Finding]:
     """A tail holds bytes of another tensor of the file.

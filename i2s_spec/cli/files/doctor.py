@@ -1,0 +1,167 @@
+"""`i2s doctor FILE`: is it sound, what is it, who runs it, what to do next; on one screen."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from i2s_spec.cli.progress import progress_bar
+from i2s_spec.draw.text import json_document, visible
+
+if TYPE_CHECKING:
+    from i2s_spec.draw.terminal import Line
+    from i2s_spec.linter.checkup import Checkup
+
+SCHEMA_VERSION: Final = 1
+
+#: Codes of findings that are shown; the rest is counted.
+SHOWN: Final = 6
+
+#: Width of a page that goes to no terminal, the widest and the narrowest one.
+WIDTH: Final = 100
+NARROWEST: Final = 40
+
+#: What runtimes make of the file, the best first: heading, style, loads, computes.
+_GROUPS: Final = (
+    ("run it rightly", "green", ("yes",), ("correctly",)),
+    ("depend on the machine", "yellow", ("yes",), ("depends on the machine",)),
+    ("take another step first", "yellow", ("with option",), None),
+    ("run it wrongly", "red", ("yes",), ("wrongly",)),
+    ("were not tried", "", ("yes", "not tried"), ("not tried",)),
+    ("read its header", "", ("yes", "vocabulary only"), ("-",)),
+    ("refuse it", "red", ("no", "crash"), None),
+)
+
+
+@click.command(
+    "doctor",
+    epilog="Example:  i2s new tiny.gguf && i2s doctor tiny.gguf",
+    short_help="One screen: sound? what is it? who runs it? what next?",
+)
+@click.argument("file", type=click.Path())
+@click.option(
+    "--json", "as_json", is_flag=True, help="As JSON: what lint, identify and --runtimes give, and the steps."
+)
+@click.option("--threads", type=click.IntRange(1), help="Threads that read. [default: one for each processor]")
+@click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
+def command(file: str, as_json: bool, threads: int | None, quiet: bool) -> int:
+    """Look at a file in every way that needs no other file, and say what to do next.
+
+    It is `i2s lint`, `i2s identify` and the verdicts of `i2s lint --runtimes` in short. Runtimes are judged with the
+    layout that the weights tell.
+
+    Exit code: that of `i2s lint FILE`.
+    """
+    from i2s_spec.draw import terminal
+    from i2s_spec.linter.checkup import checkup
+
+    with progress_bar("reading", quiet) as progress:
+        found = checkup(file, threads=threads or os.cpu_count() or 1, progress=progress)
+    if as_json:
+        sys.stdout.writelines(json_document(_document(found)))
+    else:
+        columns = terminal.columns(sys.stdout)
+        width = WIDTH if columns is None else max(NARROWEST, min(columns, WIDTH))
+        terminal.write(_page(found, width), sys.stdout)
+    return found.report.exit_code()
+
+
+def _document(found: Checkup) -> dict[str, Any]:
+    report = {name: value for name, value in found.report.as_dict().items() if name != "details"}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "report": report,
+        "identification": None if found.identification is None else found.identification.as_dict(),
+        "dialect": {"name": found.dialect, "certain": found.certain},
+        "runtimes": [verdict.as_dict() for verdict in found.verdicts],
+        "next": [step._asdict() for step in found.steps],
+    }
+
+
+def _page(found: Checkup, width: int) -> Iterator[Line]:
+    from i2s_spec.draw.terminal import Piece
+    from i2s_spec.linter.report.examined import sentence
+
+    report = found.report
+    yield [Piece(visible(report.path, 4096, bare=True), "bold")]
+    if report.details is not None:
+        yield from _wrapped(sentence(report.details), width)
+    yield []
+    yield from _sound(found, width)
+    if found.identification is not None:
+        yield []
+        yield from _origin(found, width)
+    if found.verdicts:
+        yield []
+        yield from _runtimes(found, width)
+    if found.steps:
+        yield []
+        yield [Piece("What next", "bold")]
+        for step in found.steps:
+            yield [Piece(f"  {step.command}", "cyan")]
+            yield from _wrapped(step.why, width, "      ")
+
+
+def _sound(found: Checkup, width: int) -> Iterator[Line]:
+    from i2s_spec.draw.terminal import Piece
+    from i2s_spec.linter.next_step import repair_words
+
+    report = found.report
+    if not report.findings and not report.bugs:
+        yield [Piece("Is it sound?  ", "bold"), Piece("yes, nothing was found", "green")]
+        return
+    answer = ("yes, with remarks", "green") if report.ok else ("no", "red")
+    if report.bugs:
+        answer = ("not checked to the end: this is a bug in i2s-spec", "red")
+    yield [Piece("Is it sound?  ", "bold"), Piece(*answer)]
+    counts = Counter(finding.code for finding in report.findings) + Counter(report.elided)
+    first = {finding.code: finding for finding in reversed(report.findings)}
+    codes = sorted(counts, key=lambda code: (-first[code].severity.rank, -counts[code], code))
+    for code in codes[:SHOWN]:
+        rule, count = first[code].rule, counts[code]
+        mark = repair_words(code)
+        words = f"{count:,} {rule.severity.value}{'s' * (count != 1)}: {code} {rule.slug}: {rule.title}"
+        yield from _wrapped(words + (f" [{mark}]" if mark else ""), width)
+    if len(codes) > SHOWN:
+        yield from _wrapped(f"and {len(codes) - SHOWN:,} more codes", width)
+
+
+def _origin(found: Checkup, width: int) -> Iterator[Line]:
+    from i2s_spec.draw.terminal import Piece
+
+    assert found.identification is not None
+    yield [Piece("What is it?", "bold")]
+    for question in found.identification.questions:
+        answer = question.answer
+        if answer is not None:
+            yield from _wrapped(f"{question.name}: {answer.name} ({answer.confidence})", width)
+        elif question.name == "layout":
+            yield from _wrapped("layout: cannot tell; no file states it, and these weights do not tell", width)
+
+
+def _runtimes(found: Checkup, width: int) -> Iterator[Line]:
+    from i2s_spec.draw.terminal import Piece
+
+    packed = "  " + (f"packed as {found.dialect}" if found.certain else "if it is packed as most readers expect")
+    yield [Piece("Who runs it?", "bold"), Piece(packed)]
+    for heading, style, loads, computes in _GROUPS:
+        titles = [
+            verdict.title
+            for verdict in found.verdicts
+            if verdict.loads in loads and (computes is None or verdict.computes in computes)
+        ]
+        if titles:
+            yield from _wrapped(f"{heading}: {'; '.join(titles)}", width, style=style)
+
+
+def _wrapped(text: str, width: int, indent: str = "  ", style: str = "") -> Iterable[Line]:
+    from i2s_spec.draw.terminal import Piece
+
+    for line in textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent + "  "):
+        yield [Piece(line, style)]

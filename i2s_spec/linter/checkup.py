@@ -1,0 +1,126 @@
+"""This module defines `checkup`: one file, looked at by the linter, by `identify` and by what is known of runtimes, and what
+to do next. It is `i2s doctor`.
+
+>>> from i2s_spec.testing.sample import Draft
+>>> found = checkup(Draft().data)
+>>> found.report.ok, found.identification is not None
+(True, True)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from i2s_spec.errors import FormatError, quote
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import Origin, source_of
+from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.next_step import on_command_line, other_command, repair_step
+from i2s_spec.linter.options import path_of
+from i2s_spec.linter.report.examined import examined
+from i2s_spec.linter.report_data import Report
+from i2s_spec.linter.rule import REGISTRY
+
+if TYPE_CHECKING:
+    from i2s_spec.inspect.identify.identification import Identification
+    from i2s_spec.linter.runtimes.verdicts import Verdict
+
+Progress = Callable[[int, int], Any]
+
+
+class Step(NamedTuple):
+    """Something to do next: a command, and why."""
+
+    command: str
+    why: str
+
+
+class Checkup(NamedTuple):
+    """What is known of a file: the report of the linter, where it comes from, what runtimes make of it, what to do next.
+
+    `identification` is None and `verdicts` empty where the file is not GGUF or cannot be read. `dialect` is the one that the
+    verdicts take the I2_S tensors to be packed in, and `certain` whether the weights or the writer tell it.
+    """
+
+    report: Report
+    identification: Identification | None
+    verdicts: tuple[Verdict, ...]
+    dialect: str
+    certain: bool
+    steps: tuple[Step, ...]
+
+
+def checkup(origin: Origin, *, threads: int = 1, progress: Progress | None = None) -> Checkup:
+    """Look at one file in every way that needs no other file.
+
+    :param origin: a path, a buffer, a seekable stream or a `Source`; only regular files are opened
+    :param threads: how many threads read the weights
+    :param progress: called now and then with the bytes of payload that were read, and those to read
+    :returns: what was found; a file is never a reason to raise
+    """
+    report = lint(origin, threads=threads, progress=progress, details=examined)
+    path = on_command_line(quote(report.path, limit=4096, bare=True))
+    if not report.readable:
+        return Checkup(report, None, (), "canonical", False, tuple(_steps(report, None, (), path)))
+    try:
+        found, verdicts, dialect, certain = _looked_at(origin, threads)
+    except FormatError:  # the file changed, or went away, after it was linted
+        found, verdicts, dialect, certain = None, (), "canonical", False
+    return Checkup(report, found, verdicts, dialect, certain, tuple(_steps(report, found, verdicts, path)))
+
+
+def _looked_at(origin: Origin, threads: int) -> tuple[Identification, tuple[Verdict, ...], str, bool]:
+    from i2s_spec.inspect.identify.identification import identify
+    from i2s_spec.linter.runtimes.verdicts import verdicts
+
+    path = path_of(origin)
+    source = source_of(origin)
+    try:
+        found = identify(File(source), payloads="sample", threads=threads)
+        dialect, certain = _dialect(found)
+        return found, verdicts(Subject(File(source), path), dialect), dialect, certain
+    finally:
+        if path is not None:
+            source.close()
+
+
+def _dialect(found: Identification) -> tuple[str, bool]:
+    """What the I2_S tensors are packed in: as the weights say, or else canonical."""
+    answers = {question.name: question.answer for question in found.questions}
+    layout = answers.get("layout")
+    if layout is None or not found.i2s:
+        return "canonical", False
+    code_map = answers.get("code map")
+    name = layout.name if code_map is None or code_map.name == "offset-1" else f"{layout.name}/{code_map.name}"
+    return name, True
+
+
+def _steps(report: Report, found: Identification | None, verdicts: tuple[Verdict, ...], path: str) -> Iterator[Step]:
+    """What to do next, the most urgent first."""
+    counts = Counter(finding.code for finding in report.findings)
+    counts.update(report.elided)
+    ranks = {finding.code: finding.severity.rank for finding in report.findings}
+    worst_first = sorted(counts.items(), key=lambda item: (-ranks[item[0]], -item[1], item[0]))
+    repacked = next(filter(None, (other_command(finding.code, finding.got, path) for finding in report.findings)), None)
+    if repacked is not None:
+        yield Step(repacked, "the tensors are packed otherwise than readers expect")
+    elif (step := repair_step(worst_first, path)) is not None:
+        many = f"{step.findings:,} of {sum(counts.values()):,} findings" if len(report.findings) > 1 else "the finding"
+        yield Step(step.command, f"shows the repairs for {many}; -o OUT.gguf in place of --dry-run writes them")
+    if worst_first:
+        code = worst_first[0][0]
+        yield Step(f"i2s explain {code}", f"says what {code} {REGISTRY[code].slug} means and what to do")
+    if found is None or found.fault is not None or not report.ok:
+        return
+    if found.i2s and not _dialect(found)[1]:
+        yield Step(
+            f"i2s lint {path} --reference OTHER",
+            "decides the layout by the checkpoint, or by another file of the model",
+        )
+    if verdicts and not any(verdict.loads == "yes" and verdict.computes == "correctly" for verdict in verdicts):
+        yield Step(f"i2s lint {path} --runtimes", "says why no runtime is known to compute it rightly, with sources")
+    if found.tensors:
+        yield Step(f"i2s run {path} --prompt TEXT", "generates text by the reference forward pass")

@@ -1,0 +1,74 @@
+"""This module says what to do about findings: which of them `i2s fix` repairs, with which option, and what to type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from i2s_spec.linter.rule import REGISTRY, Fix, Rule
+from i2s_spec.pattern import pattern
+
+#: What the escaped form of a path shows exactly, so that a command line may carry it.
+_EXACT: Final = pattern(r"[^\\\x00-\x1f\x7f]+")
+#: A value that stands on a command line as it is.
+_PLAIN: Final = pattern(r"[A-Za-z0-9/._-]+")
+
+
+class RepairStep(NamedTuple):
+    """A command that shows, and changes nothing, how findings can be repaired, and how many of them."""
+
+    command: str
+    findings: int
+
+
+def repair_option(rule: Rule) -> str | None:
+    """The option without which `i2s fix` leaves findings of a rule alone; empty for none, None where there is no repair."""
+    if rule.fix is Fix.NONE:
+        return None
+    return rule.fix_with or ("" if rule.fix is Fix.SAFE else "--unsafe")
+
+
+def repair_words(code: str) -> str:
+    """What a report says after a finding: `repairable`, `repairable with --unsafe`; empty where there is no repair."""
+    rule = REGISTRY.get(code)
+    option = None if rule is None else repair_option(rule)
+    return "" if option is None else f"repairable with {option}" if option else "repairable"
+
+
+def repair_step(counts: Iterable[tuple[str, int]], path: str = "FILE") -> RepairStep | None:
+    """What to type to repair findings; None where none of them has a repair.
+
+    Repairs that need no option come first, then those that the first finding with a repair needs.
+
+    :param counts: codes of rules, each with the number of findings, the worst first
+    :param path: one word for a shell
+    """
+    by_option: dict[str, int] = {}
+    for code, count in counts:
+        rule = REGISTRY.get(code)
+        option = None if rule is None else repair_option(rule)
+        if option is not None:
+            by_option[option] = by_option.get(option, 0) + count
+    if not by_option:
+        return None
+    option = "" if "" in by_option else next(iter(by_option))
+    return RepairStep(f"i2s fix {path}{' ' if option else ''}{option} --dry-run", by_option[option])
+
+
+def other_command(code: str, got: Any, path: str = "FILE") -> str:
+    """The command that mends what a finding is about where `i2s fix` does not; empty where its rule declares none.
+
+    :param got: what the finding says there is, such as the name of a dialect
+    :param path: one word for a shell
+    """
+    rule = REGISTRY.get(code)
+    return rule.command.format(path=path, got=got) if rule is not None and _PLAIN.fullmatch(str(got)) else ""
+
+
+def on_command_line(path: str) -> str:
+    """An escaped path (`errors.quote`, bare) as one word for a shell; FILE where the escaped form is not the path itself."""
+    if not _EXACT.fullmatch(path):
+        return "FILE"
+    import shlex
+
+    return shlex.quote("./" + path if path.startswith("-") else path)

@@ -1,0 +1,235 @@
+"""Completion in real shells, on a terminal: what is inserted is one word, and nothing of a file is executed."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pace import units
+
+from i2s_spec.cli import cli
+from i2s_spec.cli.shell.candidates import NAMES, candidates
+from i2s_spec.cli.shell.completion import SCRIPTS
+from i2s_spec.testing.sample import Draft
+
+#: What a shell is started with so that it reads no file of the user, and shows as little as possible.
+START = {
+    "bash": ["bash", "--norc", "--noprofile", "-i"],
+    "zsh": ["zsh", "-f", "-i"],
+    "fish": ["fish", "--no-config", "-i"],
+}
+
+#: Names that would run a program, end the line, or act on the terminal, were they not quoted or left out.
+HOSTILE = {
+    "x$(touch pwned)": True,
+    "x`touch pwned`": True,
+    "x;touch pwned": True,
+    "x|touch pwned": True,
+    "x' touch pwned": True,
+    'x" && touch pwned "': True,
+    "x\\": False,
+    "x*?[a]~#!": True,
+    "x%(touch)": True,
+    "x\ntouch pwned\n": False,
+    "x\ttouch": False,
+    "x\x1b[2J": False,
+    "x\x03": False,
+    "x\u202etouch": False,
+}
+
+
+def of_file(path: Path, *names: str) -> Path:
+    draft = Draft()
+    file = draft.records()
+    for info, name in zip(file.tensor_infos, names, strict=False):
+        info.name = name.encode()
+    path.write_bytes(draft.built(file))
+    return path
+
+
+def values(line: str) -> list[str]:
+    return [each.value for each in candidates(cli, line)]
+
+
+# --- what is offered ----------------------------------------------------------------------------------------------
+
+
+def test_what_may_stand_where(tmp_path: Path) -> None:
+    path = of_file(tmp_path / "m.gguf", "blk.0.attn_q.weight", "blk.0.attn_k.weight", "output.weight")
+    assert values("i2s do") == ["doctor"]
+    assert values("i2s golden rec") == ["record"]
+    assert "--select" in values("i2s lint --sel")
+    assert "I105" in values("i2s lint --select I10")
+    assert "G1,I105" in values("i2s lint --select G1,I10")
+    assert values("i2s lint --select=I105") == ["--select=I105"]
+    assert values("i2s explain tail-miss") == ["tail-missing"]
+    assert values("i2s lint --severity I105") == ["I105="]
+    assert values("i2s lint --severity I105=w") == ["I105=warning"]
+    assert "interleave-64" in values("i2s diff --dialect-b inter")
+    assert "interleave-64/zero-first" in values("i2s fix --dialect interleave-64/")
+    assert values(f"i2s dump {path} blk.0.attn_") == ["blk.0.attn_q.weight", "blk.0.attn_k.weight"]
+    assert values(f"i2s dump {path} general.ar") == ["general.architecture"]
+    assert values(f"i2s decode {path} outp") == ["output.weight"]
+    assert [each.kind for each in candidates(cli, "i2s lint m")] == ["file"]
+    assert values("i2s nothing --x") == values("i2s dump nofile.gguf blk") == []
+
+
+def test_names_of_a_file_can_be_seen(tmp_path: Path) -> None:
+    for name, shown in HOSTILE.items():
+        path = of_file(tmp_path / "m.gguf", name)
+        assert (name in values(f"i2s dump {path} x")) is shown, name
+    of_file(path, "x y", "xy")
+    assert values(f"i2s dump {path} 'x") == ["xy"]  # nothing that needs quotes inside quotes that are open
+
+
+def test_every_source_of_names_belongs_to_a_parameter() -> None:
+    import click
+
+    def parameters(command: click.Command) -> set[str]:
+        context = click.Context(command)
+        found = {param.name or "" for param in command.params}
+        for verb in command.list_commands(context) if isinstance(command, click.Group) else ():
+            inner = command.get_command(context, verb)
+            found |= set() if inner is None else parameters(inner)
+        return found
+
+    assert set(NAMES) <= parameters(cli)
+
+
+def test_a_large_file_is_answered_at_once(tmp_path: Path) -> None:
+    draft = Draft()
+    file = draft.records()
+    first = file.tensor_infos[0]
+    file.tensor_infos += [type(first)(**{**first, "name": b"many.%d" % i}) for i in range(20_000)]
+    path = tmp_path / "many.gguf"
+    path.write_bytes(draft.built(file))
+    assert len(values(f"i2s dump {path} many.1")) == 1000
+    assert units(lambda: values(f"i2s dump {path} many.19")) < 400
+
+
+def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    assert values(f"i2s dump {tmp_path / 'fifo'} x") == []
+
+
+# --- in shells ----------------------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """A shell on a terminal of its own."""
+
+    def __init__(self, shell: str, folder: Path) -> None:
+        bin_folder = folder / "bin"
+        bin_folder.mkdir(exist_ok=True)
+        program = bin_folder / "i2s"
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m i2s_spec "$@"\n')
+        program.chmod(0o755)
+        environment = {
+            "PATH": f"{bin_folder}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "TERM": "vt100",
+            "LANG": "C.UTF-8",
+        }
+        self._pid, self._terminal = pty.fork()
+        if self._pid == 0:
+            os.chdir(folder)
+            os.execvpe(START[shell][0], START[shell], environment)
+
+    def send(self, text: str) -> None:
+        os.write(self._terminal, text.encode())
+
+    def wait(self, ready: Path, seconds: float = 60) -> None:
+        """Read what is shown until a file is there."""
+        end = time.monotonic() + seconds
+        while not ready.exists() and time.monotonic() < end:
+            if select.select([self._terminal], [], [], 0.1)[0]:
+                try:
+                    os.read(self._terminal, 65536)
+                except OSError:
+                    break
+        assert ready.exists()
+
+    def until(self, text: str, seconds: float = 60) -> str:
+        """What is shown until a text is among it."""
+        shown, end = "", time.monotonic() + seconds
+        while text not in shown and time.monotonic() < end:
+            if select.select([self._terminal], [], [], 0.1)[0]:
+                try:
+                    shown += os.read(self._terminal, 65536).decode("utf-8", "replace")
+                except OSError:
+                    break
+        assert text in shown
+        return shown
+
+    def close(self) -> None:
+        os.close(self._terminal)
+        os.kill(self._pid, 9)
+        os.waitpid(self._pid, 0)
+
+
+def prepared(shell: str, folder: Path) -> Terminal:
+    """A shell in which completion is set up, and `record` writes its arguments to the file `words`."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    (folder / "completion").write_text(SCRIPTS[shell])
+    (folder / "record").write_text('#!/bin/sh\nprintf "%s\\0" "$@" > words.part && mv words.part words\n')
+    (folder / "record").chmod(0o755)
+    terminal = Terminal(shell, folder)
+    if shell == "zsh":
+        terminal.send("PS1='> '; bindkey -e; autoload -U compinit && compinit -D -u; ")
+    terminal.send("source ./completion; ./record ready; touch set-up\n" if shell != "fish" else "source ./completion\n")
+    if shell == "fish":
+        terminal.send("touch set-up\n")
+    terminal.wait(folder / "set-up")
+    return terminal
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_completion_in_a_shell(shell: str, tmp_path: Path) -> None:
+    """What TAB inserts is what stands in the file, as one word; nothing of it is executed."""
+    names = ["blk.0.attn_q.weight", "x$(touch pwned);`touch pwned` 'a' \"b\" *"]
+    of_file(tmp_path / "m.gguf", *names)
+    terminal = prepared(shell, tmp_path)
+    try:
+        for start, whole, end in (("x", names[1], "*"), ("blk", names[0], "weight")):
+            (tmp_path / "words").unlink(missing_ok=True)
+            terminal.send(f"i2s dump m.gguf {start}\t")
+            terminal.until(end)
+            terminal.send("\x01./record \x05\n")  # from the beginning of the line on, then its end
+            terminal.wait(tmp_path / "words")
+            assert (tmp_path / "words").read_text().split("\0")[:-1] == ["i2s", "dump", "m.gguf", whole]
+            assert not (tmp_path / "pwned").exists()
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_what_a_shell_lists(shell: str, tmp_path: Path) -> None:
+    """Several answers are shown; none of them acts on the terminal."""
+    of_file(tmp_path / "m.gguf", "x\x1b[2Jone", "xa_two", "xb_three")
+    terminal = prepared(shell, tmp_path)
+    try:
+        terminal.send("i2s dump m.gguf x\t\t")
+        shown = terminal.until("b_three")
+    finally:
+        terminal.close()
+    assert "a_two" in shown
+    assert "one" not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_scripts_are_sound(shell: str, tmp_path: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    script = tmp_path / "script"
+    script.write_text(SCRIPTS[shell])
+    done = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,111 @@
+"""`i2s doctor`: one screen about one file; and `i2s diff`, which says what dialect explains a difference."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from i2s_spec.cli import main
+from i2s_spec.convert.synthetic.new import new
+from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.inspect.compare.diff import difference
+from i2s_spec.inspect.compare.other_dialect import other_dialect
+from i2s_spec.linter.checkup import checkup
+from i2s_spec.testing.sample import Draft
+
+
+def called(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[object, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(list(args))
+    return ended.value.code, capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One model in two layouts, and another model."""
+    folder = tmp_path_factory.mktemp("doctor")
+    new(folder / "a.gguf", layers=1)
+    with pytest.raises(SystemExit):
+        main(["convert", str(folder / "a.gguf"), str(folder / "b.gguf"), "--to", "interleave-64", "-q"])
+    new(folder / "c.gguf", layers=1, seed=7)
+    return folder
+
+
+def test_one_screen(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    code, page = called(capsys, "doctor", "a.gguf")
+    assert code == 0
+    heads = ("Is it sound?  yes, nothing was found", "What is it?", "Who runs it?", "What next")
+    assert [head for head in heads if f"\n{head}" in page] == list(heads)
+    assert "layout: cannot tell" in page
+    assert "  i2s lint a.gguf --reference OTHER\n" in page
+    assert "refuse it: " in page
+    assert max(map(len, page.splitlines())) <= 100
+    assert len(page.splitlines()) < 50
+
+
+def test_findings_come_with_their_repair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "odd.gguf"
+    path.write_bytes(Draft().number("key_values[4].value", 2))
+    code, page = called(capsys, "doctor", str(path))
+    assert code == 0
+    assert "Is it sound?  yes, with remarks\n  1 warning: G215 odd-bool: " in page
+    assert f"  i2s fix {path} --dry-run\n" in page
+    path.write_bytes(Draft().data[:200])
+    code, page = called(capsys, "doctor", str(path))
+    assert code == 1
+    assert "Is it sound?  no\n" in page
+
+
+def test_what_is_no_model_is_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "page.gguf").write_bytes(b"<!DOCTYPE html>")
+    for name, rule in (("page.gguf", "G004"), ("missing.gguf", "S901")):
+        code, page = called(capsys, "doctor", str(tmp_path / name))
+        assert code == 3
+        assert f"  i2s explain {rule}\n" in page
+        assert "Who runs it?" not in page
+
+
+def test_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = called(capsys, "doctor", "--json", str(folder / "a.gguf"))
+    found = json.loads(text)
+    assert code == 0
+    assert found["report"]["ok"] is True
+    assert "details" not in found["report"]
+    assert found["dialect"] == {"name": "canonical", "certain": False}
+    assert {"runtime", "loads", "computes"} <= set(found["runtimes"][0])
+    assert found["next"][-1]["command"].startswith("i2s run ")
+
+
+def test_layout_that_the_weights_tell(tmp_path: Path) -> None:
+    """Runtimes are judged in the layout that was found, and the command that repacks it is named."""
+    target = tmp_path / "trained.gguf"
+    with pytest.raises(SystemExit):
+        main(["new", "--trained", str(target), "--dialect", "interleave-64", "-q"])
+    found = checkup(target)
+    assert (found.dialect, found.certain) == ("interleave-64", True)
+    assert found.steps[0].command == f"i2s convert {target} OUT.gguf --from interleave-64 --to canonical"
+
+
+def test_diff_says_which_dialect_explains_it(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    code, text = called(capsys, "diff", "a.gguf", "b.gguf")
+    assert code == 1
+    assert "i2s diff a.gguf b.gguf --dialect-b interleave-64\n" in text
+    assert text.endswith("next: i2s convert b.gguf OUT.gguf --from interleave-64 --to canonical\n")
+    assert called(capsys, "diff", "a.gguf", "b.gguf", "--dialect-b", "interleave-64")[0] == 0
+    assert "--dialect-a interleave-64\n" in called(capsys, "diff", "b.gguf", "a.gguf")[1]
+    assert "next:" not in called(capsys, "diff", "a.gguf", "c.gguf")[1]
+
+
+def test_no_dialect_explains_other_weights() -> None:
+    one, other = io.BytesIO(), io.BytesIO()
+    new(one, layers=1)
+    new(other, layers=1, seed=7)
+    with open_file(one) as a, open_file(other) as b:
+        assert other_dialect(a, b, difference(a, b)) is None

@@ -1,0 +1,66 @@
+"""The README shows what the commands print, names every verb, and has the picture that is drawn."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import click
+import pytest
+from transcripts_runner import run
+
+from i2s_spec._version import __version__
+from i2s_spec.cli import cli, main
+from i2s_spec.docs.front_page.picture import picture
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SESSIONS = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("readme")
+    with pytest.raises(SystemExit):
+        main(["demo", "--keep", str(folder / "demo")])
+    return folder
+
+
+@pytest.mark.parametrize("session", SESSIONS, ids=lambda session: session.split("\n")[0][:40])
+def test_sessions_are_what_is_printed(session: str, folder: Path) -> None:
+    """`...` stands for lines that are left out."""
+    for command, wanted in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session, re.MULTILINE):
+        output = "".join(
+            line for line in run(command, folder).splitlines(True) if not line.startswith(("stderr: ", "[exit "))
+        )
+        # How many rules there are changes with every new one.
+        printed, shown = (re.sub(r"\d+ rules asked", "N rules asked", text) for text in (output, wanted))
+        expression = ".*".join(re.escape(part) for part in re.split(r"^\.\.\.\n", shown, flags=re.MULTILINE))
+        assert re.fullmatch(expression, printed, re.DOTALL), output
+
+
+def test_every_verb_is_named() -> None:
+    for verb in cli.list_commands(click.Context(cli)):
+        assert f"`i2s {verb}" in README or re.search(rf"[,|] `{verb}[ `]", README), verb
+
+
+def test_commands_that_are_named_exist() -> None:
+    verbs = set(cli.list_commands(click.Context(cli)))
+    assert set(re.findall(r"\bi2s ([a-z]+)", README)) <= verbs
+
+
+def test_the_picture() -> None:
+    """It is a file of its own, whole, and fetches nothing; its place in the README says what it shows."""
+    drawn = (ROOT / "spec" / "assets" / "front.svg").read_text(encoding="utf-8")
+    assert drawn == picture()
+    root = ElementTree.fromstring(drawn)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert not re.search(r"href|url\(|@import|<script", drawn)
+    words = " ".join(text for text in root.itertext())
+    assert "error: I105" in words
+    assert re.search(r"!\[[^]]{40,}\]\(spec/assets/front\.svg\)", README)
+
+
+def test_the_citation_has_the_version() -> None:
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
