@@ -17,6 +17,7 @@ from i2s_spec.docs.annexes import decoders_page, register, registry_page, vector
 from i2s_spec.docs.before_after import Run
 from i2s_spec.docs.checkout import chapters
 from i2s_spec.docs.layouts import matrix_page
+from i2s_spec.draw import palette
 from i2s_spec.errors import MissingExtra, SettingError, quote
 from i2s_spec.exports import javascript
 from i2s_spec.gguf.atomic_file import OutputFile
@@ -48,6 +49,7 @@ FILES: Final[dict[str, Callable[[str], str]]] = {
     "decoders.md": lambda _: decoders_page.page(),
     "layouts.md": matrix_page.page,
     "annexes/registry.md": lambda _: registry_page.page(),
+    "assets/palette.css": lambda _: palette.site_style(),
     "assets/layouts.js": lambda _: javascript.text(),
     **{f"{former}.html": _redirect(former) for former in redirects.RENAMED},
 }
