@@ -19,6 +19,7 @@ from i2s_spec.docs.checkout import chapters
 from i2s_spec.docs.front_page.picture import picture
 from i2s_spec.docs.layouts import matrix_page
 from i2s_spec.docs.notebooks import executed
+from i2s_spec.draw import palette
 from i2s_spec.errors import MissingExtra, SettingError, quote
 from i2s_spec.exports import javascript
 from i2s_spec.gguf.atomic_file import OutputFile
@@ -52,6 +53,7 @@ FILES: Final[dict[str, Callable[[str], str]]] = {
     "annexes/registry.md": lambda _: registry_page.page(),
     "tutorials/notebook.md": lambda _: executed.page(),
     "tutorials/notebook.ipynb": lambda _: executed.as_ipynb(),
+    "assets/palette.css": lambda _: palette.site_style(),
     "assets/layouts.js": lambda _: javascript.text(),
     "assets/front.svg": lambda _: picture(),
     **{f"{former}.html": _redirect(former) for former in redirects.RENAMED},

@@ -12,15 +12,20 @@ pymdownx.superfences calls. There, an ordinary exception would be swallowed and 
     i2s-rules      rules by the beginnings of their codes
     i2s-example    Python, a line of three dashes, what it prints
     i2s-console    a transcript of `i2s`
+    i2s-drawing    a drawing of a chapter, by its name: `file`, `graph bitnet-b1.58 attention`
     i2s-bench      the benchmarks of a file of `bench/results`, or one of them
     i2s-source     a file beside the pages, such as `tutorials/reader.mjs`
     i2s-layouts    a picture of what weights tell: `matrix stories`, `channels stories interleave-64`, `layers stories`
     i2s-api        what docstrings say of objects: a dotted path on each line
+    i2s-contents   a contents list of what the page has by `i2s-api`: `api.md`
+    i2s-file       a link to a file of `examples.FILES`, which the page carries
+    i2s-status     version, date, status, repository and sizes of the specification
 """
 
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from html import escape
 from importlib import import_module
@@ -28,7 +33,9 @@ from typing import Any, Final
 
 from i2s_spec.docs import benchmarks, examples, figures, reference
 from i2s_spec.docs.checkout import chapters
+from i2s_spec.docs.drawings.gallery import drawn
 from i2s_spec.docs.examples import Drift
+from i2s_spec.docs.front import status
 from i2s_spec.docs.layouts import matrix_page, report_plots
 from i2s_spec.exports.description import fixed_offsets
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS, Layout
@@ -193,6 +200,11 @@ def _bench(body: str) -> str:
     return benchmarks.table(name, title)
 
 
+def _drawing(body: str) -> str:
+    svg, caption = drawn(body)
+    return _figure(svg, escape(caption))
+
+
 def _layouts(body: str) -> str:
     what, _, name = body.strip().partition(" ")
     if what not in _PICTURES:
@@ -213,6 +225,30 @@ def _api(body: str) -> str:
     return "".join(reference.entry(path) for path in body.split())
 
 
+def _contents(body: str) -> str:
+    sections: dict[str, list[str]] = {}
+    for each in examples.fences():
+        if each.kind == "i2s-api" and each.page.name == body.strip():
+            sections.setdefault(each.section, []).extend(each.body.split())
+    if not sections:
+        raise Drift(f"{body.strip()} has no entries")
+    return reference.contents(sections.items())
+
+
+def _file(body: str) -> str:
+    name = body.strip()
+    data = examples.FILES[name]()
+    carried = b64encode(data).decode("ascii")
+    return (
+        f'<p class="i2s-file"><a download="{escape(name)}" href="data:application/octet-stream;base64,{carried}">'
+        f"Download {escape(name)}</a> ({len(data):,} bytes)</p>"
+    )
+
+
+def _status(body: str) -> str:
+    return status.line()
+
+
 _KINDS: Final[dict[str, Callable[[str], str]]] = {
     "i2s-map": _map,
     "i2s-fields": _fields,
@@ -222,8 +258,12 @@ _KINDS: Final[dict[str, Callable[[str], str]]] = {
     "i2s-rules": _rules,
     "i2s-example": _example,
     "i2s-console": _console,
+    "i2s-drawing": _drawing,
     "i2s-bench": _bench,
     "i2s-source": _source,
     "i2s-layouts": _layouts,
     "i2s-api": _api,
+    "i2s-contents": _contents,
+    "i2s-file": _file,
+    "i2s-status": _status,
 }

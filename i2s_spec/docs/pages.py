@@ -95,9 +95,9 @@ def pages(chapters: Path, run: Run, unable: dict[str, MissingExtra] | None = Non
     known = sections(chapters)
     rules = list(all_rules())
     made = {}
-    for rule in rules:
+    for place, rule in enumerate(rules):
         try:
-            made[f"{rule.code}.md"] = _page(rule, known, run)
+            made[f"{rule.code}.md"] = _page(rule, known, run, _beside(rules, place))
         except MissingExtra as missing:
             if unable is None:
                 raise
@@ -164,7 +164,14 @@ def _ours(data: bytes) -> bool:
     return data.endswith(MARK.encode())
 
 
-def _page(rule: Rule, known: dict[str, Section], run: Run) -> str:
+def _beside(rules: list[Rule], place: int) -> str:
+    """Links to the rule before, to the family in the index, and to the rule after."""
+    before = [f"[← {rules[place - 1].code}]({rules[place - 1].code}.md)"] if place else []
+    after = [f"[{rules[place + 1].code} →]({rules[place + 1].code}.md)"] if place + 1 < len(rules) else []
+    return " · ".join([*before, f"[All rules]({INDEX}#{_family_anchor(rules[place].family)})", *after])
+
+
+def _page(rule: Rule, known: dict[str, Section], run: Run, beside: str) -> str:
     lines = words(rule, run).splitlines()
     for number, line in enumerate(lines):
         if line.startswith("## "):
@@ -176,7 +183,7 @@ def _page(rule: Rule, known: dict[str, Section], run: Run) -> str:
         elif line.startswith("| "):
             for what, link in _PUBLISHED:
                 lines[number] = what.sub(link, lines[number])
-    return "\n".join([*lines, "", f"[All rules]({INDEX}#{_family_anchor(rule.family)})", "", MARK])
+    return "\n".join([*lines, "", beside, "", MARK])
 
 
 def _index(rules: list[Rule], known: dict[str, Section]) -> str:
@@ -185,10 +192,17 @@ def _index(rules: list[Rule], known: dict[str, Section]) -> str:
         family = [rule for rule in rules if rule.family == letter]
         if not family:
             continue
-        parts += [f"## {letter}: {about}", "", "| Code | Severity | What is wrong | Clause |", "|---|---|---|---|"]
+        parts += [
+            f"## {letter}: {about}",
+            "",
+            "| Code | Name | Severity | What is wrong | Clause |",
+            "|---|---|---|---|---|",
+        ]
         for rule in family:
             title, clause = rule.title.replace("|", "\\|").replace("<", "&lt;"), _clause(rule.clause, known)
-            parts.append(f"| [{rule.code}]({rule.code}.md) | {rule.severity.value} | {title} | {clause} |")
+            parts.append(
+                f"| [{rule.code}]({rule.code}.md) | {rule.slug} | {rule.severity.value} | {title} | {clause} |"
+            )
         parts.append("")
     return "\n".join([*parts, MARK])
 

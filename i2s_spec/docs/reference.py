@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from importlib import import_module
 from typing import Any
@@ -38,12 +38,37 @@ def named(path: str) -> Any:
 def entry(path: str) -> str:
     """An object as HTML: of a class its public members too."""
     found = named(path)
-    parts = [_head(path, found), *_doc(found)]
+    parts = [_head(path, found, anchor(path)), *_doc(found)]
     if inspect.isclass(found):
         for name, member in _members(found):
             shown = f"{found.__name__}.{name}"
-            parts += ['<div class="i2s-member">', _head(shown, member), *_doc(member), "</div>"]
+            parts += ['<div class="i2s-member">', _head(shown, member, shown), *_doc(member), "</div>"]
     return f'<div class="i2s-api">{"".join(parts)}</div>'
+
+
+def anchor(path: str) -> str:
+    """The id of an object's entry: its path without the package."""
+    return path.removeprefix("i2s_spec.")
+
+
+def contents(sections: Iterable[tuple[str, list[str]]]) -> str:
+    """A contents list: under the title of each section links to its entries, and of classes to their members.
+
+    :param sections: titles, and the dotted paths below each
+    """
+    made = []
+    for title, paths in sections:
+        links = "".join(f"<li>{_linked(path)}</li>\n" for path in paths)
+        made.append(f"<div><h3>{escape(title)}</h3><ul>{links}</ul></div>\n")
+    return f'<div class="i2s-contents">{"".join(made)}</div>'
+
+
+def _linked(path: str) -> str:
+    found = named(path)
+    link = f'<a href="#{escape(anchor(path))}"><code>{escape(anchor(path))}</code></a>'
+    members = [name for name, _ in _members(found)] if inspect.isclass(found) else []
+    shown = ", ".join(f'<a href="#{found.__name__}.{name}">{name}</a>' for name in members)
+    return f"{link} <small>{shown}</small>" if shown else link
 
 
 def _members(cls: type) -> Iterator[tuple[str, Any]]:
@@ -54,12 +79,12 @@ def _members(cls: type) -> Iterator[tuple[str, Any]]:
             yield name, plain
 
 
-def _head(path: str, found: Any) -> str:
+def _head(path: str, found: Any, name: str) -> str:
     try:
         signature = "" if isinstance(found, property) else _signature(found)
     except (TypeError, ValueError):
         signature = ""
-    return f'<pre class="i2s-signature"><code><b>{escape(path)}</b>{escape(signature)}</code></pre>'
+    return f'<pre class="i2s-signature" id="{escape(name)}"><code><b>{escape(path)}</b>{escape(signature)}</code></pre>'
 
 
 def _signature(found: Any) -> str:

@@ -5,9 +5,11 @@ Chapter 7 repeats these tables, and a test holds them equal; `page` is a page of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from i2s_spec.docs.pages import slug
 from i2s_spec.linter.runtimes.run_records import RunRecord, records
 from i2s_spec.schema.programs.producers import CONVERTERS, QUANTIZERS
 from i2s_spec.schema.programs.releases import RELEASES
@@ -21,6 +23,16 @@ _I2S: Final = {
     "converts": "must be converted first",
     "lists": "shows the number",
 }
+
+#: Sources of facts that can be followed, as `linter.runtimes.citation` takes them apart.
+_THREAD: Final = re.compile(r"\b([\w.-]+/[\w.-]+)#(\d+)\b")
+_DISCUSSION: Final = re.compile(r"\b([\w.-]+/[\w.-]+) discussion (\d+)\b")
+_LINE: Final = re.compile(
+    r"\b(?P<repository>[\w.-]+/[\w.-]+)@(?P<commit>[0-9a-f]{7,40}):(?P<path>[\w./-]*[\w-])(?::(?P<line>\d+))?"
+)
+_RECORDED: Final = re.compile(r"\brun [@\w./-]*\w")
+
+_MARKS: Final = {"yes": "✓", "no": "✕", "crash": "†"}
 
 _OUTCOMES: Final = {"yes": "goes on", "no": "refuses", "crash": "dies"}
 
@@ -50,6 +62,45 @@ def runtimes() -> str:
         known = ", ".join(runtime.architectures) if runtime.kind == "engine" else "any"
         rows.append([f"`{runtime.name}`", runtime.title, _I2S[runtime.i2s], known, layouts])
     return table(["runtime", "what it is", "I2_S", "architectures declared here", "layouts read"], rows)
+
+
+def matrix() -> str:
+    """A row for each runtime and a column for each thing that a file may need of it; names lead to what is known."""
+    known = sorted({name for each in RUNTIMES for name in each.architectures})
+    checks = ["big-endian", "duplicate key", "array of arrays", "unknown type", "gaps between tensors"]
+    rows = []
+    for runtime in RUNTIMES:
+        name = f"[{runtime.title}](#{slug(runtime.title)})"
+        if runtime.recorded or runtime.kind == "front":
+            why = "see its runs" if runtime.recorded else f"as `{runtime.of}`"
+            rows.append([name, why, *[""] * (len(known) + len(checks))])
+            continue
+        engine = runtime.kind == "engine"
+        has = ["✓" if each in runtime.architectures else "?" if each in runtime.unsure else "✕" for each in known]
+        rows.append([name, _I2S[runtime.i2s], *(has if engine else [""] * len(known)), *_container_marks(runtime)])
+    return table(["runtime", "I2_S", *known, *checks], rows)
+
+
+def _container_marks(runtime: Runtime) -> list[str]:
+    """What becomes of a file with each of the things that `matrix` asks for."""
+    container = runtime.container
+    if not container.known:
+        return ["?"] * 5
+    outcomes = [container.big_endian, container.duplicate_key, container.nested_array, container.unknown_type]
+    return [*(_MARKS[outcome] for outcome in outcomes), "✕" if container.in_order else "✓"]
+
+
+def linked(source: str) -> str:
+    """A source of a fact, with links to threads, to lines of public source and to the runs of this page."""
+    source = _THREAD.sub(r"[\g<0>](https://github.com/\1/issues/\2)", source)
+    source = _DISCUSSION.sub(r"[\g<0>](https://github.com/\1/discussions/\2)", source)
+    source = _LINE.sub(_line_link, source)
+    return _RECORDED.sub(r"[\g<0>](#runs)", source)
+
+
+def _line_link(found: re.Match[str]) -> str:
+    line = f"#L{found['line']}" if found["line"] else ""
+    return f"[{found[0]}](https://github.com/{found['repository']}/blob/{found['commit']}/{found['path']}{line})"
 
 
 def advisories() -> str:
@@ -107,7 +158,12 @@ def page() -> str:
         "so: a run that is recorded (`run PROGRAM/FILE`, below), a thread, a line of source, or what a program built from",
         "source gave (`tests/oracle`). What nobody has run or read is called `not tried`.",
         "",
-        runtimes(),
+        "## At a glance",
+        "",
+        matrix(),
+        "`✓` yes, `✕` no, `†` the program dies, `?` not known; empty where nobody has read its source, or where it reads",
+        "headers only.",
+        "",
         *_runs(),
     ]
     for runtime in RUNTIMES:
@@ -149,9 +205,10 @@ def _cell(run: RunRecord | None) -> str:
 
 def _facts(runtime: Runtime) -> Iterator[str]:
     if runtime.period:
-        yield f"- versions: {runtime.period} ({runtime.source})"
+        yield f"- versions: {runtime.period} ({linked(runtime.source)})"
     if runtime.kind == "front":
-        yield f"- reads files through `{runtime.of}`, and says what that says ({runtime.source}); nothing was run in it"
+        who = linked(runtime.source)
+        yield f"- reads files through `{runtime.of}`, and says what that says ({who}); nothing was run in it"
     elif runtime.recorded:
         yield "- nobody has read its source: what is known is what its runs showed"
     else:
@@ -175,4 +232,4 @@ def _facts(runtime: Runtime) -> Iterator[str]:
     stated_facts: list[Fact] = [fact for _, fact in runtime.facts]
     every = [*stated_facts, *([runtime.refusal] if runtime.refusal is not None else [])]
     for fact in dict.fromkeys(every):  # one fact may concern two machines
-        yield f"- {fact.text} ({fact.source})".replace("<", "&lt;")
+        yield f"- {fact.text} ({linked(fact.source)})".replace("<", "&lt;")

@@ -54,10 +54,18 @@ def strip(shares: Sequence[Share], says: str, width: float = 120, height: float 
 
 
 def columns(
-    stacks: Sequence[tuple[Sequence[Share], str]], says: str, more: str, width: float = 1000, height: float = 150
+    stacks: Sequence[tuple[Sequence[Share], str]],
+    says: str,
+    more: str,
+    width: float = 760,
+    height: float = 170,
+    ends: tuple[str, str] = ("", ""),
 ) -> str:
-    """Stacks side by side, each a whole of its own from the floor to the top, and what is said of each."""
-    left, base = 44, height - 4
+    """Stacks side by side, each a whole of its own from the floor to the top, and what is said of each.
+
+    :param ends: what stands below the first stack, and below the last
+    """
+    left, base = 48, height - (20 if any(ends) else 4)
     room, tall = width - left, base - 8
     step = room / max(1, len(stacks))
     marks = [
@@ -65,6 +73,8 @@ def columns(
         + element("path", {"class": "grid", "d": f"M{left} {number(8 + tall * (1 - part))}H{number(width)}"})
         for part in (0, 0.25, 0.5, 0.75, 1)
     ]
+    marks += [text(left, height - 5, ends[0], "axis")] if ends[0] else []
+    marks += [text(width, height - 5, ends[1], "axis", "end")] if ends[1] and len(stacks) > 1 else []
     for place, (shares, message) in enumerate(stacks):
         whole = sum(share.size for share in shares)
         x, y, inside = left + place * step, float(base), ""
@@ -92,7 +102,7 @@ def bars(shares: Sequence[Share], says: str, width: float = 220, height: float =
     return drawing(width, height, says, "", marks, floor, style="bars")
 
 
-def points(values: Sequence[Point], says: str, more: str, width: float = 1000, height: float = 190) -> str:
+def points(values: Sequence[Point], says: str, more: str, width: float = 760, height: float = 190) -> str:
     """Values side by side on a logarithmic axis; what has no logarithm is a cross on the floor."""
     plain = [point.value for point in values if math.isfinite(point.value) and point.value > 0]
     left, top, base = 64, 12, height - (4 if len(plain) == len(values) else 22)

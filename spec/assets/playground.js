@@ -95,6 +95,10 @@
   const bytePane = make("div", { class: "pg-bytes", role: "group", "aria-label": "Bytes of the payload" });
   const elementPane = make("div", { class: "pg-elements", role: "group", "aria-label": "Elements of the tensor" });
   const table = make("div", { class: "pg-dialects" });
+  const picker = make("input", { id: "pg-file", type: "file", accept: ".gguf" });
+  const drop = make("label", { for: "pg-file", class: "pg-drop" },
+    "Drop a GGUF file here, or choose one: header, tensors, scales, shares of codes, first findings. It is read in this page and never uploaded.", picker);
+  const filePane = make("div", { class: "pg-file", "aria-live": "polite" });
   const reset = make("button", { type: "button", class: "md-button" }, "Example of chapter 5");
   reset.addEventListener("click", () => {
     Object.assign(state, EXAMPLE);
@@ -111,20 +115,131 @@
       number("pg-rows", "Rows", "rows"),
       number("pg-cols", "Columns (ne0)", "cols"),
       reset),
+    drop,
+    filePane,
     known,
-    make("label", { for: "pg-hex", class: "pg-hex" }, "Bytes of a tensor, in hex: the payload, and the tail if you have it", box),
     fault,
     said,
     make("div", { class: "pg-panes" },
       make("section", {}, make("h2", {}, "Elements, 32 to a line"), elementPane),
       make("section", {}, make("h2", {}, "Bytes, each with its bits from the highest down"), bytePane)),
+    make("label", { for: "pg-hex", class: "pg-hex" }, "Bytes of a tensor, in hex: the payload, and the tail if you have it", box),
     make("h2", {}, "The same bytes in every dialect"),
     table);
   box.addEventListener("input", () => draw());
 
+  // ---- a file of the reader's own -----------------------------------------------------------------------------------
+
+  for (const kind of ["dragenter", "dragover"])
+    drop.addEventListener(kind, (event) => { event.preventDefault(); drop.classList.add("pg-over"); });
+  drop.addEventListener("dragleave", () => drop.classList.remove("pg-over"));
+  drop.addEventListener("drop", (event) => {
+    event.preventDefault();
+    drop.classList.remove("pg-over");
+    if (event.dataTransfer.files.length) open(event.dataTransfer.files[0]);
+  });
+  picker.addEventListener("change", () => { if (picker.files.length) open(picker.files[0]); });
+
+  async function open(file) {
+    filePane.replaceChildren(make("p", {}, `Reading ${file.name} \u2026`));
+    try {
+      show(file, await I2S_FILE.read(file));
+    } catch (error) {
+      filePane.replaceChildren(make("p", { class: "pg-fault" }, `${file.name} cannot be read: ${error.message}`));
+    }
+  }
+
+  const count = (number) => number.toLocaleString("en");
+
+  /** What a file holds; every text of it becomes text of the page, and nothing else. */
+  function show(file, found) {
+    const facts = found.version === undefined ? [] : [
+      `GGUF version ${found.version}, ${found.little ? "little" : "big"}-endian`, `${count(found.keyCount)} keys`,
+      `${count(found.count)} tensors`, `aligned to ${count(found.alignment)}`];
+    filePane.replaceChildren(
+      make("h2", {}, file.name),
+      make("p", {}, [`${count(found.size)} bytes`, ...facts].join(" \u00b7 ")),
+      ...(found.fault ? [make("p", { class: "pg-fault" }, `The header is not read to its end: ${found.fault}.`)] : []),
+      findingsOf(found), keysOf(found), tensorsOf(file, found));
+  }
+
+  function folded(title, rows, heads) {
+    if (!rows.length) return "";
+    const body = make("tbody", {}, ...rows);
+    const head = make("thead", {}, make("tr", {}, ...heads.map((each) => make("th", { scope: "col" }, each))));
+    return make("details", {}, make("summary", {}, title), make("div", { class: "pg-dialects" }, make("table", {}, head, body)));
+  }
+
+  const row = (...cells) => make("tr", {}, ...cells.map((cell) => make("td", {}, cell)));
+
+  function findingsOf({ findings, fault }) {
+    if (!findings.length)
+      return make("p", {}, fault ? "No rule was asked." : `None of the ${Object.keys(I2S.rules).length} rules that this page asks found anything; i2s lint asks them all.`);
+    const groups = new Map();
+    for (const finding of findings) groups.set(finding.code, [...(groups.get(finding.code) ?? []), finding]);
+    const items = [...groups].map(([code, all]) => {
+      const [slug, severity, title] = I2S.rules[code];
+      const times = all.length > 1 ? ` (${count(all.length)} times)` : "";
+      const first = `${all[0].tensor ? `${all[0].tensor}: ` : ""}${all[0].words}`;
+      return make("li", {}, make("a", { href: `rules/${code}.html` }, `${code} ${slug}`), ` ${severity}: ${title}${times} ${first}.`);
+    });
+    return make("div", {}, make("p", {}, "What looks wrong, and the rule that is nearest; i2s lint names the cause:"), make("ul", {}, ...items));
+  }
+
+  function keysOf({ keys }) {
+    const rows = keys.map(({ key, type, value }) => row(key, type, value));
+    return folded(`${count(keys.length)} keys`, rows, ["key", "type", "value"]);
+  }
+
+  function tensorsOf(file, { tensors }) {
+    const rows = tensors.map((tensor) => {
+      const { name, ne, typeName, scale, counts } = tensor;
+      const shape = [...ne].reverse().map(count).join(" \u00d7 ");
+      if (!counts) return row(name, typeName ?? "", shape, "", "");
+      const button = make("button", { type: "button", title: "show its first rows below" }, name);
+      button.addEventListener("click", () => take(file, tensor));
+      return row(button, typeName, shape, String(Number(scale.toPrecision(9))), strip(counts));
+    });
+    const part = folded(`${count(tensors.length)} tensors`, rows, ["tensor", "type", "rows \u00d7 columns", "scale", "codes \u22121, 0, +1"]);
+    if (part) part.open = true;
+    return part;
+  }
+
+  /** Shares of the codes as a strip, with the numbers beside it. */
+  function strip(counts) {
+    const whole = counts.reduce((a, b) => a + b, 0);
+    const parts = counts.map((each, code) => {
+      const part = make("i", { class: `pg-share pg-code${code}` });
+      part.style.flexGrow = String(each / whole);
+      return part;
+    });
+    const words = counts.slice(0, 3).map((each) => `${Math.round((100 * each) / whole)} %`).join(", ");
+    return make("span", { class: "pg-shares" }, make("span", { class: "pg-strip" }, ...parts), words);
+  }
+
+  /** The first rows of a tensor into the panes, as many as are drawn. */
+  async function take(file, tensor) {
+    const part = await I2S_FILE.rowsOf(file, tensor, MOST);
+    if (!part) return void (fault.textContent = `A row of ${tensor.name} is longer than this page draws (${MOST}).`);
+    Object.assign(state, { rows: part.rows, cols: part.cols });
+    home.querySelector("#pg-rows").value = state.rows;
+    home.querySelector("#pg-cols").value = state.cols;
+    box.value = lines(part.bytes);
+    draw();
+    home.querySelector(".pg-panes").scrollIntoView({ block: "nearest" });
+  }
+
   // ---- lighting up -------------------------------------------------------------------------------------------------
 
   let lit = [];
+
+  /** Bring a cell into sight inside its pane, and leave the page where it is. */
+  function intoSight(pane, cell) {
+    if (!cell) return;
+    const [outer, inner] = [pane.getBoundingClientRect(), cell.getBoundingClientRect()];
+    if (inner.top < outer.top) pane.scrollTop -= outer.top - inner.top + 8;
+    else if (inner.bottom > outer.bottom) pane.scrollTop += inner.bottom - outer.bottom + 8;
+  }
 
   /** Mark what belongs to some elements: their bits on one side, themselves on the other; and say it. */
   function light(ks) {
@@ -136,6 +251,10 @@
       mark(elementPane.querySelector(`[data-k="${k}"]`), "pg-lit");
       mark(bytePane.querySelector(`[data-byte="${byte}"][data-shift="${shift}"]`), "pg-lit");
       mark(bytePane.querySelector(`[data-whole="${byte}"]`), "pg-near");
+    }
+    if (places.length) {
+      intoSight(elementPane, elementPane.querySelector(".pg-lit"));
+      intoSight(bytePane, bytePane.querySelector(".pg-near"));
     }
     said.replaceChildren(...(places.length ? words(places) : ["Point at an element or at bits, or walk with the arrow keys."]));
   }
@@ -265,7 +384,7 @@
     const rest = state.bytes.slice(payloadBytes());
     if (rest.length >= 4) {
       const scale = new DataView(Uint8Array.from(rest.slice(0, 4)).buffer).getFloat32(0, true);
-      table.append(make("p", { class: "pg-scale" }, `Behind the payload: ${rest.slice(0, 4).map(hex).join(" ")}, a scale of ${scale} in little-endian order.`));
+      table.append(make("p", { class: "pg-scale" }, `After the payload: ${rest.slice(0, 4).map(hex).join(" ")}, a scale of ${scale} in little-endian order.`));
     }
   }
 

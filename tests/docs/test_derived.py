@@ -14,7 +14,7 @@ from i2s_spec.cli.specification.spec import SITE, command
 from i2s_spec.docs import before_after, checkout, derived, pages, redirects
 from i2s_spec.errors import SettingError
 
-MARKED = re.compile(r"Written by (?:`i2s rules|i2s_spec\.(?:docs|exports))")
+MARKED = re.compile(r"Written by (?:`i2s rules|i2s_spec\.(?:docs|draw|exports))")
 
 
 def test_everything_derived_is_current() -> None:
@@ -39,6 +39,7 @@ def test_what_says_that_it_is_written_is_in_the_list() -> None:
         "layouts.md",
         "annexes/registry.md",
         "assets/layouts.js",
+        "assets/palette.css",
         *(f"{name}.html" for name in redirects.RENAMED),
     }
     assert named <= derived.FILES.keys()
@@ -72,7 +73,8 @@ def test_what_has_drifted_is_named_and_mended(other: Path) -> None:
     for name in derived.FILES:
         path = other / name
         text = path.read_text(encoding="utf-8")
-        first = {".tsv": ("R",), ".json": ('  "',), ".ipynb": ("   ",)}.get(path.suffix, ("| ", "    {", "<p>", "<div"))
+        starts = {".tsv": ("R",), ".json": ('  "',), ".ipynb": ("   ",), ".css": ("[",)}
+        first = starts.get(path.suffix, ("| ", "    {", "<p>", "<div"))
         row = next(line for line in reversed(text.splitlines()) if line.startswith(first))
         path.write_text(text.replace(row, f"{row[:2]} {row[2:]}", 1), encoding="utf-8")
     (other / "rules" / "I104.md").write_text("old\n" + pages.MARK, encoding="utf-8")

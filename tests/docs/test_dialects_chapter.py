@@ -31,10 +31,33 @@ def test_the_page_has_every_runtime_and_every_source() -> None:
     for runtime in RUNTIMES:
         assert f"## {runtime.title}" in page
         for _, fact in runtime.facts:
-            assert page.count(f"{fact.text} ({fact.source})".replace("<", "&lt;")) >= 1
+            assert page.count(f"{fact.text} ({runtimes.linked(fact.source)})".replace("<", "&lt;")) >= 1
         part = page.split(f"## {runtime.title}\n")[1].split("\n## ")[0].splitlines()
         assert len(part) == len(set(part)) + part.count("") - 1, runtime.name
     assert "<" not in page.removesuffix(runtimes.MARK), "it would be taken for a tag"
+
+
+def test_sources_that_can_be_followed_are_links() -> None:
+    linked = runtimes.linked
+    assert linked("microsoft/BitNet#588") == "[microsoft/BitNet#588](https://github.com/microsoft/BitNet/issues/588)"
+    assert linked("a/b@0123abc:src/x.cpp:12").endswith("](https://github.com/a/b/blob/0123abc/src/x.cpp#L12)")
+    assert linked("run gguf/llama.i2_s") == "[run gguf/llama.i2_s](#runs)"
+    assert linked("tests/oracle/x.json") == "tests/oracle/x.json"
+
+
+def test_the_matrix_says_what_is_declared() -> None:
+    head, _, *rows = runtimes.matrix().splitlines()
+    columns = [cell.strip() for cell in head.strip("|").split("|")]
+    assert len(rows) == len(RUNTIMES)
+    for runtime, row in zip(RUNTIMES, rows, strict=True):
+        cells = dict(zip(columns, (cell.strip() for cell in row.strip("|").split("|")), strict=True))
+        assert runtime.title in cells["runtime"]
+        if runtime.kind == "engine" and not runtime.recorded:
+            assert [name for name in columns if cells[name] == "✓" and name in runtime.architectures] == sorted(
+                runtime.architectures
+            )
+        if runtime.container.known and not runtime.recorded and runtime.kind != "front":
+            assert cells["big-endian"] == {"yes": "✓", "no": "✕", "crash": "†"}[runtime.container.big_endian]
 
 
 def test_unwritten_bytes_are_as_the_chapter_says() -> None:

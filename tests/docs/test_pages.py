@@ -125,10 +125,23 @@ def test_foreign_files_stay(folder: Path) -> None:
     assert notes.read_text(encoding="utf-8") == other.read_text(encoding="utf-8") == "mine"
 
 
+def test_a_page_leads_to_the_rules_before_and_after_it() -> None:
+    made, codes = pages.pages(SPEC, replay), [rule.code for rule in all_rules()]
+    for before, code, after in zip([None, *codes], codes, [*codes[1:], None], strict=False):
+        links = made[f"{code}.md"].splitlines()[-3].split(" · ")
+        assert links[1 if before else 0].startswith("[All rules](index.md#")
+        assert links[:1] == [f"[← {before}]({before}.md)"] or before is None
+        assert links[-1:] == [f"[{after} →]({after}.md)"] or after is None
+        assert len(links) == 1 + (before is not None) + (after is not None)
+
+
 def test_pages_without_chapters_have_no_links_to_them(tmp_path: Path) -> None:
     made = pages.pages(tmp_path, replay)
     assert "| Clause | 2.7 |" in made["G219.md"]
-    assert "| [G219](G219.md) | error | general.alignment is not a power of two. | 2.7 |" in made["index.md"]
+    assert (
+        "| [G219](G219.md) | alignment-not-power-of-two | error | general.alignment is not a power of two. | 2.7 |"
+        in made["index.md"]
+    )
 
 
 def test_pages_link_to_what_is_published() -> None:

@@ -18,6 +18,7 @@ from i2s_spec.golden import compare, record
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES
 from i2s_spec.golden.replay.result import Comparison
 from i2s_spec.golden.report import FORMATS, report
+from i2s_spec.golden.report.heat import taps_heat
 from i2s_spec.model.forward import Model
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
@@ -113,3 +114,27 @@ def test_other_forms_are_refused(golden_of: Callable[[str], Path]) -> None:
     golden = golden_of("llama")
     with pytest.raises(SettingError, match="no format"):
         report(compare(golden, golden), "pdf")
+
+
+def test_the_page_has_drift_by_layer_and_tap(result: Comparison) -> None:
+    svg = taps_heat(result)
+    known = [tap for tap in result.taps if tap.layer is not None and (tap.drift is not None or tap.status == "wrong")]
+    assert bool(svg) == bool(known)
+    if not svg:
+        return
+    root = ET.fromstring(svg)
+    cells = [group.findtext("title") or "" for group in root.iter("g")]
+    assert len(cells) == len(known)
+    assert {cell.partition(":")[0] for cell in cells} == {tap.name for tap in known}
+    framed = sum(path.get("class") == "frame" for path in root.iter("path"))
+    assert framed == sum(tap.status in ("wrong", "shape") for tap in known)
+    names = {text.text for text in root.iter("text")}
+    assert {"attn_norm", "ffn_out", "attn_q.act_scale"} & names
+    assert not any((name or "").startswith("blk.") for name in names), "a kind stands in one line"
+
+
+def test_the_page_says_what_made_it(result: Comparison) -> None:
+    text = "".join(report(result, "html", "i2s golden compare 'a<b' c"))
+    assert "made by i2s-spec" in text
+    assert "a&lt;b" in text
+    assert "a<b" not in text

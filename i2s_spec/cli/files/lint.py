@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from i2s_spec.cli.cluster_run import engine_options, engine_run, refuse_without_engine
+from i2s_spec.cli.command_line import command_line
 from i2s_spec.cli.progress import Bar
 from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.cli.settings import GIVEN, Settings, files_of, limits_of, options_of, pairs_of, spared, words
@@ -237,6 +238,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
             output = stack.enter_context(OutputFile(place, force=True))
             sheets.append((form(False, given["quiet"], threshold), partial(_write, output)))
         for sheet, say in sheets:
+            sheet.command = command_line(ctx)
             say(sheet.begin())
         run = stack.enter_context(closing(
             lint_paths(files, options, jobs, bar, weights, _checkpoint) if given["engine"] is None

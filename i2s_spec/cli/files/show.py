@@ -31,8 +31,9 @@ ENDS = (900, 100)
 @click.option("--json", "as_json", is_flag=True, help="As JSON (show.schema.json), with every key and tensor.")
 @click.option("--all", "everything", is_flag=True, help="Every key and tensor; in JSON, every element of every value.")
 @click.option("--no-tensors", is_flag=True, help="Without the tensor table; totals are still there.")
+@click.option("--plot", is_flag=True, help="Draw scales by layer and shares of codes instead, in blocks or ASCII.")
 @remote_options
-def command(file: str | None, as_json: bool, everything: bool, no_tensors: bool) -> int:
+def command(file: str | None, as_json: bool, everything: bool, no_tensors: bool, plot: bool) -> int:
     """Show what a GGUF file holds: header, keys, tensors, totals by type.
 
     Shapes are in NumPy's order (rows x columns); GGUF's own order, `ne`, is the reverse. Offsets count from the start of
@@ -42,11 +43,16 @@ def command(file: str | None, as_json: bool, everything: bool, no_tensors: bool)
     Exit code: 0, or 1 where a fault stops the reading (what lies before it is shown), or 3 where FILE is no GGUF file, or
     5 where its server does not give it.
     """
+    if plot and (as_json or everything or no_tensors):
+        raise click.UsageError("--plot draws scales and codes, and takes no other option of show")
     try:
         opened = File(source_of(origin(file)))
     except FormatError as error:
         return _finish(unreadable(named(file), error), error, as_json, named(file))
     with opened:
+        if plot:
+            _plot(opened)
+            return _exit_code(opened.fault, named(file))
         if as_json:
             about = members(opened, None if everything else ELEMENTS)
         else:
@@ -61,6 +67,18 @@ def _finish(about: dict[str, Any], fault: FormatError | None, as_json: bool, nam
         sys.stdout.writelines(json_document(about))
     else:
         terminal.write(page(about, terminal.columns(sys.stdout)), sys.stdout)
+    return _exit_code(fault, name)
+
+
+def _plot(file: File) -> None:
+    from i2s_spec.inspect.show_plot import plots
+
+    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+    terminal.write(plots(file, terminal.columns(sys.stdout), blocks=encoding.startswith("utf")), sys.stdout)
+
+
+def _exit_code(fault: FormatError | None, name: str) -> int:
+    """Say the fault that stopped the reading, if there is one, and what the command exits with."""
     if fault is None:
         return 0
     sys.stdout.flush()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from i2s_spec.cli.command_line import command_line
 from i2s_spec.cli.files.target import keep_inputs, reading, writing
 from i2s_spec.cli.models.default_model import named, origin
 from i2s_spec.cli.models.model_input import (
@@ -195,18 +196,18 @@ def compare(
         if isinstance(error, FormatError | SettingError):
             raise
         raise SettingError(str(error)) from None
-    _write(result, form, output, force)
+    _write(result, form, output, force, command_line(click.get_current_context()))
     return 0 if result.ok else EXIT_FINDINGS
 
 
-def _write(result: Comparison, form: str, output: str | None, force: bool) -> None:
+def _write(result: Comparison, form: str, output: str | None, force: bool, command: str) -> None:
     from i2s_spec.golden.report import report
 
     if output is not None:
         from i2s_spec.gguf.atomic_file import OutputFile
 
         with writing(output), OutputFile(output, force=force) as file:
-            for line in report(result, form):
+            for line in report(result, form, command):
                 file.write(line.encode("utf-8", "backslashreplace"))
         return
     if form == "text":
@@ -216,7 +217,7 @@ def _write(result: Comparison, form: str, output: str | None, force: bool) -> No
         write(styled(result, columns(sys.stdout)), sys.stdout)
         return
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    for line in report(result, form):
+    for line in report(result, form, command):
         sys.stdout.write(line.encode(encoding, "backslashreplace").decode(encoding))
 
 

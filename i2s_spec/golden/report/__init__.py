@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 FORMATS: Final = {"text": "text", "json": "structured", "markdown": "markdown", "html": "page"}
 
 
-def report(result: Comparison, form: str = "text") -> Iterator[str]:
+def report(result: Comparison, form: str = "text", command: str = "") -> Iterator[str]:
     """The lines of a report, with their ends.
 
     :param form: `text`, `json`, `markdown` or `html`
+    :param command: that asked for it, as it was typed; the page names it
     :raises SettingError: for another form
     """
     if form not in FORMATS:
         raise SettingError(f"there is no format {quote(form)}; there are {', '.join(FORMATS)}")
-    lines: Iterator[str] = import_module(f"i2s_spec.golden.report.{FORMATS[form]}").lines(result)
+    module = import_module(f"i2s_spec.golden.report.{FORMATS[form]}")
+    lines: Iterator[str] = module.lines(result, command) if form == "html" else module.lines(result)
     return lines

@@ -11,9 +11,9 @@ from i2s_spec.draw.text import visible
 from i2s_spec.golden.replay.result import Comparison
 from i2s_spec.golden.replay.tolerance import FAIL
 
-WIDTH: Final = 960
-HEIGHT: Final = 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 12, 30
+WIDTH: Final = 800
+HEIGHT: Final = 280
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 24, 42
 
 #: The lower end of the axis: float32 does not resolve smaller differences.
 LEAST: Final = 1e-8
@@ -51,7 +51,7 @@ def _plot(points: Sequence[DriftPoint], what: str, ticks: Sequence[str] | None) 
     def y(value: float) -> float:
         return _TOP + inner[1] * (high - log10(value)) / (high - low)
 
-    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="relative L2 by {what}">']
+    parts = [f'<svg class="drift" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="relative L2 by {what}">']
     for power in range(low, high + 1, max(1, (high - low) // 6)):
         at = y(10.0**power)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
@@ -59,6 +59,8 @@ def _plot(points: Sequence[DriftPoint], what: str, ticks: Sequence[str] | None) 
     if 10.0**low <= FAIL.relative <= 10.0**high:
         at = y(FAIL.relative)
         parts.append(f'<line class="bound" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
+    parts.append(f'<text x="{(_LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{what}</text>')
+    parts.append('<text x="4" y="12">relative L2</text>')
     path = " ".join(f"{x(at):.1f},{y(value):.1f}" for at, value in enumerate(far))
     parts.append(f'<polyline class="line" points="{path}"/>')
     for at, (point, value) in enumerate(zip(points, far, strict=True)):
@@ -70,6 +72,6 @@ def _plot(points: Sequence[DriftPoint], what: str, ticks: Sequence[str] | None) 
         step = max(1, len(ticks) // 16)
         for at in range(0, len(ticks), step):
             parts.append(
-                f'<text x="{x(at):.1f}" y="{HEIGHT - 10}" text-anchor="middle">{html.escape(ticks[at])}</text>'
+                f'<text x="{x(at):.1f}" y="{HEIGHT - 24}" text-anchor="middle">{html.escape(ticks[at])}</text>'
             )
     return "\n".join([*parts, "</svg>"])

@@ -39,6 +39,8 @@ class Format(ABC):
         self._colour = colour
         self._quiet = quiet
         self._fail_on = fail_on
+        #: The command that asked for the report, as it was typed; empty where there was none.
+        self.command = ""
 
     def begin(self) -> str:
         """What comes before the first report."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -24,8 +24,8 @@ from i2s_spec.linter.rule import REGISTRY, Severity
 #: Findings of a file that are listed; the rest is counted.
 LISTED = 1000
 
-#: Findings of one rule that are shown unfolded.
-UNFOLDED = 5
+#: Findings of one rule that are shown unfolded; the others follow them, folded together.
+UNFOLDED = 1
 
 #: Signs that stand beside words, never alone.
 SIGNS = {"error": "✕", "warning": "▲", "note": "●", "ok": "✓"}
@@ -92,20 +92,12 @@ def _sign(mood: str) -> str:
 
 def _findings(file_report: FileReport, name: str) -> str:
     findings = file_report["findings"]
-    shown = ""
-    folded: dict[str, str] = {}
-    seen: Counter[str] = Counter()
+    groups: dict[str, list[str]] = {}
     ranks = {severity.value: -severity.rank for severity in Severity}
     for i, finding in sorted(enumerate(findings[:LISTED]), key=lambda item: ranks[item[1]["severity"]]):
         made = _finding(finding, file_report, f"{name}-x{i}")
-        seen[finding["code"]] += 1
-        if seen[finding["code"]] > UNFOLDED:
-            folded[finding["code"]] = folded.get(finding["code"], "") + made
-        else:
-            shown += made
-    for number, made in folded.items():
-        left = f"{count(seen[number] - UNFOLDED, 'more finding')} of {number}"
-        shown += f"<details><summary>{left}</summary>\n{made}</details>\n"
+        groups.setdefault(finding["code"], []).append(made)
+    shown = _summed(findings[:LISTED]) + "".join(_grouped(number, made) for number, made in groups.items())
     remarks = "".join(f"<li>{remark}</li>" for remark in _remarks(file_report))
     kinds = [severity.value for severity in Severity if any(f["severity"] == severity.value for f in findings)]
     boxes = "".join(f'<label><input type="checkbox" checked data-do="{kind}"> {kind}s</label>' for kind in kinds)
@@ -118,6 +110,30 @@ def _findings(file_report: FileReport, name: str) -> str:
         + (f'<ul class="remarks">{remarks}</ul>\n' if remarks else "")
         + "</section>\n"
     )
+
+
+def _grouped(number: str, made: list[str]) -> str:
+    """The findings of one rule: the first of them, and the others folded."""
+    first, left = "".join(made[:UNFOLDED]), made[UNFOLDED:]
+    if not left:
+        return first
+    return f'{first}<details class="others"><summary>{count(len(left), "more finding")} of {number}</summary>\n' + (
+        "".join(left) + "</details>\n"
+    )
+
+
+def _summed(findings: Sequence[Mapping[str, Any]]) -> str:
+    """How many findings each rule has, where some rule has several."""
+    counts = Counter((finding["severity"], finding["code"], finding["slug"]) for finding in findings)
+    if len(findings) == len(counts):
+        return ""
+    ranks = {severity.value: -severity.rank for severity in Severity}
+    rows = sorted(counts.items(), key=lambda item: (ranks[item[0][0]], -item[1]))
+    items = "".join(
+        f'<li><span class="badge {severity}">{number:,} ×</span> <a href="#rule-{code}">{code}</a> {escape(slug)}</li>'
+        for (severity, code, slug), number in rows
+    )
+    return f'<ul class="summed">{items}</ul>\n'
 
 
 def _finding(finding: Mapping[str, Any], file_report: FileReport, name: str) -> str:

@@ -17,7 +17,8 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 
-from i2s_spec.linter.engine import tool
+from i2s_spec.draw.made_by import made_by
+from i2s_spec.draw.palette import report_style
 from i2s_spec.linter.explain import facts, find
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.html.details import gather
@@ -47,7 +48,7 @@ class Html(Format):
 
     def begin(self) -> str:
         self._codes: set[str] = set()
-        style, script = _asset("page.css"), _asset("page.js")
+        style, script = report_style() + _asset("page.css"), _asset("page.js")
         policy = (
             f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
             "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
@@ -82,13 +83,12 @@ class Html(Format):
         if self._held is not None:
             first, inside = self._held
             only = f'<section class="file" id="f1"><h2>{first}</h2>\n{inside}</section>\n'
-        about = tool()
         return (
             only
             + (_totals(totals) if totals["files"] != 1 or not only else "")
             + "".join(f'<p class="configuration">Configuration: {escape(remark)}.</p>\n' for remark in totals.remarks)
             + _explanations(sorted(self._codes))
-            + f"</main>\n<footer>made by {escape(about['name'])} {escape(about['version'])}</footer>\n"
+            + f"</main>\n<footer>{made_by(self.command)}</footer>\n"
             + f"<script>{_asset('page.js')}</script></body></html>\n"
         )
 

@@ -13,6 +13,7 @@ from html import escape
 from statistics import median
 from typing import Any
 
+from i2s_spec.draw.layer_lines import Line, Value, layer_lines
 from i2s_spec.draw.plot import Point, Share, bars, columns, points, strip
 from i2s_spec.draw.text import float32_words
 from i2s_spec.linter.report.html.table import count, framed, table
@@ -50,42 +51,75 @@ def _number(size: int | None) -> str:
 
 
 def _plots(name: str, rows: Sequence[dict[str, Any]], reading: str) -> str:
-    seen = [row for row in rows if row.get("counts") and any(row["counts"])]
+    seen = sorted((row for row in rows if row.get("counts") and any(row["counts"])), key=_by_layer)
     scaled = [row for row in rows if row["scale"] is not None]
     made = ""
     if seen:
         stacks = [(_shares(row["counts"]), f"{row['name']}\n{_percentages(row['counts'])}") for row in seen]
         legend = "".join(f'<li><i class="c{i}"></i>{code}</li>' for i, code in enumerate(CODES))
         part = ", of a sample of each" if reading == "sample" else ""
-        more = f"{count(len(seen), 'I2_S tensor')} in the order of the table, each a column of its codes{part}."
+        more = f"{count(len(seen), 'I2_S tensor')} by layer, each a column of its codes{part}."
+        first, last = (row["name"] if row["layer"] is None else f"layer {row['layer']}" for row in (seen[0], seen[-1]))
         made += (
             f'<figure data-rows="{" ".join(str(row["row"]) for row in seen)}"><figcaption>Codes of the I2_S tensors'
-            f'{part}<ul class="legend">{legend}</ul></figcaption>{columns(stacks, "Codes", more)}</figure>\n'
+            f'{part}<ul class="legend">{legend}</ul></figcaption>'
+            f"{columns(stacks, 'Codes', more, ends=(first, last))}</figure>\n"
         )
     if scaled:
-        kinds = [kind for kind, _ in Counter(row["group"] for row in scaled).most_common(GROUPS - 1)]
-        style = {kind: f"g{place}" for place, kind in enumerate(kinds)}
-        marks = [
-            Point(
-                math.nan if row["value"] is None else row["value"],
-                style.get(row["group"], f"g{GROUPS - 1}"),
-                f"{row['name']}\nscale {row['scale']}",
-                row["row"],
-            )
-            for row in scaled
-        ]
-        other = [] if len(style) == len({row["group"] for row in scaled}) else [("other", f"g{GROUPS - 1}")]
-        legend = "".join(f'<li><i class="{at}"></i>{escape(kind)}</li>' for kind, at in [*style.items(), *other])
-        if any(row["value"] is None or row["value"] <= 0 for row in scaled):
-            legend += '<li class="bad">✕ not a positive number</li>'
-        more = f"The scales of {count(len(scaled), 'I2_S tensor')} in the order of the table, on a logarithmic axis."
-        made += (
-            f'<figure><figcaption>Scales of the I2_S tensors<ul class="legend">{legend}</ul></figcaption>'
-            f"{points(marks, 'Scales', more)}</figure>\n"
-        )
+        made += _scales(scaled)
     if not seen and any(row["type"] == "I2_S" for row in rows):
         made += '<p class="hint">The payloads were not read: there is no histogram of codes.</p>\n'
     return made
+
+
+def _by_layer(row: Mapping[str, Any]) -> tuple[float, int]:
+    """Tensors in the order of their layers; those that are in none come last."""
+    return (math.inf if row["layer"] is None else row["layer"], row["row"])
+
+
+def _scales(scaled: Sequence[dict[str, Any]]) -> str:
+    """The scales: a line for each kind of tensor over the layers, or points where no tensor is in a layer."""
+    kinds = [kind for kind, _ in Counter(row["group"] for row in scaled).most_common(GROUPS - 1)]
+    style = {kind: f"g{place}" for place, kind in enumerate(kinds)}
+    other = [] if len(style) == len({row["group"] for row in scaled}) else [("other", f"g{GROUPS - 1}")]
+    legend = "".join(f'<li><i class="{at}"></i>{escape(kind)}</li>' for kind, at in [*style.items(), *other])
+    if any(row["value"] is None or row["value"] <= 0 for row in scaled):
+        legend += '<li class="bad">✕ not a positive number</li>'
+    layered = [row for row in scaled if row["layer"] is not None]
+    loose = [row for row in scaled if row["layer"] is None]
+    drawn = ""
+    if layered:
+        lines = [Line(style.get(kind, f"g{GROUPS - 1}"), values) for kind, values in _by_kind(layered).items()]
+        more = (
+            f"The scales of {count(len(layered), 'I2_S tensor')} by layer, a line for each kind, on a logarithmic axis."
+        )
+        drawn += layer_lines(lines, "Scales by layer", more, "scale")
+    if loose:
+        marks = [
+            Point(_value(row), style.get(row["group"], f"g{GROUPS - 1}"), _scale_words(row), row["row"])
+            for row in loose
+        ]
+        more = f"The scales of {count(len(loose), 'I2_S tensor')} in the order of the table, on a logarithmic axis."
+        drawn += points(marks, "Scales", more)
+    return (
+        f'<figure><figcaption>Scales of the I2_S tensors<ul class="legend">{legend}</ul></figcaption>{drawn}</figure>\n'
+    )
+
+
+def _by_kind(rows: Sequence[dict[str, Any]]) -> dict[str, list[Value]]:
+    """The scales of each kind of tensor, by rising layer."""
+    found: dict[str, list[Value]] = {}
+    for row in sorted(rows, key=_by_layer):
+        found.setdefault(row["group"], []).append(Value(row["layer"], _value(row), _scale_words(row), row["row"]))
+    return found
+
+
+def _value(row: Mapping[str, Any]) -> float:
+    return math.nan if row["value"] is None else float(row["value"])
+
+
+def _scale_words(row: Mapping[str, Any]) -> str:
+    return f"{row['name']}\nscale {row['scale']}"
 
 
 def _shares(counts: Sequence[int]) -> list[Share]:

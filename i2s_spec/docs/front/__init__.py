@@ -1,0 +1,1 @@
+"""What the front page of the site says of the project."""

@@ -1,0 +1,29 @@
+"""This module says what made a page: the program, its version, when, and by which command."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from html import escape
+
+from i2s_spec._version import __version__
+from i2s_spec.draw.text import visible
+
+#: Characters of a command that are shown.
+COMMAND = 400
+
+
+def made_at() -> datetime:
+    """Now, or what the environment variable `SOURCE_DATE_EPOCH` says, so that the same input makes the same page."""
+    given = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return datetime.fromtimestamp(int(given), UTC) if given.isdigit() else datetime.now(UTC)
+
+
+def made_by(command: str = "") -> str:
+    """The sentence as HTML; the command is escaped, and left out where there is none.
+
+    :param command: as somebody typed it
+    """
+    when = made_at().strftime("%Y-%m-%d %H:%M UTC")
+    by = f": <code>{escape(visible(command, COMMAND, bare=True))}</code>" if command else ""
+    return f"made by i2s-spec {escape(__version__)}, {when}{by}"

@@ -1,0 +1,127 @@
+"""The drawings of the chapters say what the schema, the graphs, the codec and the chapters say."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from i2s_spec.codec.quantization.quantize import quantize
+from i2s_spec.codec.reference import unpack
+from i2s_spec.docs import checkout, examples
+from i2s_spec.docs.drawings.gallery import DRAWINGS, drawn
+from i2s_spec.docs.drawings.graph_flow import graph_flow
+from i2s_spec.docs.drawings.layout_order import BYTES, COLS, ROWS, layout_order
+from i2s_spec.docs.requirements import requirements
+from i2s_spec.schema.dialect import LAYOUTS
+from i2s_spec.schema.gguf import container, tensor_info
+from i2s_spec.schema.i2s import SHIFTS
+from i2s_spec.schema.registry.advisories import ADVISORIES
+
+
+def words(svg: str, style: str = "") -> list[str]:
+    found = ET.fromstring(svg).iter("text")
+    return [each.text or "" for each in found if not style or each.get("class") == style]
+
+
+def test_every_drawing_is_on_a_page_and_every_chapter_has_a_picture() -> None:
+    fences = list(examples.fences())
+    used = {fence.body.split()[0] for fence in fences if fence.kind == "i2s-drawing"}
+    assert used == set(DRAWINGS)
+    pictures = {"i2s-drawing", "i2s-map", "i2s-byte", "i2s-block", "i2s-layouts"}
+    drawn_on = {fence.page.name for fence in fences if fence.kind in pictures}
+    chapters = {page.name for page in checkout.chapters().glob("[0-9][0-9]-*.md")}
+    assert len(chapters) == 12
+    assert chapters <= drawn_on
+
+
+@pytest.mark.parametrize("name", [name for name in DRAWINGS if name != "graph"])
+def test_a_drawing_is_sound_and_says_what_it_shows(name: str) -> None:
+    svg, caption = drawn(name)
+    root = ET.fromstring(svg)
+    assert root.get("role") == "img"
+    assert caption
+    assert len(root.findtext("desc") or "") > 60
+    _, _, width, height = map(float, (root.get("viewBox") or "").split())
+    for each in root.iter("text"):
+        assert 0 <= float(each.get("x", "-1")) <= width
+        assert 0 < float(each.get("y", "-1")) <= height
+
+
+@pytest.mark.parametrize(
+    "body", ["nothing", "graph", "graph llama", "file more", "graph nothing attention", "graph llama x"]
+)
+def test_what_there_is_not_is_refused(body: str) -> None:
+    with pytest.raises(ValueError, match=r"there is no|takes"):
+        drawn(body)
+
+
+def test_the_file_has_every_part_and_every_field() -> None:
+    said = words(drawn("file")[0])
+    for record in (container("little"), tensor_info("little")):
+        assert [name for name in said if name in {field.name for field in record.fields}][: len(record.fields)]
+        assert {field.name for field in record.fields} <= set(said)
+
+
+def test_layouts_show_the_element_of_every_cell() -> None:
+    cells = iter(words(layout_order(), "kind"))
+    for layout in LAYOUTS.values():
+        for shift in SHIFTS:
+            for byte in range(BYTES):
+                k = int(next(cells))
+                assert (layout.byte_of(k, ROWS, COLS), layout.shift_of(k, ROWS, COLS)) == (byte, shift)
+    assert next(cells, None) is None
+
+
+@pytest.mark.parametrize("architecture", ["bitnet", "bitnet-b1.58", "llama", "qwen3", "gemma3"])
+def test_graphs_of_all_architectures_can_be_drawn(architecture: str) -> None:
+    both = graph_flow(architecture, "attention") + graph_flow(architecture, "feed-forward")
+    for name in ("attn_norm", "Qcur", "kqv_out", "ffn_norm", "l_out"):
+        assert f">{name}<" in both
+
+
+def test_the_graph_has_the_residual_and_both_norms() -> None:
+    svg = graph_flow("bitnet-b1.58", "attention")
+    assert svg.count("arrow residual") == 1
+    assert "ffn_inp from inp_embd and attn_o_out" in svg
+    assert words(svg, "more").count("RMS norm") == 2
+    assert "squared" in words(graph_flow("bitnet-b1.58", "feed-forward"))
+    assert "SiLU" in words(graph_flow("bitnet", "feed-forward"))
+
+
+def test_keys_of_shapes() -> None:
+    svg = drawn("keys")[0]
+    assert "blk.{i}.attn_k.weight: embedding_length, attention.head_count_kv, rope.dimension_count;" in svg
+    assert "token_embd.weight: embedding_length, vocab_size;" in svg
+    assert svg.count("<circle") == len(re.findall(r"has a shape that follows", svg)) > 20
+
+
+def test_shapes_are_to_scale() -> None:
+    boxes = {}
+    for path in ET.fromstring(drawn("shapes")[0]).iter("path"):
+        name = (path.findtext("title") or "").partition(":")[0]
+        met = re.fullmatch(r"M[\d. ]+h([\d.]+)v([\d.]+)h.*", path.get("d", ""))
+        assert met
+        boxes[name] = float(met[1]), float(met[2])
+    assert boxes["ffn_gate"][1] / boxes["ffn_gate"][0] == pytest.approx(6912 / 2560, rel=0.01)
+    assert boxes["ffn_down"] == pytest.approx(boxes["ffn_gate"][::-1])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("rule", ["absmax", "hf-first", "embedding-mean"])
+def test_bands_are_what_the_rule_gives(rule: str) -> None:
+    weights = np.concatenate([[0.75], np.linspace(-1, 1, 1024)[1:-1], [1.0]]).astype(np.float32)
+    trits, scale = unpack(quantize(weights.reshape(1, -1), rule=rule), (1, 1024))
+    svg = drawn("quantizers")[0]
+    assert f"scale {scale:.3g}" in words(svg)
+    share = float((trits[0][1:-1] == 1).mean())
+    assert f"{rule}: +1 for {share:.0%} of the weights" in svg
+
+
+def test_counts_are_those_of_the_text() -> None:
+    must = sum("runtime" in each.binds and each.is_must for each in requirements())
+    assert f"runtime: {must} MUST" in drawn("claims")[0]
+    counts = [int(each) for each in words(drawn("attacked")[0], "kind")]
+    assert sum(counts) == len(ADVISORIES)
