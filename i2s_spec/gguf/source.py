@@ -14,9 +14,9 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from threading import Lock
-from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 
 from i2s_spec.errors import FormatError, Span, TrustedText
+from i2s_spec.light_typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 from i2s_spec.schema import faults
 
 #: Anything with the buffer protocol; Python names it only from 3.12 on.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import TYPE_CHECKING, Any
 
 from i2s_spec._version import __version__
 from i2s_spec.codec import isa
@@ -17,6 +16,7 @@ from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import Origin, Source, source_of
 from i2s_spec.inspect.survey.result import Reading
+from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter import rules
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.options import DEFAULTS, Options, options_of, path_of

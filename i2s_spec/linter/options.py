@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from i2s_spec.gguf.source import Origin
 from i2s_spec.inspect.survey.result import Mode
+from i2s_spec.light_typing import Any
 from i2s_spec.linter.reference import Reference
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.selection.profile import READINGS, reading_of, selected, suppressed_codes

@@ -5,11 +5,13 @@ that very name. `@list` is a file of names, one a line or separated by NUL bytes
 leads nowhere is given all the same, with what is wrong with it, so that it gets its report.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO, NamedTuple
 
 from i2s_spec.gguf.source import open_regular
+from i2s_spec.light_typing import BinaryIO, NamedTuple
 
 SUFFIX = ".gguf"
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
 
 from i2s_spec.errors import Fault, FormatError, Span, TrustedText, quote
+from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter.engine import lint, open_reference
 from i2s_spec.linter.options import DEFAULTS, Options
 from i2s_spec.linter.report_data import Bug, FileReport, Report

@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
 
+from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter.batch.file_arguments import Input, inputs
 from i2s_spec.linter.batch.lint_path import failed, lint_path, unreadable
 from i2s_spec.linter.engine import open_reference

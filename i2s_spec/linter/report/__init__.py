@@ -11,8 +11,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, ClassVar
 
+from i2s_spec.light_typing import Any, ClassVar
 from i2s_spec.linter.report_data import FileReport, Report, Totals
 from i2s_spec.linter.rule import Severity
 

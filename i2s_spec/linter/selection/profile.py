@@ -5,11 +5,13 @@ their severities. A prefix is the beginning of a code (`P`, `P2`, `I104`) or a w
 longest counts.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, get_args
 
 from i2s_spec.errors import quote
 from i2s_spec.inspect.survey.result import Mode
+from i2s_spec.light_typing import NamedTuple, choices_of
 from i2s_spec.linter.rule import Needs, Rule, Severity
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import faults
@@ -52,7 +54,7 @@ PROFILES: dict[str, Profile] = {
 }  # fmt: skip
 
 #: How much of the payloads may be read.
-READINGS: tuple[Mode, ...] = get_args(Mode)
+READINGS: tuple[Mode, ...] = choices_of(Mode)
 
 #: Rules that say that there was nothing to check; they are never left out.
 INDISPENSABLE = faults.NO_INPUT | {faults.CHANGED.code}
