@@ -19,6 +19,7 @@ PARTS = {
     "lint": "bench.lint",
     "groups": "bench.group_lint",
     "evidence": "bench.evidence",
+    "start": "bench.start",
 }
 
 

@@ -158,6 +158,39 @@ class FileSource:
         self.close()
 
 
+class SeekingSource(FileSource):
+    """A regular file where the system has no reading at an offset, as Windows: each read seeks while other threads wait."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._lock = Lock()
+        super().__init__(path)
+
+    def read(self, start: int, length: int) -> bytes:
+        _inside(self, start, length)
+        data = bytearray(length)
+        self.readinto(start, memoryview(data))
+        return bytes(data)
+
+    def readinto(self, start: int, buffer: memoryview) -> None:
+        _inside(self, start, buffer.nbytes)
+        done = 0
+        try:
+            with self._lock:
+                os.lseek(self._fd, start, os.SEEK_SET)
+                while done < buffer.nbytes:
+                    part = os.read(self._fd, min(buffer.nbytes - done, CHUNK))
+                    if not part:
+                        raise _shrank(start + done, self.size)
+                    buffer[done : done + len(part)] = part
+                    done += len(part)
+        except OSError as error:
+            raise _unreadable(error) from error
+
+
+#: What reads a path on this system.
+PathSource: type[FileSource] = FileSource if hasattr(os, "preadv") else SeekingSource
+
+
 class StreamSource:
     """A seekable binary stream; its position is left wherever the last read ended.
 
@@ -225,7 +258,7 @@ def source_of(origin: Origin, trusted: bool = False) -> Source:
     :raises FormatError: S901, S902 where the path cannot be opened or is no regular file
     """
     if isinstance(origin, str | os.PathLike):
-        return MapSource(origin) if trusted else FileSource(origin)
+        return MapSource(origin) if trusted else PathSource(origin)
     if isinstance(origin, BufferSource | FileSource | StreamSource):
         return origin
     try:
