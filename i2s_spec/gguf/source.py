@@ -11,9 +11,9 @@ import errno
 import mmap
 import os
 import stat
+from _thread import allocate_lock  # `threading` is more, and takes longer to import
 from collections.abc import Iterator
 from contextlib import suppress
-from threading import Lock
 
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.light_typing import Any, BinaryIO, Protocol, cast, runtime_checkable
@@ -162,7 +162,7 @@ class SeekingSource(FileSource):
     """A regular file where the system has no reading at an offset, as Windows: each read seeks while other threads wait."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._lock = Lock()
+        self._lock = allocate_lock()
         super().__init__(path)
 
     def read(self, start: int, length: int) -> bytes:
@@ -199,7 +199,7 @@ class StreamSource:
 
     def __init__(self, stream: BinaryIO, name: str | None = None) -> None:
         self._stream = stream
-        self._lock = Lock()
+        self._lock = allocate_lock()
         self.name = name or str(getattr(stream, "name", "<stream>"))
         self.size = stream.seek(0, os.SEEK_END)
 

@@ -19,7 +19,7 @@ from i2s_spec.inspect.survey.result import Reading
 from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter import rules
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.options import DEFAULTS, Options, options_of, path_of
+from i2s_spec.linter.options import Options, defaults, options_of, path_of
 from i2s_spec.linter.report_data import Bug, Report, Suppressed, excerpt_of
 from i2s_spec.linter.rule import Finding, finding_of
 from i2s_spec.linter.selection.profile import profile_named
@@ -55,7 +55,7 @@ def lint(
     """
     isa.check()
     if options is None:
-        options = options_of(keywords) if keywords else DEFAULTS
+        options = options_of(keywords) if keywords else defaults()
     elif keywords:
         raise TypeError("options and keywords exclude each other")
     path = path_of(origin)

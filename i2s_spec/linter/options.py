@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from i2s_spec.gguf.source import Origin
 from i2s_spec.inspect.survey.result import Mode
@@ -121,8 +122,10 @@ class Options:
         return suppressed_codes({**self.suppressed, **by_pattern})
 
 
-#: Everything by default.
-DEFAULTS = Options()
+@cache
+def defaults() -> Options:
+    """Everything by default."""
+    return Options()
 
 
 def options_of(keywords: Mapping[str, Any]) -> Options:

@@ -7,7 +7,7 @@ longest counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from i2s_spec.errors import quote
 from i2s_spec.inspect.survey.result import Mode
@@ -152,8 +152,10 @@ def _level(rule: Rule, base: Profile, levels: Mapping[str, Severity]) -> Severit
     return rule.severity
 
 
-def _fit(code: str, prefixes: Iterable[str]) -> int:
+def _fit(code: str, prefixes: Collection[str]) -> int:
     """Length of the longest prefix that a code begins with, -1 where there is none."""
+    if not prefixes:  # most runs, for every rule
+        return -1
     return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=-1)
 
 
