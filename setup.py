@@ -28,11 +28,12 @@ class BuildExtensions(build_ext):
     """Compiles extensions on all processors, those that take longest first."""
 
     def finalize_options(self) -> None:
+        declared = self.distribution.ext_modules
+        if not any(extension.name == SHARED for extension in declared):
+            declared.append(Extension(SHARED, ["_cyutility.c"], extra_compile_args=["-O2", "-g0"]))
         super().finalize_options()
         if self.parallel is None:
             self.parallel = processors()
-        if not any(extension.name == SHARED for extension in self.extensions):
-            self.extensions.append(Extension(SHARED, [str(Path(self.build_temp) / "_cyutility.c")]))
 
     def build_extensions(self) -> None:
         """Translate what is `.pyx`, then compile."""
@@ -41,6 +42,8 @@ class BuildExtensions(build_ext):
         folder = Path(self.build_temp)
         folder.mkdir(parents=True, exist_ok=True)
         for extension in self.extensions:
+            if extension.name == SHARED:
+                extension.sources = [str(folder / "_cyutility.c")]  # which Cython writes
             extension.extra_compile_args = compile_flags(self.compiler.compiler_type, extension.extra_compile_args)
         # A process for each processor where processes are forked; elsewhere they would run this file anew.
         workers = min(processors(), len(self.extensions)) if sys.platform == "linux" else 0
