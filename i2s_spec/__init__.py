@@ -115,7 +115,7 @@ def explained(error: ImportError) -> ImportError:
     """An import that failed as an error that helps: a checkout that was never built lacks the compiled modules."""
     import re
 
-    compiled = "scanner|strings|codec|cpu|survey|matmul|reduce|fast"
+    compiled = "scanner|strings|codec|cpu|survey|blocks|bit_sums|matmul|reduce|fast|cyutility"
     missing = re.search(rf"(?:name |module named )'(?:i2s_spec[\w.]*\.)?(_(?:{compiled}))'", str(error))
     if missing is None:
         return error
