@@ -44,6 +44,8 @@ class BuildExtensions(build_ext):
         for extension in self.extensions:
             if extension.name == SHARED:
                 extension.sources = [str(folder / "_cyutility.c")]  # which Cython writes
+            if "pyx" not in extension.include_dirs:
+                extension.include_dirs.append("pyx")
             extension.extra_compile_args = compile_flags(self.compiler.compiler_type, extension.extra_compile_args)
         # A process for each processor where processes are forked; elsewhere they would run this file anew.
         workers = min(processors(), len(self.extensions)) if sys.platform == "linux" else 0
