@@ -21,6 +21,7 @@ PARTS = {
     "evidence": "bench.evidence",
     "import": "bench.checkpoint_import",
     "cluster": "bench.cluster",
+    "start": "bench.start",
 }
 
 

@@ -10,11 +10,8 @@ is reached from here; each name is imported when it is first used, so that `impo
 
 from __future__ import annotations
 
-import re
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from i2s_spec._version import __version__ as __version__
+from i2s_spec.light_typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from i2s_spec import golden as golden
@@ -106,6 +103,8 @@ __all__ = sorted((*_HOMES, *_ROOMS))  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
     if name in _ROOMS:
         return import_module(f"i2s_spec.{name}")
     try:
@@ -122,7 +121,9 @@ def __getattr__(name: str) -> Any:
 
 def explained(error: ImportError) -> ImportError:
     """An import that failed as an error that helps: a checkout that was never built lacks the compiled modules."""
-    compiled = "scanner|strings|codec|cpu|survey|matmul|reduce|fast"
+    import re
+
+    compiled = "scanner|strings|codec|cpu|survey|blocks|bit_sums|matmul|reduce|fast|cyutility"
     missing = re.search(rf"(?:name |module named )'(?:i2s_spec[\w.]*\.)?(_(?:{compiled}))'", str(error))
     if missing is None:
         return error

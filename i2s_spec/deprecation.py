@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
 from warnings import warn
 
-P = ParamSpec("P")
-R = TypeVar("R")
+from i2s_spec.light_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 
 def renamed_keyword(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any, AnyStr, Generic, cast
+from i2s_spec.light_typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    import re
+    from typing import AnyStr
 
 
-class _Later(Generic[AnyStr]):
+class _Later:
     """Stands for a compiled expression; takes over each of its methods when it is first asked for."""
 
-    def __init__(self, text: AnyStr, flags: int) -> None:
-        self._text: AnyStr = text
-        self._flags = flags
+    def __init__(self, text: str | bytes) -> None:
+        self._text = text
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(re.compile(self._text, self._flags), name)  # `re` keeps what it has compiled
+        import re
+
+        found = getattr(re.compile(self._text), name)  # `re` keeps what it has compiled
         setattr(self, name, found)
         return found
 
 
-def pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """What `re.compile` gives, compiled when it is first used.
+def pattern(text: AnyStr) -> re.Pattern[AnyStr]:
+    """What `re.compile` gives, compiled when it is first used; flags stand in the expression.
 
-    >>> pattern("[0-9]+").findall("2 and 4")
-    ['2', '4']
+    >>> pattern("(?i)[a-c]+").findall("Ab and c")
+    ['Ab', 'a', 'c']
     """
-    return cast("re.Pattern[AnyStr]", _Later(text, flags))
+    return cast("re.Pattern[AnyStr]", _Later(text))

@@ -1,9 +1,9 @@
 """The command line: one module per verb, each a thin face over a public function.
 
-Verbs are imported when they are used, so that `i2s --version` starts in a moment. Results go to stdout, everything else
-to stderr. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 input unreadable or not GGUF, 4 our bug, 5 a server
-did not give the file; 71 where memory is short, 75 where a run over many files ended early, 130 for Ctrl-C, 141 where the
-reader of a pipe has gone.
+Verbs are imported when they are used, and click with them: `i2s --version`, and `i2s lint` as most call it, start
+without. Results go to stdout, everything else to stderr. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 input
+unreadable or not GGUF, 4 our bug, 5 a server did not give the file; 71 where memory is short, 75 where a run over many
+files ended early, 130 for Ctrl-C, 141 where the reader of a pipe has gone.
 """
 
 from __future__ import annotations
@@ -12,10 +12,6 @@ import gc
 import io
 import os
 import sys
-from importlib import import_module
-from typing import NoReturn
-
-import click
 
 from i2s_spec import explained
 from i2s_spec._version import __version__
@@ -33,6 +29,10 @@ from i2s_spec.errors import (
     Unfinished,
     quote,
 )
+from i2s_spec.light_typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from i2s_spec.cli.verbs import cli as cli
 
 #: Every verb and the module that holds it; `validate` is another name for `lint`.
 VERBS = {
@@ -73,45 +73,12 @@ VERBS = {
 }
 
 
-class Verbs(click.Group):
-    """A click group that imports the module of a verb when the verb is named."""
+def __getattr__(name: str) -> Any:
+    if name != "cli":
+        raise AttributeError(f"module 'i2s_spec.cli' has no attribute {name!r}")
+    from i2s_spec.cli.verbs import cli
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [verb for verb in VERBS if verb != "validate"]
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in VERBS:
-            return None
-        command: click.Command = import_module(f"i2s_spec.cli.{VERBS[name]}").command
-        gc.freeze()  # what was imported stays
-        gc.enable()
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """A verb by its name; of one that does not exist, those that are spelled like it."""
-        if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], VERBS, 3, 0.6)
-            hint = f"; did you mean {' or '.join(near)}?" if near else "; `i2s --help` lists them"
-            ctx.fail(f"there is no verb {quote(args[0])}{hint}")
-        return super().resolve_command(ctx, args)
-
-
-@click.group(
-    cls=Verbs,
-    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "I2S"},
-    epilog="Example:  i2s demo        (needs no file)",
-)
-@click.version_option(__version__, "--version", message="i2s-spec %(version)s")
-def cli() -> None:
-    """Read, check and make GGUF files with I2_S tensors (BitNet's ternary weights)."""
-    if os.environ.get("I2S_ISA") or os.environ.get("I2S_HIDE"):
-        from i2s_spec.codec import isa
-
-        isa.check()
+    return cli
 
 
 def main(args: list[str] | None = None) -> None:
@@ -127,18 +94,12 @@ def main(args: list[str] | None = None) -> None:
 
 def _main(args: list[str] | None) -> NoReturn:
     try:
-        status = cli.main(args=args, prog_name="i2s", standalone_mode=False)
+        status = _answer(sys.argv[1:] if args is None else list(args))
         sys.stdout.flush()
         sys.exit(status if isinstance(status, int) else 0)
-    except click.exceptions.Abort:
-        _say("interrupted")
-        sys.exit(EXIT_INTERRUPTED)
     except KeyboardInterrupt:
         _say("interrupted")
         sys.exit(EXIT_INTERRUPTED)
-    except click.ClickException as error:
-        _show(error)
-        sys.exit(error.exit_code)
     except BrokenPipeError:
         _reader_has_gone()
     except FormatError as error:
@@ -199,16 +160,6 @@ def _reader_has_gone() -> NoReturn:
     os._exit(EXIT_BROKEN_PIPE)
 
 
-def _show(error: click.ClickException) -> None:
-    """What click says of a wrong call; it repeats the caller's words, which may come from a hostile folder."""
-    from i2s_spec.draw.text import visible
-
-    output = io.StringIO()
-    error.show(output)
-    for line in output.getvalue().rstrip("\n").split("\n"):
-        click.echo(visible(line, limit=1 << 16, bare=True), err=True)
-
-
 def _words(error: FormatError) -> str:
     """A fault with the file that it is in, where that is known: many calls read more than one."""
     from i2s_spec.draw.text import fault_words, visible
@@ -218,4 +169,50 @@ def _words(error: FormatError) -> str:
 
 
 def _say(text: str) -> None:
-    click.echo(f"i2s: {text}", err=True)
+    print(f"i2s: {text}", file=sys.stderr, flush=True)
+
+
+def _answer(args: list[str]) -> object:
+    """Do what the command line asks for, by click unless it is one of the two that start without; the exit code."""
+    if args == ["--version"]:
+        print(f"i2s-spec {__version__}")
+        return 0
+    if args[:1] in (["lint"], ["validate"]):
+        from i2s_spec.cli.lint_calls.plain_call import plain_call
+
+        call = plain_call(args[1:])
+        if call is not None:
+            return _plain_lint(args, *call)
+    from i2s_spec.cli.verbs import by_click
+
+    return by_click(args)
+
+
+def _plain_lint(args: list[str], files: tuple[str, ...], given: dict[str, Any], sources: dict[str, str]) -> object:
+    check_kernels()
+    from i2s_spec.cli.lint_calls.lint_run import WrongCallError, lint_run
+
+    ready()
+    try:
+        return lint_run(files, given, sources)
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # as click does, below the ^C of a terminal
+        raise
+    except WrongCallError:  # found before anything is read or written; click shows it with the usage
+        from i2s_spec.cli.verbs import by_click
+
+        return by_click(args)
+
+
+def check_kernels() -> None:
+    """Refuse settings of kernels that cannot be followed, whatever the verb."""
+    if os.environ.get("I2S_ISA") or os.environ.get("I2S_HIDE"):
+        from i2s_spec.codec import isa
+
+        isa.check()
+
+
+def ready() -> None:
+    """What was imported stays, and garbage is collected from now on."""
+    gc.freeze()
+    gc.enable()

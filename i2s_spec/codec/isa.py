@@ -12,10 +12,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple
 
 from i2s_spec.codec import _codec, _cpu
 from i2s_spec.errors import SettingError, quote
+from i2s_spec.light_typing import NamedTuple
 
 #: Environment variable that forces a set, for tests and for measuring.
 VARIABLE = "I2S_ISA"

@@ -8,8 +8,11 @@ fields can be read one below the other.
     0020  55 46 03                 |UF.     |
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from i2s_spec.light_typing import NamedTuple
 
 
 class Row(NamedTuple):

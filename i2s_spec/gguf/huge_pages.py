@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import mmap
 from contextlib import suppress
-from typing import Final
+
+from i2s_spec.light_typing import Final
 
 #: Bytes of a huge page.
 HUGE_PAGE: Final = 2 << 20

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
 from itertools import islice
-from typing import Any, TypeVar, cast
 
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.header_index import HeaderIndex, KeyValue
@@ -28,6 +27,7 @@ from i2s_spec.gguf.metadata import Metadata
 from i2s_spec.gguf.source import Origin, Source, source_of
 from i2s_spec.gguf.tensors_read import Tensor, Tensors
 from i2s_spec.gguf.text_decoded import text_decoded
+from i2s_spec.light_typing import Any, TypeVar, cast
 from i2s_spec.schema import faults
 from i2s_spec.schema.checks import ByteOrder
 

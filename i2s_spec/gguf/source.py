@@ -12,12 +12,12 @@ import io
 import mmap
 import os
 import stat
+from _thread import allocate_lock  # `threading` is more, and takes longer to import
 from collections.abc import Iterator
 from contextlib import suppress
-from threading import Lock
-from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.light_typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 from i2s_spec.schema import faults
 
 #: Anything with the buffer protocol; Python names it only from 3.12 on.
@@ -167,6 +167,39 @@ class FileSource:
         self.close()
 
 
+class SeekingSource(FileSource):
+    """A regular file where the system has no reading at an offset, as Windows: each read seeks while other threads wait."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._lock = allocate_lock()
+        super().__init__(path)
+
+    def read(self, start: int, length: int) -> bytes:
+        _inside(self, start, length)
+        data = bytearray(length)
+        self.readinto(start, memoryview(data))
+        return bytes(data)
+
+    def readinto(self, start: int, buffer: memoryview) -> None:
+        _inside(self, start, buffer.nbytes)
+        done = 0
+        try:
+            with self._lock:
+                os.lseek(self._fd, start, os.SEEK_SET)
+                while done < buffer.nbytes:
+                    part = os.read(self._fd, min(buffer.nbytes - done, CHUNK))
+                    if not part:
+                        raise _shrank(start + done, self.size)
+                    buffer[done : done + len(part)] = part
+                    done += len(part)
+        except OSError as error:
+            raise _unreadable(error) from error
+
+
+#: What reads a path on this system.
+PathSource: type[FileSource] = FileSource if hasattr(os, "preadv") else SeekingSource
+
+
 class StreamSource:
     """A seekable binary stream; its position is left wherever the last read ended.
 
@@ -175,7 +208,7 @@ class StreamSource:
 
     def __init__(self, stream: BinaryIO, name: str | None = None) -> None:
         self._stream = stream
-        self._lock = Lock()
+        self._lock = allocate_lock()
         self.name = name or str(getattr(stream, "name", "<stream>"))
         self.size = stream.seek(0, os.SEEK_END)
 
@@ -243,7 +276,7 @@ def source_of(origin: Origin, trusted: bool = False) -> Source:
         found = open_remote(origin)
         return FileSource(found, origin) if isinstance(found, str) else found
     if isinstance(origin, str | os.PathLike):
-        return MapSource(origin) if trusted else FileSource(origin)
+        return MapSource(origin) if trusted else PathSource(origin)
     if isinstance(origin, BufferSource | FileSource | StreamSource):
         return origin
     try:

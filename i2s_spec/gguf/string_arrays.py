@@ -8,14 +8,16 @@ rules of the linter take. `look` walks over their bytes once, `definition` says 
     (1, 2, (0, 3), (1,))
 """
 
+from __future__ import annotations
+
 import os
 import struct
 from collections.abc import Sequence
-from typing import Final, NamedTuple
 
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf import _strings
 from i2s_spec.gguf.source import Source
+from i2s_spec.light_typing import Final, NamedTuple
 from i2s_spec.schema import faults
 
 #: Strings that are compared with each other; no vocabulary has as many. The table takes 8 to 16 bytes for each.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from i2s_spec.deprecation import renamed_keyword
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.header_index import HeaderIndex, TensorInfo
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from i2s_spec.schema import faults, types
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import TAIL_BYTES, TensorType

@@ -11,9 +11,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.errors import Span
+from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
 from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:

@@ -1,8 +1,10 @@
 """This module defines where the table puts a tensor, the room that it has there, and what sizes there can be."""
 
-from math import prod
-from typing import NamedTuple
+from __future__ import annotations
 
+from math import prod
+
+from i2s_spec.light_typing import NamedTuple
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import padded
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import TYPE_CHECKING, Any
 
 from i2s_spec._version import __version__
 from i2s_spec.codec import isa
@@ -16,10 +15,11 @@ from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import Origin, Source, is_address, source_of
 from i2s_spec.inspect.survey.result import Reading
+from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter import rules
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.collection import Collection, in_force
-from i2s_spec.linter.options import DEFAULTS, Options, options_of, path_of
+from i2s_spec.linter.options import Options, defaults, options_of, path_of
 from i2s_spec.linter.report_data import Remote, Report, Sample, excerpt_of
 from i2s_spec.linter.rule import Sampled, finding_of
 from i2s_spec.linter.selection.profile import profile_named
@@ -55,7 +55,7 @@ def lint(
     """
     isa.check()
     if options is None:
-        options = options_of(keywords) if keywords else DEFAULTS
+        options = options_of(keywords) if keywords else defaults()
     elif keywords:
         raise TypeError("options and keywords exclude each other")
     path = path_of(origin)

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import cache
 
 from i2s_spec.gguf.source import Origin
 from i2s_spec.inspect.survey.result import Mode
+from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter.reference import Reference
 from i2s_spec.linter.rule import Severity
 from i2s_spec.linter.selection.profile import READINGS, reading_of, selected, suppressed_codes
@@ -137,8 +138,10 @@ class Options:
         return suppressed_codes({**self.suppressed, **by_pattern})
 
 
-#: Everything by default.
-DEFAULTS = Options()
+@cache
+def defaults() -> Options:
+    """Everything by default."""
+    return Options()
 
 
 def options_of(keywords: Mapping[str, Any]) -> Options:

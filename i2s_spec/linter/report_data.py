@@ -3,12 +3,14 @@
 Plain data are what leaves the process: every text from the file is escaped in them.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
 
 from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, FormatError, Span, quote
 from i2s_spec.gguf.source import Source, is_address
+from i2s_spec.light_typing import Any, NamedTuple
 from i2s_spec.linter.rule import Excerpt, Finding, Severity
 from i2s_spec.schema import faults
 

@@ -4,12 +4,13 @@ A rule's documentation is the docstring that it is declared with: the first line
 with `Why:`, `Example:` and `Fix:`. `i2s explain`, the rule pages and the JSON list are views of it.
 """
 
-import re
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Any, NamedTuple
 
 from i2s_spec.errors import Fault, FormatError, Span, render
+from i2s_spec.light_typing import Any, NamedTuple
 
 #: A function that looks at a `linter.analysis.subject.Subject`, and yields findings.
 Check = Callable[[Any], Iterable["Finding"]]
@@ -148,13 +149,15 @@ class Rule(NamedTuple):
     @property
     def sections(self) -> dict[str, str]:
         """The paragraphs after the title, by their first word: Why, Example, Fix."""
+        import re
+
         found = re.findall(r"^(Why|Example|Fix): (.*?)(?=\n\n|\Z)", self.text, re.DOTALL | re.MULTILINE)
         return {name: " ".join(words.split()) for name, words in found}
 
     def __repr__(self) -> str:
         return f"<Rule {self.code} {self.slug}: {self.severity.value}>"
 
-    def at(self, span: Span, got: Any = None, want: Any = None, **details: Any) -> "Finding":
+    def at(self, span: Span, got: Any = None, want: Any = None, **details: Any) -> Finding:
         """A finding of this rule."""
         return Finding(self, span, got, want, details)
 

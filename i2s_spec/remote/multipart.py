@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from i2s_spec.pattern import pattern
 
 #: `bytes 0-99/1234`
-CONTENT_RANGE = pattern(r"bytes (?P<first>\d{1,19})-(?P<last>\d{1,19})/(?P<size>\d{1,19})", 0)
+CONTENT_RANGE = pattern(r"bytes (?P<first>\d{1,19})-(?P<last>\d{1,19})/(?P<size>\d{1,19})")
 
-_BOUNDARY = pattern(r'multipart/byteranges\s*;\s*boundary="?(?P<boundary>[^";\s]{1,70})"?\s*', 2)
+_BOUNDARY = pattern(r'(?i)multipart/byteranges\s*;\s*boundary="?(?P<boundary>[^";\s]{1,70})"?\s*')
 
 #: Bytes of the lines before the content of a part.
 MOST_HEADERS = 2048

@@ -5,9 +5,8 @@ Each function takes values that were read and either answers or raises the `Form
 
 from __future__ import annotations
 
-from typing import Literal
-
 from i2s_spec.errors import FormatError, Span, TrustedText
+from i2s_spec.light_typing import Literal
 from i2s_spec.schema import faults, limits
 from i2s_spec.schema.types import ValueType, padded
 

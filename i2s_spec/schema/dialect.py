@@ -16,9 +16,9 @@ the specification and the exports are derived from these objects. A file does no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from i2s_spec.errors import quote
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 from i2s_spec.schema.types import TAIL_BYTES
 
 #: Codes are two bits wide, so four share a byte.
@@ -120,7 +120,10 @@ class Tail(NamedTuple):
         return self.name
 
 
-_T = TypeVar("_T", Layout, CodeMap, Tail)
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    _T = TypeVar("_T", Layout, CodeMap, Tail)
 
 
 def _by_name(*entries: _T) -> Mapping[str, _T]:

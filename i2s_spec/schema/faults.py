@@ -6,9 +6,8 @@ Faults that leave a file readable are declared on the linter's rules instead.
 
 from __future__ import annotations
 
-from typing import Final
-
 from i2s_spec.errors import EXIT_INPUT, EXIT_REMOTE, Fault
+from i2s_spec.light_typing import Final
 
 # What the file is instead of a GGUF file.
 EMPTY_FILE: Final = Fault("G001", "empty-file", "the file is empty")

@@ -7,10 +7,13 @@ these ceilings come on top. Those in `NAMED` can be set by their names for as lo
         ...  # a file of 1,001 tensors is refused
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final, NamedTuple
+
+from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
 
 #: Smallest key-value record: empty key (8 bytes of length), value type (4), one byte of value.
 SMALLEST_KEY_VALUE: Final = 13

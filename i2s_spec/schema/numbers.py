@@ -10,9 +10,11 @@ the file have to. `schema.registry` holds every meaning, with whose it is and wh
     I2_S to BitNet's forks, the retired IQ4_NL_4_4 to llama.cpp
 """
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from __future__ import annotations
 
+from collections.abc import Iterable
+
+from i2s_spec.light_typing import Final, NamedTuple
 from i2s_spec.schema import types
 from i2s_spec.schema.architectures.keys import FILE_TYPES as COMMON
 from i2s_spec.schema.registry import meaning as registry_meaning

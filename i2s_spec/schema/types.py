@@ -8,10 +8,13 @@ Sources: ggml `ggml.h` and `gguf.h`; microsoft/BitNet's llama.cpp fork `ggml.c` 
 PrismML-Eng/llama.cpp `ggml-common.h` as ggml-org/llama.cpp#29058 quotes it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from math import prod
-from typing import Final, NamedTuple
+
+from i2s_spec.light_typing import Final, NamedTuple
 
 
 class ValueType(IntEnum):

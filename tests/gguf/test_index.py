@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 
 import pytest
@@ -10,8 +11,12 @@ from hypothesis import strategies as st
 
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import source_of
-from i2s_spec.linter.analysis.subject import PLAIN_NAME, SNAKE_CASE
+from i2s_spec.linter.analysis.subject import plain_name, snake_case
 from i2s_spec.testing.malformed import malformed
+
+#: What the two functions of names, and the index in C, decide.
+SNAKE_CASE = re.compile(rb"[a-z0-9_]+(?:-[a-z0-9_]+)*(?:\.[a-z0-9_]+)*")
+PLAIN_NAME = re.compile(rb"[A-Za-z0-9_.\-]{1,63}(?<!_scale)")
 
 NAMES = st.one_of(
     st.binary(max_size=70),
@@ -42,6 +47,8 @@ def check(file: File) -> None:
         assert index.keys_of(kind) == [i for i, key in enumerate(keys) if kind in (key.type, key.element)]
     for wanted in ({b"general.name", b"", b"a" * 64, b"a" * 65}, set(names[::2]), dict.fromkeys(names[1::2])):
         assert index.keys_named(wanted) == [i for i, name in enumerate(names) if name in wanted]
+    assert [snake_case(name) for name in names] == [SNAKE_CASE.fullmatch(name) is not None for name in names]
+    assert [plain_name(name) for name in tensors] == [PLAIN_NAME.fullmatch(name) is not None for name in tensors]
     assert index.odd_keys() == [i for i, name in enumerate(names) if not SNAKE_CASE.fullmatch(name) or b"-" in name]
     assert index.odd_tensors() == [i for i, name in enumerate(tensors) if not PLAIN_NAME.fullmatch(name)]
     assert index.all_differ(tensors=False) == (len(set(names)) == len(names))

@@ -13,7 +13,17 @@ from typing import Any
 import pytest
 
 from i2s_spec.errors import FormatError
-from i2s_spec.gguf.source import BufferSource, FileSource, MapSource, Source, StreamSource, chunks, source_of
+from i2s_spec.gguf.source import (
+    BufferSource,
+    FileSource,
+    MapSource,
+    PathSource,
+    SeekingSource,
+    Source,
+    StreamSource,
+    chunks,
+    source_of,
+)
 
 DATA = bytes(range(200))
 
@@ -21,6 +31,7 @@ KINDS: dict[str, Callable[[Path], Source]] = {
     "buffer": lambda path: BufferSource(DATA),
     "words": lambda path: BufferSource(array("I", DATA)),
     "file": FileSource,
+    "seeking": SeekingSource,
     "stream": lambda path: StreamSource(io.BytesIO(DATA)),
     "map": MapSource,
 }
@@ -75,10 +86,11 @@ def test_chunks(source: Source) -> None:
 
 
 def test_reads_that_give_less_than_was_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pread, preadv = os.pread, os.preadv
+    pread, preadv, read = os.pread, os.preadv, os.read
+    monkeypatch.setattr(os, "read", lambda fd, length: read(fd, min(length, 3)))
     monkeypatch.setattr(os, "pread", lambda fd, length, at: pread(fd, min(length, 3), at))
     monkeypatch.setattr(os, "preadv", lambda fd, buffers, at: preadv(fd, [buffers[0][:3]], at))
-    for source in (FileSource(path), StreamSource(Sips(DATA))):
+    for source in (FileSource(path), SeekingSource(path), StreamSource(Sips(DATA))):
         assert source.read(5, 17) == DATA[5:22]
         buffer = bytearray(17)
         source.readinto(5, memoryview(buffer))
@@ -86,10 +98,33 @@ def test_reads_that_give_less_than_was_asked_for(path: Path, monkeypatch: pytest
         source.close()
 
 
+def test_a_system_without_reading_at_an_offset(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Windows: paths are read by seeking, a lint finds the same, and threads do not move each other's place."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from i2s_spec.gguf import source as module
+    from i2s_spec.linter.engine import lint
+    from i2s_spec.testing.sample import Draft
+
+    assert PathSource is FileSource
+    monkeypatch.setattr(module, "PathSource", SeekingSource)
+    monkeypatch.delattr(os, "pread")
+    monkeypatch.delattr(os, "preadv")
+    with ThreadPoolExecutor(4) as pool:
+        source = source_of(path)
+        assert type(source) is SeekingSource
+        found = pool.map(lambda i: source.read(i % 190, 10), range(2000))
+        assert all(data == DATA[i % 190 : i % 190 + 10] for i, data in enumerate(found))
+        source.close()
+    for data in (Draft().data, Draft().data[:-20]):
+        path.write_bytes(data)
+        assert lint(path).as_dict()["findings"] == lint(data).as_dict()["findings"]
+
+
 @pytest.mark.requirement("R12.4-2")
 def test_inputs_that_became_shorter(path: Path) -> None:
     stream = io.BytesIO(DATA)
-    for source in (FileSource(path), StreamSource(stream)):
+    for source in (FileSource(path), SeekingSource(path), StreamSource(stream)):
         path.write_bytes(DATA[:50])
         stream.truncate(50)
         for read in (lambda s: s.read(45, 20), lambda s: s.readinto(45, memoryview(bytearray(20)))):

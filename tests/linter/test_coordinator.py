@@ -22,11 +22,11 @@ from i2s_spec.linter.cluster.host_rates import Rate
 from i2s_spec.linter.cluster.manifest import Entry, manifest
 from i2s_spec.linter.cluster.options_key import options_key
 from i2s_spec.linter.cluster.results_log import ResultsLog, latest
-from i2s_spec.linter.options import DEFAULTS, Options
+from i2s_spec.linter.options import Options, defaults
 from i2s_spec.linter.selection.suppressions import Suppression
 from i2s_spec.testing.sample import Draft
 
-KEY = options_key(DEFAULTS)
+KEY = options_key(defaults())
 
 
 def plain(entry: Entry) -> Record:
@@ -84,7 +84,7 @@ def addresses(count: int, host: str = "https://hub.example", size: int = 10) -> 
 def test_every_entry_gets_one_record(tmp_path: Path) -> None:
     entries = addresses(500)
     with ResultsLog(tmp_path / "r.jsonl") as log:
-        engine = Engine(Coordinator(entries, DEFAULTS, KEY, log))
+        engine = Engine(Coordinator(entries, defaults(), KEY, log))
         found = [record["url"] for record in engine.records()]
     assert sorted(found) == sorted(entry.url for entry in entries)
     assert set(engine.judged.values()) == {1}
@@ -95,7 +95,7 @@ def test_every_entry_gets_one_record(tmp_path: Path) -> None:
 def test_a_run_goes_on_where_it_ended(tmp_path: Path) -> None:
     entries = addresses(300)
     with ResultsLog(tmp_path / "r.jsonl") as log:
-        engine = Engine(Coordinator(entries, DEFAULTS, KEY, log))
+        engine = Engine(Coordinator(entries, defaults(), KEY, log))
         records = engine.records()
         first = [next(records)["url"] for _ in range(100)]
     with (tmp_path / "r.jsonl").open("ab") as stream:
@@ -103,7 +103,7 @@ def test_a_run_goes_on_where_it_ended(tmp_path: Path) -> None:
     entries[7] = entries[7]._replace(etag="changed")
     with ResultsLog(tmp_path / "r.jsonl") as log:
         known = len(log)
-        run = Coordinator(entries, DEFAULTS, KEY, log)
+        run = Coordinator(entries, defaults(), KEY, log)
         again = Engine(run)
         found = [record["url"] for record in again.records()]
     was_judged = entries[7].url in first or engine.judged[entries[7].url]
@@ -117,7 +117,7 @@ def test_a_run_goes_on_where_it_ended(tmp_path: Path) -> None:
 
 def test_results_of_other_rules_are_not_used(tmp_path: Path) -> None:
     entries = addresses(5)
-    for options in (DEFAULTS, Options(profile="security")):
+    for options in (defaults(), Options(profile="security")):
         with ResultsLog(tmp_path / "r.jsonl") as log:
             run = Coordinator(entries, options, options_key(options), log)
             assert run.reused == 0
@@ -127,7 +127,7 @@ def test_results_of_other_rules_are_not_used(tmp_path: Path) -> None:
 def test_a_path_that_could_not_be_read_is_looked_at_again(tmp_path: Path) -> None:
     for _ in range(2):
         with ResultsLog(tmp_path / "r.jsonl") as log:
-            run = Coordinator([Entry("/missing.gguf"), Entry("hf://o/r/m.gguf")], DEFAULTS, KEY, log)
+            run = Coordinator([Entry("/missing.gguf"), Entry("hf://o/r/m.gguf")], defaults(), KEY, log)
             assert len(list(Engine(run).records())) == 2
     assert run.reused == 1
 
@@ -150,7 +150,7 @@ def test_nothing_is_lost_whoever_dies(
         return [{**each, "report": {**each["report"], "ok": each["url"] not in deadly}} for each in found]
 
     with ResultsLog(place) as log:
-        engine = Engine(Coordinator(entries, DEFAULTS, KEY, log), work, seed)
+        engine = Engine(Coordinator(entries, defaults(), KEY, log), work, seed)
         found = {record["url"]: record for record in engine.records()}
     assert len(list(latest(place))) == len(place.read_bytes().splitlines()) == 80
     assert all(not found[url]["report"]["ok"] for url in deadly)
@@ -161,7 +161,7 @@ def test_nothing_is_lost_whoever_dies(
 def test_a_file_at_which_workers_die_again_and_again_has_that_as_its_result(tmp_path: Path) -> None:
     entries = addresses(20)
     with ResultsLog(tmp_path / "r.jsonl") as log:
-        run = Coordinator(entries, DEFAULTS, KEY, log, tasks=2)
+        run = Coordinator(entries, defaults(), KEY, log, tasks=2)
         engine = Engine(run, lambda b: "gone" if any(e.url == entries[3].url for e in b.entries) else answer(b))
         found = {record["url"]: record["report"] for record in engine.records()}
     assert len(found) == 20
@@ -175,12 +175,12 @@ def test_bytes_in_flight_are_bounded(tmp_path: Path) -> None:
     sizes = [1, 40 << 20, 100 << 20, 3, 90 << 20]
     entries = [Entry(f"s3://b/{i}", "e", sizes[i % 5]) for i in range(100)]
     with ResultsLog(tmp_path / "r.jsonl") as log:
-        engine = Engine(Coordinator(entries, DEFAULTS, KEY, log, in_flight=200 << 20, tasks=50))
+        engine = Engine(Coordinator(entries, defaults(), KEY, log, in_flight=200 << 20, tasks=50))
         assert len(list(engine.records())) == 100
     assert engine.most_bytes <= 200 << 20
     assert engine.most_tasks > 1
     with ResultsLog(tmp_path / "s.jsonl") as log:  # what is larger than the bound goes alone
-        engine = Engine(Coordinator(entries, DEFAULTS, KEY, log, in_flight=1))
+        engine = Engine(Coordinator(entries, defaults(), KEY, log, in_flight=1))
         assert len(list(engine.records())) == 100
     assert engine.most_tasks == 1
 
@@ -189,7 +189,7 @@ def test_hosts_keep_their_rates_and_do_not_wait_for_each_other(tmp_path: Path) -
     slow = [entry._replace(requests=4) for entry in addresses(100, "https://slow.example")]
     quick = addresses(100, "https://quick.example")
     with ResultsLog(tmp_path / "r.jsonl") as log:
-        run = Coordinator([*slow, *quick], DEFAULTS, KEY, log, rates={"slow.example": Rate(20, 10)})
+        run = Coordinator([*slow, *quick], defaults(), KEY, log, rates={"slow.example": Rate(20, 10)})
         engine = Engine(run)
         assert len(list(engine.records())) == 200
     given = [
@@ -227,7 +227,7 @@ def test_each_content_is_judged_once(folder: Path, tmp_path: Path) -> None:
     for seed in range(5):
         results = tmp_path / f"{seed}.jsonl"
         with ResultsLog(results) as log:
-            engine = Engine(Coordinator(manifest([str(folder)]), DEFAULTS, KEY, log), seed=seed)
+            engine = Engine(Coordinator(manifest([str(folder)]), defaults(), KEY, log), seed=seed)
             found = {Path(record["url"]).stem: record for record in engine.records()}
         assert len(found) == 9
         assert sum(engine.judged.values()) == 7
@@ -246,7 +246,7 @@ def test_each_content_is_judged_once(folder: Path, tmp_path: Path) -> None:
 def test_a_copy_that_comes_later_has_the_record_of_the_first(folder: Path, tmp_path: Path) -> None:
     for name in ("first", "second"):
         with ResultsLog(tmp_path / "r.jsonl") as log:
-            engine = Engine(Coordinator(manifest([str(folder)]), DEFAULTS, KEY, log))
+            engine = Engine(Coordinator(manifest([str(folder)]), defaults(), KEY, log))
             found = {Path(record["url"]).stem: record for record in engine.records()}
         (folder / "s9.gguf").write_bytes(b"x" * 9)
         (folder / "l9.gguf").write_bytes((folder / "l1.gguf").read_bytes())
@@ -259,7 +259,7 @@ def test_a_copy_that_comes_later_has_the_record_of_the_first(folder: Path, tmp_p
 def test_digests_of_a_manifest_count_for_addresses(tmp_path: Path) -> None:
     entries = [Entry(f"s3://b/{i}", f"e{i}", 5, f"{i % 3:064x}") for i in range(9)]
     with ResultsLog(tmp_path / "r.jsonl") as log:
-        engine = Engine(Coordinator(entries, DEFAULTS, KEY, log))
+        engine = Engine(Coordinator(entries, defaults(), KEY, log))
         assert len(list(engine.records())) == 9
     assert sum(engine.judged.values()) == 3
 
@@ -279,11 +279,11 @@ def test_files_that_vanish_meanwhile_are_judged_for_what_they_are(folder: Path, 
 
     def work(batch: Batch) -> Any:
         if batch.kind == "check":
-            return check_batch(batch.entries, pickle.dumps(DEFAULTS), KEY)
+            return check_batch(batch.entries, pickle.dumps(defaults()), KEY)
         return answer(batch)
 
     with ResultsLog(tmp_path / "r.jsonl") as log:
-        found = list(Engine(Coordinator(entries, DEFAULTS, KEY, log), work).records())
+        found = list(Engine(Coordinator(entries, defaults(), KEY, log), work).records())
     assert len(found) == 9
     assert not any(record["report"]["summary"]["readable"] for record in found)
 
@@ -293,7 +293,7 @@ def test_a_worker_with_other_rules_refuses() -> None:
 
     for function in (check_batch, check_alone):
         with pytest.raises(WrongVersion, match="a worker has other rules"):
-            function([], pickle.dumps(DEFAULTS), "another key")
+            function([], pickle.dumps(defaults()), "another key")
 
 
 def test_the_process_beside_dies_for_its_file_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

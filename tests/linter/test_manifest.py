@@ -15,7 +15,7 @@ from i2s_spec.linter.cluster.host_rates import HostRates, Rate
 from i2s_spec.linter.cluster.manifest import Entry, as_lines, entry_of, host_of, manifest
 from i2s_spec.linter.cluster.options_key import options_key, portable
 from i2s_spec.linter.cluster.results_log import ResultsLog, key_of, latest
-from i2s_spec.linter.options import DEFAULTS, Options
+from i2s_spec.linter.options import Options, defaults
 from i2s_spec.linter.selection.suppressions import Suppression
 from i2s_spec.testing.sample import Draft
 
@@ -106,7 +106,7 @@ def test_options_that_give_other_reports_have_another_key() -> None:
     keys = {
         options_key(options)
         for options in (
-            DEFAULTS,
+            defaults(),
             Options(profile="security"),
             Options(ignore=("P1",)),
             Options(severity={"P101": "note"}),
@@ -120,13 +120,13 @@ def test_options_that_give_other_reports_have_another_key() -> None:
         )
     }
     assert len(keys) == 11
-    assert options_key(Options(threads=2)) == options_key(DEFAULTS)
+    assert options_key(Options(threads=2)) == options_key(defaults())
 
 
 def test_another_version_of_the_rules_has_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = options_key(DEFAULTS)
+    before = options_key(defaults())
     monkeypatch.setattr("i2s_spec.linter.cluster.options_key.__version__", "9.9.9")
-    assert options_key(DEFAULTS) != before
+    assert options_key(defaults()) != before
 
 
 def test_options_for_another_folder_have_absolute_paths(place: Path) -> None:
@@ -142,7 +142,7 @@ def test_check_gives_plain_data_with_facts(place: Path) -> None:
     assert record == pickle.loads(pickle.dumps(record))
     assert json.loads(json.dumps(record)) == record
     assert record["url"] == str(place / "a.gguf")
-    assert record["rules"] == options_key(Options(profile="spec")) != options_key(DEFAULTS)
+    assert record["rules"] == options_key(Options(profile="spec")) != options_key(defaults())
     assert set(record["facts"]) == {"architecture", "version", "tensors", "producer", "layout"}
     assert record["facts"]["architecture"] == "sample"
     assert record["report"]["ok"]
@@ -157,7 +157,7 @@ def test_check_answers_for_what_cannot_be_read(place: Path) -> None:
     with pytest.raises(ValueError, match="needs a url"):
         check({"etag": "x"})
     with pytest.raises(TypeError, match="exclude each other"):
-        check("a.gguf", DEFAULTS, profile="spec")
+        check("a.gguf", defaults(), profile="spec")
 
 
 # --- rates --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 from i2s_spec.checkpoints.findings.gathered_facts import gathered_facts, located
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.linter.collection import Collection, in_force
-from i2s_spec.linter.options import DEFAULTS, Options, options_of
+from i2s_spec.linter.options import Options, defaults, options_of
 from i2s_spec.linter.report_data import Report
 from i2s_spec.linter.rule import Needs, finding_of
 from i2s_spec.linter.rules import REGISTRY
@@ -32,7 +32,7 @@ def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None
     :raises ValueError: for an unknown profile, prefix, severity, bound or reading
     """
     if options is None:
-        options = options_of(keywords) if keywords else DEFAULTS
+        options = options_of(keywords) if keywords else defaults()
     elif keywords:
         raise TypeError("options and keywords exclude each other")
     name = os.fsdecode(path)

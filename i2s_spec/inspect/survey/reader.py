@@ -20,7 +20,6 @@ from array import array
 from collections.abc import Iterable, Iterator
 from functools import cache
 from math import lcm, prod
-from typing import TYPE_CHECKING, Final
 
 from i2s_spec.codec import _survey
 from i2s_spec.codec._survey import BLOCK, Parts
@@ -30,6 +29,7 @@ from i2s_spec.codec.payload_facts import GROUPS_FROM
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.survey.result import WINDOWS, Reading, Survey, Surveyed
+from i2s_spec.light_typing import TYPE_CHECKING, Final
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, TensorType

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
 
 from i2s_spec.codec.payload_facts import Groups, Observation
 from i2s_spec.codec.tail import TailKind, classify
 from i2s_spec.errors import Span
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import TAIL_BYTES
 

@@ -5,13 +5,15 @@ looked at only where it is a model of a declared architecture, in one piece: an 
 of a split file lacks most of a model, and that is no fault.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Final, NamedTuple
 
 from i2s_spec.errors import FormatError, Span
 from i2s_spec.gguf import string_arrays
 from i2s_spec.gguf.string_arrays import Strings
+from i2s_spec.light_typing import Any, Final, NamedTuple
 from i2s_spec.linter.analysis.declared_keys import DeclaredKeys
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.pattern import pattern
@@ -27,6 +29,8 @@ from i2s_spec.schema.architectures.sizes import Hyperparameters
 MODEL_NAME: Final = pattern(
     rb"(?:blk\.\d+\.(?:attn|ffn)|token_embd\.|output_norm\.|(?:model\.)?layers\.\d+\.|model\.embed_tokens\.)"
 )
+#: Those of them that need no expression to be recognised.
+_FIRST_NAMES: Final = (b"token_embd.", b"output_norm.")
 
 #: Tokens that end a turn of a conversation, in the vocabularies of models that hold one.
 TURN_ENDS: Final = (b"<|eot_id|>", b"<|im_end|>", b"<end_of_turn>", b"<|end|>", b"<|endofturn|>")
@@ -81,8 +85,12 @@ class ArchitectureView:
         part = self.keys.decoded(self.keys.places["split.no"]) if "split.no" in self.keys.places else 0
         if kind not in (None, "model") or part != 0:
             return False
-        tensor = self.file.index.tensor
-        return any(MODEL_NAME.match(tensor(i).name) for i in range(self.file.index.tensors))
+        tensor, count = self.file.index.tensor, self.file.index.tensors
+        if any(
+            tensor(i).name.startswith(_FIRST_NAMES) for i in range(min(count, 4))
+        ):  # most models, without expressions
+            return True
+        return any(MODEL_NAME.match(tensor(i).name) for i in range(count))
 
     @cached_property
     def model(self) -> Architecture | None:

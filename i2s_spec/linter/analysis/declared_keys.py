@@ -2,10 +2,10 @@
 
 import struct
 from functools import cached_property
-from typing import Any, Final
 
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File
+from i2s_spec.light_typing import Any, Final
 from i2s_spec.schema.architectures import keys
 from i2s_spec.schema.architectures.architecture import Architecture
 from i2s_spec.schema.architectures.keys import MAX_LAYERS, Key

@@ -9,10 +9,10 @@ the largest are above most others counts, and whether a quarter of them is as fa
 
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
 
 from i2s_spec.codec.payload_facts import GROUPS_FROM, Groups
 from i2s_spec.errors import Span
+from i2s_spec.light_typing import TYPE_CHECKING, Final
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import extent_anomalies
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, BlockLayout

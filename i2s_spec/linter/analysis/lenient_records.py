@@ -6,9 +6,8 @@ program sees them; `uncounted_infos` reads the tensor infos that no count announ
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple, NoReturn, Protocol
-
 from i2s_spec.errors import Span
+from i2s_spec.light_typing import Final, Literal, NamedTuple, NoReturn, Protocol
 
 #: Bytes that are walked, and records: keys, tensor infos, their dimensions, arrays.
 MOST_BYTES: Final = 16 << 20

@@ -4,13 +4,15 @@ Statistics never make an error. The thresholds below are so far out that neither
 tensor of `SHARES_FROM` random codes has shares that are right to two in a hundred, five standard deviations out.
 """
 
+from __future__ import annotations
+
 import os
 import struct
 from array import array
 from collections.abc import Callable, Sequence
 from math import isfinite, prod
-from typing import TYPE_CHECKING, Final, NamedTuple
 
+from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import BLOCK, CODES_PER_BYTE, extent_anomalies
 from i2s_spec.schema.checks import order_prefix
@@ -119,7 +121,7 @@ def _plain(counts: Sequence[int]) -> bool:
     return USUAL_ZEROS[0] * seen <= one <= USUAL_ZEROS[1] * seen and abs(zero - two) <= LOPSIDED * (zero + two)
 
 
-def _one(subject: Subject, found: PayloadAnomalies, place: int, tensor: "TensorSurvey") -> None:
+def _one(subject: Subject, found: PayloadAnomalies, place: int, tensor: TensorSurvey) -> None:
     zero, one, two, three = tensor.counts
     seen = zero + one + two + three
     if three:
@@ -151,7 +153,7 @@ def _one(subject: Subject, found: PayloadAnomalies, place: int, tensor: "TensorS
         found.lopsided.append(place)
 
 
-def _runs(subject: Subject, found: PayloadAnomalies, tensor: "TensorSurvey") -> bool:
+def _runs(subject: Subject, found: PayloadAnomalies, tensor: TensorSurvey) -> bool:
     """Note long runs of one byte; whether there was none."""
     last, longest = tensor.last_run, tensor.longest_run
     least = (END if tensor.payload_bytes >= END_FROM else SMALL_END) + prod(tensor.ne) % BLOCK // CODES_PER_BYTE
@@ -171,7 +173,7 @@ def _runs(subject: Subject, found: PayloadAnomalies, tensor: "TensorSurvey") -> 
 # --- floats where codes should be ---
 
 
-def _float_kind(subject: Subject, tensor: "TensorSurvey") -> str | None:
+def _float_kind(subject: Subject, tensor: TensorSurvey) -> str | None:
     """Which floats a payload with many codes 3 could be, read as they would be: F32, BF16 or F16."""
     length = min(tensor.payload_bytes // 4 * 4, 4 * FLOATS_READ)
     if length < 256:

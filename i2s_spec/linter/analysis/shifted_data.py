@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import struct
 from math import isfinite
-from typing import TYPE_CHECKING, Final, NamedTuple
 
+from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import BY_NAME, I2_S, TAIL_BYTES, padded
 

@@ -3,37 +3,41 @@
 Time and memory stay linear in the header: keys and tensors are walked a few times, never held as objects.
 """
 
+from __future__ import annotations
+
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, wraps
 from itertools import chain, islice
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar
 
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, size_of, sound_shape
 from i2s_spec.inspect.survey.result import Reading
+from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter.analysis.shifted_data import Shift, shifted
 from i2s_spec.linter.analysis.uncounted_infos import uncounted
-from i2s_spec.pattern import pattern
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.architectures.architecture import Architecture, declared_architecture
 from i2s_spec.schema.types import padded
 
 if TYPE_CHECKING:
+    from typing import TypeVar
+
     from i2s_spec.inspect.survey.reader import SurveyReader
     from i2s_spec.inspect.survey.result import Survey
     from i2s_spec.linter.reference.weights import Weights
 
+    T = TypeVar("T")
+
+
 #: The payloads are not read.
 HEADER_ONLY = Reading("none")
 
-#: A key as the GGUF document wants it, or with one of the field's architecture names in front: their first segment may
-#: hold hyphens, and a dot between digits (`bitnet-b1.58`).
-SNAKE_CASE = pattern(rb"[a-z0-9_]+(?:-[a-z0-9_]+)*(?:\.[a-z0-9_]+)*")
-PLAIN_NAME = pattern(rb"[A-Za-z0-9_.\-]{1,63}(?<!_scale)")
+_SMALL = b"abcdefghijklmnopqrstuvwxyz0123456789_"
+_PLAIN = _SMALL + _SMALL.upper() + b".-"
 
 #: Block size of the type numbers that mean one thing to everybody.
 _UNAMBIGUOUS = {
@@ -51,6 +55,25 @@ _LOOKED_UP = frozenset(
 )
 
 
+def snake_case(name: bytes) -> bool:
+    """Whether a key is as the GGUF document wants it, or has one of the field's architecture names in front.
+
+    Their first segment may hold hyphens, and a dot between digits.
+
+    >>> snake_case(b"bitnet-b1.58.block_count"), snake_case(b"general.a-b"), snake_case(b"general..name")
+    (True, False, False)
+    """
+    first, dot, rest = name.partition(b".")
+    if name.translate(None, _SMALL + b".-") or b"-" in rest:
+        return False
+    return all(first.split(b"-")) and (not dot or all(rest.split(b".")))
+
+
+def plain_name(name: bytes) -> bool:
+    """Whether a tensor's name is as models have it: at most 63 letters, digits, `_`, `.` and `-`, and no scale's."""
+    return 0 < len(name) <= 63 and not name.translate(None, _PLAIN) and not name.endswith(b"_scale")
+
+
 class Subject:
     """One file under the linter.
 
@@ -59,7 +82,7 @@ class Subject:
     """
 
     def __init__(
-        self, file: File, path: str | None = None, reading: Reading = HEADER_ONLY, weights: "Weights | None" = None
+        self, file: File, path: str | None = None, reading: Reading = HEADER_ONLY, weights: Weights | None = None
     ) -> None:
         self.file = file
         self.path = path
@@ -140,7 +163,7 @@ class Subject:
             self._surveying.stop()
 
     @cached_property
-    def survey(self) -> "Survey | None":
+    def survey(self) -> Survey | None:
         """What is in the payloads; None where they are not to be read, or nothing says where they are.
 
         :raises FormatError: S903 where the file shrinks meanwhile, S901 where it cannot be read
@@ -169,14 +192,14 @@ class Subject:
         """Key-values whose key is not made of lower_snake_case segments: the only ones that name rules look at."""
         index = self.file.index
         named = ((i, index.key(i).name) for i in index.odd_keys())
-        return [(i, name) for i, name in named if not SNAKE_CASE.fullmatch(name)]
+        return [(i, name) for i, name in named if not snake_case(name)]
 
     @cached_property
     def odd_names(self) -> list[tuple[int, bytes]]:
         """Tensors whose name is not a plain one of at most 63 bytes: the only ones that name rules look at."""
         index = self.file.index
         named = ((i, index.tensor(i).name) for i in index.odd_tensors())
-        return [(i, name) for i, name in named if not PLAIN_NAME.fullmatch(name)]
+        return [(i, name) for i, name in named if not plain_name(name)]
 
     @cached_property
     def odd_tensors(self) -> list[Tensor]:
@@ -367,9 +390,6 @@ class Subject:
     def name(self, i: int) -> bytes:
         """The name of a tensor."""
         return self.file.index.tensor(i).name
-
-
-T = TypeVar("T")
 
 
 def analysis(make: Callable[[Subject], T]) -> Callable[[Subject], T]:

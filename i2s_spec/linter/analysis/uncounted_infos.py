@@ -1,15 +1,16 @@
 """This module finds tensor infos that the header does not count: they follow the last one that it does."""
 
-import re
-from typing import Final, Literal, NamedTuple
+from __future__ import annotations
 
 from i2s_spec.gguf.reader import File
 from i2s_spec.inspect.placement import sound_shape
+from i2s_spec.light_typing import Final, Literal, NamedTuple
 from i2s_spec.linter.analysis.lenient_records import LenientRecords, StopWalkError
+from i2s_spec.pattern import pattern
 from i2s_spec.schema import limits, types
 
 #: A tensor's name as models have it, and nothing that padding or weights would be by chance.
-_NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_.\-]{2,63}")
+_NAME = pattern(rb"[A-Za-z_][A-Za-z0-9_.\-]{2,63}")
 #: Bytes of a tensor info with the longest such name and four dimensions.
 _MOST = 8 + 64 + 4 + 4 * 8 + 4 + 8
 #: How many are counted.

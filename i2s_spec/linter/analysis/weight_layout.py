@@ -5,10 +5,9 @@ A linter looks at every layer of a small model and at a few of a large one, so t
 
 from __future__ import annotations
 
-import re
 from itertools import islice
-from typing import TYPE_CHECKING, Final
 
+from i2s_spec.light_typing import TYPE_CHECKING, Final
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.pattern import pattern
 
@@ -21,7 +20,7 @@ LAYERS: Final = 2
 #: Tensors that are looked at for a matrix of a layer.
 LOOKED_AT: Final = 1000
 
-_IN_LAYER: Final = pattern(rb"blk\.[0-9]+\.(?:attn|ffn)_", re.ASCII)
+_IN_LAYER: Final = pattern(rb"blk\.[0-9]+\.(?:attn|ffn)_")
 
 
 @analysis

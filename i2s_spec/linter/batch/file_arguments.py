@@ -6,12 +6,14 @@ file of names, one a line or separated by NUL bytes; `@-` is standard input. A n
 same, with what is wrong with it, so that it gets its report.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO, NamedTuple
 
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.source import is_address, open_regular
+from i2s_spec.light_typing import BinaryIO, NamedTuple
 
 SUFFIX = ".gguf"
 

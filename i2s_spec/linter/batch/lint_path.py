@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
 
 from i2s_spec.errors import Fault, FormatError, MissingExtra, Span, TrustedText, quote
+from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter.engine import lint, open_reference
-from i2s_spec.linter.options import DEFAULTS, Options
+from i2s_spec.linter.options import Options, defaults
 from i2s_spec.linter.report_data import Bug, FileReport, Report
 from i2s_spec.linter.rule import finding_of
 from i2s_spec.schema import faults
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def lint_path(
     path: str | os.PathLike[str],
-    options: Options = DEFAULTS,
+    options: Options | None = None,
     *,
     progress: Callable[[int, int], None] | None = None,
     weights: Weights | None = None,
@@ -39,6 +39,7 @@ def lint_path(
     :raises ValueError, FormatError, OSError: for a reference that cannot be read
     :raises MissingExtra: for an address, where the extra [remote] is not installed
     """
+    options = options or defaults()
     name = os.fspath(path)
     if "\0" in name:
         return unreadable(name, faults.UNREADABLE, reason="no file can have NUL in its name")

@@ -6,13 +6,13 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
 
 from i2s_spec.errors import FormatError
+from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter.batch.file_arguments import Input, inputs
 from i2s_spec.linter.batch.lint_path import failed, lint_path, refused, unreadable
 from i2s_spec.linter.engine import open_reference
-from i2s_spec.linter.options import DEFAULTS, Options
+from i2s_spec.linter.options import Options, defaults
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ Folders = Callable[[str, Options], dict[str, Any]]
 
 def lint_paths(
     names: Iterable[str],
-    options: Options = DEFAULTS,
+    options: Options | None = None,
     jobs: int = 1,
     progress: Callable[[int, int], None] | None = None,
     weights: Weights | None = None,
@@ -42,6 +42,7 @@ def lint_paths(
     :returns: path and report of each file, as they are ready, in order; memory does not grow with their number
     :raises ValueError, FormatError, OSError: for a reference that cannot be read
     """
+    options = options or defaults()
     files = inputs(names)
     first = list(islice(files, 2))
     if jobs == 1 or len(first) < 2:

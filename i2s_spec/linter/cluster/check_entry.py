@@ -24,7 +24,7 @@ from i2s_spec.linter.cluster.manifest import Entry, entry_of
 from i2s_spec.linter.cluster.options_key import RECORD_VERSION, options_key
 from i2s_spec.linter.cluster.origin_facts import WithFacts
 from i2s_spec.linter.engine import open_reference
-from i2s_spec.linter.options import DEFAULTS, Options, options_of
+from i2s_spec.linter.options import Options, defaults, options_of
 
 if TYPE_CHECKING:
     from i2s_spec.linter.reference.weights import Weights
@@ -47,7 +47,7 @@ def check(entry: str | Mapping[str, Any], options: Options | None = None, **keyw
     :raises ValueError: for an entry without a url, and for options that do not exist
     """
     if options is None:
-        options = options_of(keywords) if keywords else DEFAULTS
+        options = options_of(keywords) if keywords else defaults()
     elif keywords:
         raise TypeError("options and keywords exclude each other")
     return _judge(entry_of(entry), _work(pickle.dumps(options, pickle.HIGHEST_PROTOCOL)))

@@ -9,9 +9,10 @@
 The dialects are tried by `inspect.identify.reference`, which `i2s identify --reference` asks too.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
 
 from i2s_spec.gguf.source import Origin
+from i2s_spec.light_typing import NamedTuple
 
 
 class Reference(NamedTuple):

@@ -17,7 +17,7 @@ from i2s_spec.convert.hugging_face.packed import checked_convention, configured,
 from i2s_spec.convert.hugging_face.safetensors import Checkpoint, Stored
 from i2s_spec.errors import quote
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.gguf.source import FileSource
+from i2s_spec.gguf.source import PathSource
 from i2s_spec.inspect.compare.tensor_rows import ROUNDING, Rows, flat_rows, rows_of
 from i2s_spec.linter.reference import Reference
 from i2s_spec.linter.reference.known import Known, of_floats, of_tensor
@@ -195,7 +195,7 @@ def _is_checkpoint(path: Any) -> bool:
     if os.path.isdir(path):
         return True
     if os.path.isfile(path):
-        source = FileSource(path)
+        source = PathSource(path)
         try:
             start = source.read(0, min(source.size, len(_NPY)))
         finally:

@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
-from typing import Any, ClassVar
 
+from i2s_spec.light_typing import Any, ClassVar
 from i2s_spec.linter.report_data import FileReport, Report, Totals
 from i2s_spec.linter.rule import Severity
 

@@ -7,8 +7,8 @@ there are no timestamps, and everything from a file is escaped, so equal inputs 
 from __future__ import annotations
 
 import json
-from typing import Any
 
+from i2s_spec.light_typing import Any
 from i2s_spec.linter.engine import SCHEMA_VERSION, tool
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report_data import FileReport, Totals

@@ -10,10 +10,8 @@ The place is a byte range of the file, so that it can be given to `i2s dump`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-import click
-
+from i2s_spec.light_typing import Any
 from i2s_spec.linter.next_step import on_command_line, other_command, repair_step, repair_words
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.examined import examined, sentence
@@ -22,6 +20,8 @@ from i2s_spec.linter.report.runtime_table import text_table
 from i2s_spec.linter.report_data import FileReport, Totals, ok_words, reading_words
 from i2s_spec.linter.rule import REGISTRY, Needs, Severity
 
+#: The codes that a terminal has for colours.
+_SGR = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
@@ -147,10 +147,13 @@ class Text(Format):
         return self._styled(counts, "red")
 
     def _styled(self, text: str, colour: str | None = None) -> str:
-        return click.style(text, fg=colour, bold=True) if self._colour else text
+        if not self._colour:
+            return text
+        begin = "" if colour is None else f"\x1b[{_SGR[colour]}m"
+        return f"{begin}\x1b[1m{text}\x1b[0m"
 
     def _dim(self, text: str) -> str:
-        return click.style(text, dim=True) if self._colour else text
+        return f"\x1b[2m{text}\x1b[0m" if self._colour else text
 
 
 class Concise(Text):

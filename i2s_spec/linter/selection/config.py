@@ -10,13 +10,15 @@ from anywhere. A key of the nearest `i2s.toml` counts before one of the nearest 
     limits = { tensors = 4096 }
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
 
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.gguf.source import read_regular
+from i2s_spec.light_typing import Any, NamedTuple
 from i2s_spec.linter.options import Options
 from i2s_spec.linter.report import FORMATS
 from i2s_spec.linter.rule import Severity
@@ -61,7 +63,7 @@ class Config(NamedTuple):
                 keys.setdefault(_shown(place), []).append(key)
         return tuple((place, tuple(sorted(held))) for place, held in sorted(keys.items()))
 
-    def without_verdict_keys(self) -> "Config":
+    def without_verdict_keys(self) -> Config:
         """The configuration without what changes what is found or what fails a run."""
         left = {key: value for key, value in self.values.items() if key not in VERDICT_KEYS}
         return Config(left, (), {key: place for key, place in self.places.items() if key in left}, self.was_found)

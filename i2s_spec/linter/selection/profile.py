@@ -5,11 +5,13 @@ their severities. A prefix is the beginning of a code (`P`, `P2`, `I104`) or a w
 longest counts.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple, get_args
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
 
 from i2s_spec.errors import quote
 from i2s_spec.inspect.survey.result import Mode
+from i2s_spec.light_typing import NamedTuple, choices_of
 from i2s_spec.linter.rule import Needs, Rule, Severity
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import faults
@@ -52,7 +54,7 @@ PROFILES: dict[str, Profile] = {
 }  # fmt: skip
 
 #: How much of the payloads may be read.
-READINGS: tuple[Mode, ...] = get_args(Mode)
+READINGS: tuple[Mode, ...] = choices_of(Mode)
 
 #: Rules that say that there was nothing to check; they are never left out.
 INDISPENSABLE = faults.NO_INPUT | {faults.CHANGED.code}
@@ -153,8 +155,10 @@ def _level(rule: Rule, base: Profile, levels: Mapping[str, Severity]) -> Severit
     return rule.severity
 
 
-def _fit(code: str, prefixes: Iterable[str]) -> int:
+def _fit(code: str, prefixes: Collection[str]) -> int:
     """Length of the longest prefix that a code begins with, -1 where there is none."""
+    if not prefixes:  # most runs, for every rule
+        return -1
     return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=-1)
 
 

@@ -7,13 +7,17 @@ mentioned, so that it does not outlive its cause.
     True
 """
 
+from __future__ import annotations
+
 import os
-import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
 
+from i2s_spec.light_typing import TYPE_CHECKING, NamedTuple
 from i2s_spec.linter.report_data import FileReport
+
+if TYPE_CHECKING:
+    import re
 
 
 class Suppression(NamedTuple):
@@ -58,6 +62,8 @@ def _relative(path: str, base: str) -> str:
 @lru_cache(maxsize=256)
 def _pattern(glob: str) -> re.Pattern[str]:
     """A glob as a regular expression for a whole relative path."""
+    import re
+
     if "/" not in glob:
         glob = "**/" + glob
     expression = ""

@@ -13,11 +13,11 @@ model, `qwen3-lm` a language model, and files of both say `qwen3`. `declared_arc
     [('blk.0.attn_norm.weight', (256,)), ('blk.0.ffn_down.weight', (512, 256))]
 """
 
-import re
-from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from __future__ import annotations
 
-from i2s_spec.pattern import pattern
+from collections.abc import Container, Iterable, Iterator, Mapping
+
+from i2s_spec.light_typing import Final, NamedTuple
 from i2s_spec.schema.architectures import inventory, keys
 from i2s_spec.schema.architectures.inventory import TensorSpec
 from i2s_spec.schema.architectures.keys import Key
@@ -132,16 +132,23 @@ class Architecture:
             self._specs = {spec.name: spec for spec in self.inventory}
         if name in self._specs and "{" not in name:
             return self._specs[name], None
-        found = _LAYER.match(name)
-        spec = self._specs.get("blk.{i}." + found[2]) if found else None
-        return (spec, int(found[1])) if found and spec else None
+        found = _in_layer(name)
+        spec = self._specs.get("blk.{i}." + found[1]) if found else None
+        return (spec, found[0]) if found and spec else None
 
     def __repr__(self) -> str:
         return f"<Architecture {self.name!r}>"
 
 
-#: A layer's number has no leading zero and is no longer than MAX_LAYERS makes sense.
-_LAYER: Final = pattern(r"blk\.(0|[1-9][0-9]{0,8})\.(.+)", re.ASCII | re.DOTALL)
+def _in_layer(name: str) -> tuple[int, str] | None:
+    """The layer of a tensor's name and what follows; the number has no leading zero and at most nine digits.
+
+    >>> _in_layer("blk.10.attn_q.weight"), _in_layer("blk.01.attn_q.weight"), _in_layer("blk.0.")
+    ((10, 'attn_q.weight'), None, None)
+    """
+    number, _, rest = name.removeprefix("blk.").partition(".")
+    good = number.isascii() and number.isdigit() and len(number) <= 9 and (number[0] != "0" or number == "0")
+    return (int(number), rest) if good and rest and name.startswith("blk.") else None
 
 
 def placed(spec: TensorSpec, h: Hyperparameters, layer: int | None = None) -> Placed:
@@ -280,10 +287,14 @@ ELSEWHERE: Final = frozenset((
 ))  # fmt: skip
 
 
+def _plain(name: str) -> str:
+    return "".join(char for char in name.lower() if char.isascii() and char.isalnum())
+
+
 def resembles(name: str) -> str | None:
     """The declared architecture that a name seems to be meant for: one that differs in case and signs, or a bitnet."""
-    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    plain = _plain(name)
     for declared in PREFIXES:
-        if plain == re.sub(r"[^a-z0-9]", "", declared):
+        if plain == _plain(declared):
             return declared
     return "bitnet-b1.58" if plain.startswith("bitnet") else None

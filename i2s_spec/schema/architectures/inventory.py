@@ -5,8 +5,9 @@ Shapes are written in the words of `Hyperparameters`, in ggml's order (ne0 first
 pass and `i2s new` all take them from here.
 """
 
-from typing import Final, NamedTuple
+from __future__ import annotations
 
+from i2s_spec.light_typing import Final, NamedTuple
 from i2s_spec.schema.architectures.keys import EXPECTED, OPTIONAL, REQUIRED
 
 #: What a tensor is for; `projection` is what I2_S was made for.

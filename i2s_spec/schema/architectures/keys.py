@@ -7,7 +7,9 @@ library is needed, so that a header can be judged without loading anything else.
 Evidence: the loaders of microsoft/BitNet's llama.cpp fork and of ik_llama.cpp with every key removed in turn.
 """
 
-from typing import Any, Final, NamedTuple
+from __future__ import annotations
+
+from i2s_spec.light_typing import Any, Final, NamedTuple
 
 #: How much a key or a tensor is needed.
 REQUIRED: Final = "required"  # loaders refuse the file without it
@@ -53,7 +55,7 @@ class Key(NamedTuple):
     note: str = ""
     document: str = ""
 
-    def of(self, architecture: str) -> "Key":
+    def of(self, architecture: str) -> Key:
         """The key as a file of that architecture spells it."""
         return self._replace(name=self.name.replace("{arch}", architecture)) if "{arch}" in self.name else self
 

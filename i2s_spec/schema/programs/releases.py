@@ -7,7 +7,9 @@ changed without changing its length; the SHA-256 is. Sizes that were computed fr
     ['bitnet-b1.58-2B-4T']
 """
 
-from typing import Final, NamedTuple
+from __future__ import annotations
+
+from i2s_spec.light_typing import Final, NamedTuple
 
 #: How the size of a release is known.
 CHECKED: Final = "published, and equal to what its inventory adds up to"

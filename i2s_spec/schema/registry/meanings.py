@@ -13,8 +13,8 @@ the next one begins, and metadata keys that one program alone writes.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final
 
+from i2s_spec.light_typing import Final
 from i2s_spec.schema import types
 from i2s_spec.schema.registry.file_types import FILE_TYPES
 from i2s_spec.schema.registry.meaning import OWN_KEYS, Meaning, Size
@@ -22,8 +22,10 @@ from i2s_spec.schema.registry.tensor_types import TENSOR_TYPES
 
 
 def _by_number(meanings: Sequence[Meaning]) -> dict[int, tuple[Meaning, ...]]:
-    numbers = sorted({each.number for each in meanings})
-    return {number: tuple(each for each in meanings if each.number == number) for number in numbers}
+    found: dict[int, tuple[Meaning, ...]] = {}
+    for each in sorted(meanings, key=lambda meaning: meaning.number):  # in their order where the number is the same
+        found[each.number] = (*found.get(each.number, ()), each)
+    return found
 
 
 _TENSOR_TYPES: Final = _by_number(TENSOR_TYPES)

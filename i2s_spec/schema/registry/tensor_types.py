@@ -5,8 +5,7 @@ whole history of `ggml.h`; those of the BitNet forks are of Eddie-Wang1120/llama
 of microsoft/BitNet's submodule. The likeliest meaning in a file of a number comes first, as in `types`.
 """
 
-from typing import Final
-
+from i2s_spec.light_typing import Final
 from i2s_spec.schema.registry.meaning import BITNET, IK, PRISM, UPSTREAM, Meaning, Size, periods
 
 _GGML: Final = "ggml-org/ggml include/ggml.h"

@@ -15,7 +15,7 @@ from hostile import NAME, hostile
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.gguf.reader import open as opened
 from i2s_spec.linter.batch.lint_path import lint_path
-from i2s_spec.linter.options import DEFAULTS, Options
+from i2s_spec.linter.options import Options, defaults
 from i2s_spec.linter.report import kind, make
 from i2s_spec.linter.report_data import Totals
 from i2s_spec.testing.sample import Draft
@@ -30,9 +30,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     started.close()
 
 
-def page_of(page: Path, *paths: Path, options: Options = DEFAULTS) -> Path:
+def page_of(page: Path, *paths: Path, options: Options | None = None) -> Path:
     form, totals = make("html"), Totals()
-    options = options.replaced(details=kind("html").details)
+    options = (options or defaults()).replaced(details=kind("html").details)
     text = form.begin()
     for path in paths:
         file_report = lint_path(path, options)

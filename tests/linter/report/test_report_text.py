@@ -17,7 +17,7 @@ from i2s_spec.errors import Span
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.batch.lint_path import failed, skipped
 from i2s_spec.linter.engine import lint
-from i2s_spec.linter.options import DEFAULTS
+from i2s_spec.linter.options import defaults
 from i2s_spec.linter.report import details_of, kind, make
 from i2s_spec.linter.report.examined import examined
 from i2s_spec.linter.report.proof import proof
@@ -150,10 +150,10 @@ def test_the_end_says_what_to_type() -> None:
 def test_the_baseline_is_counted(tmp_path: Path) -> None:
     report = lint(broken("dup_key"))._replace(path=str(tmp_path / "a.gguf"))
     place = str(tmp_path / "baseline.json")
-    baseline = Baseline(place, DEFAULTS.levels)
+    baseline = Baseline(place, defaults().levels)
     baseline.apply(report.path, report.as_dict(), write=True)
     baseline.write()
-    left = Baseline.read(place, DEFAULTS.levels).apply(report.path, report.as_dict())
+    left = Baseline.read(place, defaults().levels).apply(report.path, report.as_dict())
     assert make("text").file(left).endswith("a.gguf: ok; 1 more in the baseline\n")
 
 

@@ -5,8 +5,8 @@ passes may still do it by other ways. No template of a conversation needs them.
 """
 
 from collections.abc import Iterator
-from typing import Final
 
+from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.template.lexer import Hazard, Part, Token
 from i2s_spec.linter.analysis.template.loops import MANY, number_in
 

@@ -12,8 +12,8 @@ given to the model only when a message holds a certain word. Places count bytes 
 
 from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
-from typing import Final
 
+from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.template.computed import computed_names, grown, recursions
 from i2s_spec.linter.analysis.template.lexer import Broken, Hazard, Part, Token, cut
 from i2s_spec.linter.analysis.template.loops import loops, powers

@@ -7,11 +7,15 @@ keeps no more than `NamedTuple`s of what it found. Nothing is evaluated. Places 
     ['text', 'expression', 'text']
 """
 
-import re
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from __future__ import annotations
 
+from collections.abc import Iterator
+
+from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
 from i2s_spec.pattern import pattern
+
+if TYPE_CHECKING:
+    import re
 
 
 class Token(NamedTuple):
@@ -49,13 +53,12 @@ class Hazard(NamedTuple):
 _OPEN: Final = pattern(r"\{[{%#]")
 #: A whole number may have a prefix, a fraction comes with digits on both sides of its point; what follows is a new token.
 _TOKEN: Final = pattern(
-    r"""(?P<space>\s+)
+    r"""(?xs)(?P<space>\s+)
     |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
     |(?P<number>(?<!\.)(?:\d+_)*\d+(?:(?:\.(?:\d+_)*\d+)?[eE][+-]?(?:\d+_)*\d+|\.(?:\d+_)*\d+)
         |0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|0[xX](?:_?[\da-fA-F])+|[1-9](?:_?\d)*|0(?:_?0)*)
     |(?P<name>\w+)
     |(?P<sign>\*\*|//|[=!<>]=|.)""",
-    re.VERBOSE | re.DOTALL,
 )
 _ESCAPE: Final = pattern(
     r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|N\{([^}]{1,100})\}|([\nabfnrtv\\'\"]))"

@@ -1,8 +1,8 @@
 """This module finds in the code of a template what would take any time or memory: loops, powers, repeated texts."""
 
 from collections.abc import Iterator
-from typing import Final
 
+from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.template.lexer import Hazard, Part, Token
 
 #: More turns of a loop, or copies of a text, than any template needs.

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 from math import prod
-from typing import Final
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.inspect.placement import sound_shape
+from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule

@@ -2,9 +2,9 @@
 
 import struct
 from collections.abc import Iterator
-from typing import Final
 
 from i2s_spec.errors import TrustedText
+from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import WARNING, Finding, rule

@@ -6,9 +6,9 @@ The evidence that they need is a reference; without one they do not apply.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from i2s_spec.errors import Span, TrustedText, quote
+from i2s_spec.light_typing import TYPE_CHECKING
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Needs, rule
 from i2s_spec.schema.types import I2_S, TAIL_BYTES

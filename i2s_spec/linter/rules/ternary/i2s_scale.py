@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import isfinite
-from typing import Final
 
 from i2s_spec.errors import TrustedText
+from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.duplicates import duplicate_payloads
 from i2s_spec.linter.analysis.payload_stats import COMPARED, payload_anomalies
 from i2s_spec.linter.analysis.scales import (

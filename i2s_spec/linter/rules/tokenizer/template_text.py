@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from i2s_spec.errors import Span, TrustedText
+from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, rule
@@ -35,12 +34,11 @@ _LONG_JSON: Final = 1 << 26
 _TEMPLATE: Final = b"tokenizer.chat_template"
 
 #: Keys whose values are addresses, or may hold some.
-_ADDRESS_KEY: Final = pattern(rb".*(?:url|link|doi|repository|description|license|author|organization)", re.DOTALL)
-_PATH_KEY: Final = pattern(rb"quantize\.imatrix\..*|.*\.dataset\..*", re.DOTALL)
+_ADDRESS_KEY: Final = pattern(rb"(?s).*(?:url|link|doi|repository|description|license|author|organization)")
+_PATH_KEY: Final = pattern(rb"(?s)quantize\.imatrix\..*|.*\.dataset\..*")
 
 _ADDRESS: Final = pattern(
-    rb"(?:https?|ftp|file|wss?)://[^\s'\"<>]{3,}|\bjavascript:[^\s'\"<>]{3,}|\bdata:[a-z]+/[a-z.+-]+[;,][^\s'\"<>]*",
-    re.I,
+    rb"(?i)(?:https?|ftp|file|wss?)://[^\s'\"<>]{3,}|\bjavascript:[^\s'\"<>]{3,}|\bdata:[a-z]+/[a-z.+-]+[;,][^\s'\"<>]*",
 )
 _PATH: Final = pattern(rb"(?:\.\./)+|/(?:home|root|etc|Users|var|tmp|mnt|proc|dev)/|[A-Za-z]:\\[A-Za-z]")
 _CONTROL: Final = pattern(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")

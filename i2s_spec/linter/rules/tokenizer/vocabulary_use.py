@@ -5,10 +5,10 @@ Lists are looked at from their beginning only (`LOOKED_AT`): what a converter ge
 
 import struct
 from collections.abc import Iterator
-from typing import Final
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.gguf import string_arrays
+from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.architecture_view import TEXT_BEGINS, TEXT_ENDS, ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import WARNING, Finding, rule

@@ -1,0 +1,78 @@
+"""This module measures starts: processor time of whole commands, in multiples of a bare start of Python in the same round.
+
+A short run is imports, and how fast these are depends on the processor, so that seconds mean little from one machine to
+the next. The unit is `python -S -c pass`: an interpreter that imports nothing of its own accord. Processor time is what
+neighbours disturb least; of the windows of a round the shortest counts.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench.lint import full_size
+from bench.measure import Claim, Contender, Result, interleaved, ratios, rows
+from bench.parts import Benchmark, Setting
+from i2s_spec.convert.synthetic.new import new
+from i2s_spec.testing.sample import Draft
+
+ROOT = Path(__file__).resolve().parent.parent
+
+#: What everything is a multiple of.
+BARE = "python -S -c pass"
+#: Runs of a command in its turn; the shortest counts.
+WINDOWS = 5
+
+
+def benchmarks() -> list[Benchmark]:
+    """What is measured, in this order."""
+    return [Benchmark("commands", commands)]
+
+
+def commands(setting: Setting) -> Result:
+    """Commands that do little, each as a whole process."""
+    small, model, large = setting.folder / "small.gguf", setting.folder / "tiny.gguf", full_size(setting)
+    small.write_bytes(Draft().data)
+    new(model)
+    cache = setting.folder / "bytecode"
+    asked: tuple[tuple[str, list[str], float | None], ...] = (
+        ("python -c pass", ["-c", "pass"], None),
+        ("i2s --version", ["-m", "i2s_spec", "--version"], 2.0),
+        ("i2s lint, two tensors", ["-m", "i2s_spec", "lint", str(small)], 4.0),
+        ("i2s lint, a small model", ["-m", "i2s_spec", "lint", str(model)], None),
+        ("i2s lint --header-only, a small model", ["-m", "i2s_spec", "lint", "--header-only", str(model)], 4.0),
+        ("i2s lint --header-only, a model of 2B", ["-m", "i2s_spec", "lint", "--header-only", str(large)], 6.0),
+        ("i2s lint --help", ["-m", "i2s_spec", "lint", "--help"], None),
+    )
+    contenders = [Contender(BARE, _processor_time(["-S", "-c", "pass"], cache))]
+    contenders += [Contender(name, _processor_time(arguments, cache)) for name, arguments, _ in asked]
+    for contender in contenders:  # byte code and files are in memory from here on
+        contender.run()
+    times = interleaved(contenders, 1 if setting.quick else 3 * setting.rounds, setting.say)
+    claims = [
+        Claim(name, ratios(times[name], times[BARE]), f"x {BARE}", most=None if setting.quick else most)
+        for name, _, most in asked
+    ]
+    load = f"load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "load unknown"
+    return Result("processor time of whole processes", rows(times), tuple(claims), (load,))
+
+
+def _processor_time(arguments: Sequence[str], cache: Path) -> Callable[[], float]:
+    """Seconds of processor time that Python takes with these arguments, the shortest of some runs."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("I2S_", "PYTHON"))}
+    environment["PYTHONPYCACHEPREFIX"] = str(cache)
+
+    def once() -> float:
+        run = subprocess.Popen(
+            [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=ROOT, env=environment
+        )
+        _, status, usage = os.wait4(run.pid, 0)
+        run.returncode = os.waitstatus_to_exitcode(status)
+        if run.returncode:
+            raise RuntimeError(f"{' '.join(arguments)}: exit code {run.returncode}")
+        return usage.ru_utime + usage.ru_stime
+
+    return lambda: min(once() for _ in range(WINDOWS))

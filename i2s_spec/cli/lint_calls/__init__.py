@@ -1,0 +1,1 @@
+"""How `i2s lint` is called and run: command lines without click, and the run itself."""

@@ -1,0 +1,74 @@
+"""This module has the group of all verbs, by click: it imports the module of a verb when the verb is named."""
+
+from __future__ import annotations
+
+import io
+from importlib import import_module
+
+import click
+
+from i2s_spec._version import __version__
+from i2s_spec.cli import VERBS, check_kernels, ready
+from i2s_spec.errors import quote
+
+
+class Verbs(click.Group):
+    """A click group that imports the module of a verb when the verb is named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [verb for verb in VERBS if verb != "validate"]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        command: click.Command = import_module(f"i2s_spec.cli.{VERBS[name]}").command
+        ready()
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A verb by its name; of one that does not exist, those that are spelled like it."""
+        if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], VERBS, 3, 0.6)
+            hint = f"; did you mean {' or '.join(near)}?" if near else "; `i2s --help` lists them"
+            ctx.fail(f"there is no verb {quote(args[0])}{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "I2S"},
+    epilog="Example:  i2s demo        (needs no file)",
+)
+@click.version_option(__version__, "--version", message="i2s-spec %(version)s")
+def cli() -> None:
+    """Read, check and make GGUF files with I2_S tensors (BitNet's ternary weights)."""
+    check_kernels()
+
+
+def by_click(args: list[str]) -> object:
+    """Run a command line; the exit code.
+
+    :raises KeyboardInterrupt: for what click calls an abort
+    :raises SystemExit: after a wrong call, which was shown
+    """
+    try:
+        return cli.main(args=args, prog_name="i2s", standalone_mode=False)
+    except click.exceptions.Abort:
+        raise KeyboardInterrupt from None
+    except click.ClickException as error:
+        _show(error)
+        raise SystemExit(error.exit_code) from None
+
+
+def _show(error: click.ClickException) -> None:
+    """What click says of a wrong call; it repeats the caller's words, which may come from a hostile folder."""
+    from i2s_spec.draw.text import visible
+
+    output = io.StringIO()
+    error.show(output)
+    for line in output.getvalue().rstrip("\n").split("\n"):
+        click.echo(visible(line, limit=1 << 16, bare=True), err=True)

@@ -1,0 +1,95 @@
+"""Builds the extensions that pyproject.toml declares: side by side, and with one copy of Cython's own code.
+
+What Cython needs for typed memoryviews is as much C as a module of ours. It is compiled once, as `i2s_spec._cyutility`,
+which the extensions import. Translation happens where extensions are built, not where a tool asks for metadata.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+SHARED = "i2s_spec._cyutility"
+
+
+def processors() -> int:
+    """How many processors the build may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+class BuildExtensions(build_ext):
+    """Compiles extensions on all processors, those that take longest first."""
+
+    def finalize_options(self) -> None:
+        declared = self.distribution.ext_modules
+        if not any(extension.name == SHARED for extension in declared):
+            declared.append(Extension(SHARED, ["_cyutility.c"], extra_compile_args=["-O2", "-g0"]))
+        super().finalize_options()
+        if self.parallel is None:
+            self.parallel = processors()
+
+    def build_extensions(self) -> None:
+        """Translate what is `.pyx`, then compile."""
+        from Cython.Build import cythonize
+
+        folder = Path(self.build_temp)
+        folder.mkdir(parents=True, exist_ok=True)
+        for extension in self.extensions:
+            if extension.name == SHARED:
+                extension.sources = [str(folder / "_cyutility.c")]  # which Cython writes
+            if "pyx" not in extension.include_dirs:
+                extension.include_dirs.append("pyx")
+            extension.extra_compile_args = compile_flags(self.compiler.compiler_type, extension.extra_compile_args)
+        # A process for each processor where processes are forked; elsewhere they would run this file anew.
+        workers = min(processors(), len(self.extensions)) if sys.platform == "linux" else 0
+        made: list[Any] = cythonize(
+            self.extensions,
+            build_dir=str(folder),
+            force=bool(self.force),
+            nthreads=workers if workers > 1 else 0,
+            language_level=3,
+            shared_utility_qualified_name=SHARED,
+            quiet=True,
+        )
+        # Cython copies headers beside what it makes, and an older copy would be found before pyx/.
+        for copy in folder.rglob("*.h"):
+            copy.unlink()
+        sources = {extension.name: extension.sources for extension in made}
+        for extension in self.extensions:  # these have what setuptools wrote on them
+            extension.sources = sources[extension.name]
+        self.extensions.sort(key=lambda extension: -sum(Path(source).stat().st_size for source in extension.sources))
+        if self.compiler.compiler_type == "msvc":
+            use_clang(self.compiler, self.extensions)
+        super().build_extensions()
+
+
+def compile_flags(compiler: str, declared: list[str]) -> list[str]:
+    """The declared flags as a compiler takes them: those of GCC and Clang pass through clang-cl by `/clang:`."""
+    if compiler != "msvc":
+        return declared
+    return [f"/clang:{flag}" if flag.startswith(("-O", "-f")) else flag for flag in declared if flag != "-g0"]
+
+
+def use_clang(compiler: Any, extensions: list[Extension]) -> None:
+    """Compile by clang-cl in the place of cl: the kernels are written in the vector types of GCC and Clang.
+
+    What asks the processor for its features is in Clang's own library, which Microsoft's linker has to be given.
+    """
+    if not compiler.initialized:
+        compiler.initialize()
+    compiler.cc = os.environ.get("I2S_CLANG_CL", "clang-cl.exe")
+    asked = subprocess.run([compiler.cc, "-print-resource-dir"], capture_output=True, text=True, check=True)
+    builtins = sorted(Path(asked.stdout.strip()).glob("lib/**/clang_rt.builtins*x86_64*.lib"))
+    for extension in extensions:
+        extension.extra_link_args = [str(each) for each in builtins[:1]]
+
+
+if __name__ == "__main__":
+    setup(cmdclass={"build_ext": BuildExtensions})

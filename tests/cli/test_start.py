@@ -1,0 +1,85 @@
+"""What a command imports before it works: a budget of modules for each, and libraries that it must start without.
+
+Most of the time of a short run is imports. A verb that comes to need one more library, or many more modules, does so
+here first, on purpose.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from i2s_spec.convert.synthetic.new import new
+from i2s_spec.testing.sample import Draft
+
+ASK = """
+import sys
+bare = set(sys.modules)
+sys.argv = {argv!r}
+from i2s_spec.cli import main
+try:
+    main()
+except SystemExit as stop:
+    status = stop.code
+new = set(sys.modules) - bare
+print(status, sum(name.startswith("i2s_spec") for name in new), *sorted(new), file=sys.stderr)
+"""
+
+#: What costs most: libraries, and modules of Python's own that load many others.
+HEAVY = {"numpy", "construct", "rich", "click", "typing", "re", "inspect", "dataclasses", "pathlib", "json", "tempfile",
+         "subprocess", "importlib.metadata", "concurrent.futures", "multiprocessing"}  # fmt: skip
+CLICK = {"click", "typing", "re", "inspect"}
+
+
+class Start(NamedTuple):
+    """A command line, how many modules it may import of this package and in all, and which heavy ones it needs.
+
+    FILE has two tensors and no declared architecture, which takes expressions to say; MODEL is like real files, with a
+    template to cut.
+    """
+
+    words: list[str]
+    ours: int
+    all: int
+    needs: set[str]
+
+
+STARTS = {
+    "version": Start(["--version"], 6, 16, set()),
+    "lint": Start(["lint", "FILE"], 130, 180, {"re"}),
+    "header": Start(["lint", "--header-only", "MODEL"], 135, 185, {"re"}),
+    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 135, 185, {"re"}),
+    "json": Start(["lint", "--json", "FILE"], 130, 180, {"json", "re"}),
+    "rules": Start(["rules", "--format", "json"], 110, 210, CLICK | {"json", "pathlib"}),
+    "help": Start(["lint", "--help"], 125, 220, CLICK),
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small complete model, whose names and architecture are those of real files."""
+    path = tmp_path_factory.mktemp("start") / "tiny.gguf"
+    new(path)
+    return path
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_a_start_imports_what_it_needs(name: str, model: Path, tmp_path: Path) -> None:
+    start = STARTS[name]
+    path = tmp_path / "sample.gguf"
+    path.write_bytes(Draft().data)
+    paths = {"FILE": str(path), "MODEL": str(model)}
+    argv = ["i2s", *(paths.get(word, word) for word in start.words)]
+    run = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}\n" + ASK.format(argv=argv)],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    status, ours, *modules = run.stderr.splitlines()[-1].split(" ")
+    assert status == "0"
+    assert HEAVY & set(modules) <= start.needs
+    assert int(ours) <= start.ours, f"{name} imports {ours} modules of the package"
+    assert len(modules) <= start.all, f"{name} imports {len(modules)} modules"
