@@ -53,13 +53,25 @@ def one_input(data: bytes) -> None:
                 _asked(lambda: string_arrays.look(source, start, stop, count, big, (b"a", b"")))  # noqa: B023
         if entry.element == ValueType.BOOL:
             _scanner.first_odd_bool(source, start, stop - start)
-    spans = [(tensor.name_span.start, tensor.name_span.stop) for tensor in map(notes.tensor, _some(notes.tensors))]
-    assert len(_scanner.invalid_utf8(source, spans)) <= len(spans)
+    names = [notes.tensor(i).name for i in _some(notes.tensors)]
+    places = [
+        (notes.tensor(i).name_span.stop - len(name), len(name))
+        for i, name in zip(_some(notes.tensors), names, strict=True)
+    ]
+    assert _scanner.invalid_utf8(source, places) == [i for i, name in enumerate(names) if not _is_utf8(name)]
     _scanner.first_nonzero(source, min(1, len(data)), len(data))
 
 
 def _some(count: int) -> list[int]:
     return [*range(min(count, MOST)), *range(max(MOST, count - MOST), count)]
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _asked(question: Callable[[], object]) -> None:
