@@ -54,13 +54,13 @@ _SCHEMA = [
 
 _LINTER = [
     *seeded(
-        "i2s_spec/linter/engine.py", "linter/test_engine.py linter/test_spans.py",
+        "i2s_spec/linter/collection.py", "linter/test_engine.py linter/test_spans.py",
         ("findings-by-code", "findings are in the order of their codes",
          "key=lambda f: (f.span.start, f.span.stop, f.code)", "key=lambda f: (f.code, f.span.start)"),
         ("findings-one-less", "one finding less is kept than the limit says",
-         "if count <= self._kept_per_rule:", "if count < self._kept_per_rule:"),
+         "if count <= self._most_per_rule:", "if count < self._most_per_rule:"),
         ("findings-elided", "findings that are listed are counted as left out",
-         "n - self._kept_per_rule for code", "n for code"),
+         "n - self._most_per_rule for code", "n for code"),
     ),
     *seeded(
         "i2s_spec/linter/analysis/subject.py", "linter/test_spans.py linter/test_rules.py",

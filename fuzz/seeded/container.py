@@ -18,7 +18,7 @@ _SOURCE = seeded(
     ("file-short-readinto", "the rest of a buffer is filled from the start of the range",
      "os.preadv(self._fd, [buffer[done:]], start + done)", "os.preadv(self._fd, [buffer[done:]], start)"),
     ("file-shrank-in-silence", "a file that became shorter leaves the rest of a buffer as it was",
-     "                raise _shrank(start + done, self.size)", "                break"),
+     "if got == 0:\n                raise _shrank(start + done, self.size)", "if got == 0:\n                break"),
     ("file-times-in-seconds", "a file that was written to within a second seems unchanged",
      "if now.st_mtime_ns != self._stat.st_mtime_ns:", "if int(now.st_mtime) != int(self._stat.st_mtime):"),
     ("file-growth-ignored", "a file that grew is said to have been written to, no more",
