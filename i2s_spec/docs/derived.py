@@ -8,6 +8,7 @@ found by their heads. Nothing else in the folder is touched.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -125,6 +126,8 @@ def check(run: Run, unable: dict[str, MissingExtra] | None = None) -> list[str]:
                 wrong.append(f"{name} is not what its declarations say")
         except SettingError as error:
             wrong.append(f"{name}: {error}")
+        except FileNotFoundError as error:  # what the page is made of
+            wrong.append(f"{name}: there is no {quote(os.path.relpath(error.filename, folder), bare=True)}")
     return wrong + [f"{RULES}/{sentence}" for sentence in pages.check(folder / RULES, run, unable)]
 
 

@@ -137,6 +137,7 @@ def test_examples_for_other_languages(tmp_path: Path) -> None:
 
 def test_without_a_checkout_the_verb_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(checkout, "__file__", str(tmp_path / "a" / "b" / "c.py"))
+    monkeypatch.chdir(tmp_path)
     for verb in ("build", "serve", "test"):
         error = CliRunner().invoke(command, [verb]).exception
         assert "clone the repository" in str(error)

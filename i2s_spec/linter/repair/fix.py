@@ -19,7 +19,7 @@ from i2s_spec.draw.text import fault_words
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import Origin, Source, source_of
+from i2s_spec.gguf.source import Origin, Source, require_written, source_of
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.repair.byte_changes import ByteChange, byte_changes
@@ -187,9 +187,18 @@ def _finished(
         weights=weights,
         size_before=original.size,
         size=size,
-        remaining=lint(made.source if anew is None else anew, threads=threads),
+        remaining=_remaining(made.source if anew is None else anew, original, threads),
         written=written,
     )
+
+
+def _remaining(made: Origin, original: File, threads: int) -> Report:
+    """What the linter finds in the result, its weights included; not those of a file that consists of holes."""
+    try:
+        require_written(original.source)
+    except ValueError:
+        return lint(made, payload="none")
+    return lint(made, threads=threads)
 
 
 def _weights(before: File, after: File, dialect: Dialect, threads: int, progress: Progress | None) -> Weights:
