@@ -117,7 +117,7 @@ def test_scales_that_differ_do_not_become_one(target: str, tmp_path: Path) -> No
 def test_q2_0_has_a_place_for_rows_that_others_have_not() -> None:
     values = np.ones((2, 192), dtype=np.int8)
     data = written(values, "Q2_0", block_native.pack(values, 0.5, "Q2_0"))
-    with pytest.raises(ValueError, match="and Q2_0, whose blocks have 64, has one"):
+    with pytest.raises(ValueError, match="and Q2_0, with blocks of 64, can hold them"):
         converted(data, to="TQ2_0")
     with pytest.raises(ValueError, match="rows of 192 are no whole blocks"):
         converted(data, to="PQ2_0")
@@ -131,7 +131,7 @@ def test_rows_of_8640_have_a_place_in_q2_0_alone(source: str) -> None:
     floats = (values * np.float32(0.25)).astype("<f4").tobytes()
     file = written(values, source, floats if source == "F32" else pack(values, 0.25, strict=False))
     with pytest.raises(
-        ValueError, match=r"rows of 8,?640 are no whole blocks.*and Q2_0, whose blocks have 64, has one"
+        ValueError, match=r"rows of 8,?640 are no whole blocks.*and Q2_0, with blocks of 64, can hold them"
     ):
         converted(file, to="TQ2_0")
     data, result = converted(file, to="Q2_0")

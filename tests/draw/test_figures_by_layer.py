@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec._version import __version__
+from i2s_spec.docs.drawings.flow import Arrow, Box, flow
 from i2s_spec.draw import palette
 from i2s_spec.draw.dot_plot import WIDTH, Dot, Measured, dot_plot
-from i2s_spec.draw.flow import Arrow, Box, flow
 from i2s_spec.draw.layer_lines import HEIGHT, Line, Value, layer_lines
 from i2s_spec.draw.made_by import made_by
 

@@ -311,9 +311,8 @@ def test_the_command_line(tmp_path: Path) -> None:
         tmp_path,
     )
     assert meant.startswith("good.gguf: ok: ")
-    assert (
-        run("i2s lint --select I4 arm.gguf --reference good.gguf --expect interleave-64", tmp_path) == "arm.gguf: ok\n"
-    )
+    expected = run("i2s lint --select I4 arm.gguf --reference good.gguf --expect interleave-64", tmp_path)
+    assert expected.startswith("arm.gguf: ok: ")
     assert "I401" not in run("i2s lint arm.gguf", tmp_path)
 
 

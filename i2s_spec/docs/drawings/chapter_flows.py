@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from i2s_spec.docs.drawings.flow import Arrow, Box, Grid, flow
 from i2s_spec.docs.requirements import CLASSES, requirements
-from i2s_spec.draw.flow import Arrow, Box, Grid, flow
 from i2s_spec.draw.plot import THINNEST
 from i2s_spec.draw.svg import drawing, rect, text
 from i2s_spec.linter.explain import find

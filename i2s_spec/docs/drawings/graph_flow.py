@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final
 
 from i2s_spec.convert.synthetic.recipes import SHAPES
-from i2s_spec.draw.flow import Arrow, Box, Grid, flow
+from i2s_spec.docs.drawings.flow import Arrow, Box, Grid, flow
 from i2s_spec.model.graph.architectures import GRAPHS, GraphSettings
 from i2s_spec.model.graph.graph import Builder, Graph, Node
 from i2s_spec.schema.architectures.sizes import Hyperparameters
