@@ -17,7 +17,7 @@ from i2s_spec.docs import pages, redirects, requirements, runtimes
 from i2s_spec.docs.annexes import decoders_page, register, registry_page, vectors_page
 from i2s_spec.docs.before_after import Run
 from i2s_spec.docs.checkout import chapters
-from i2s_spec.docs.front_page.picture import picture
+from i2s_spec.docs.front.picture import picture
 from i2s_spec.docs.layouts import matrix_page
 from i2s_spec.docs.notebooks import executed
 from i2s_spec.draw import palette

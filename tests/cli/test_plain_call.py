@@ -52,7 +52,8 @@ def test_a_plain_call_is_read_as_click_reads_it(words: list[str], monkeypatch: p
 
 
 def test_defaults_are_those_of_the_options() -> None:
-    names = {parameter.name for parameter in command.params if isinstance(parameter, click.Option)}
+    options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    names = {option.name for option in options if option.expose_value}
     assert DEFAULTS.keys() == names
 
 

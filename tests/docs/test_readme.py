@@ -12,7 +12,7 @@ from transcripts_runner import run
 
 from i2s_spec._version import __version__
 from i2s_spec.cli import cli, main
-from i2s_spec.docs.front_page.picture import picture
+from i2s_spec.docs.front.picture import picture
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

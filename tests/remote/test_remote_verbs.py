@@ -138,7 +138,7 @@ def test_local_files_load_nothing_of_it(model: Path) -> None:
         "print([name for name in sys.modules if 'remote' in name or 'urllib3' in name], file=sys.stderr)"
     )
     run = subprocess.run([sys.executable, "-c", code, "lint", str(model)], capture_output=True, text=True, check=True)
-    assert run.stderr == "['i2s_spec.cli.remote_options', 'i2s_spec.linter.rules.container.remote_files']\n"
+    assert run.stderr == "['i2s_spec.linter.rules.container.remote_files']\n"
 
 
 # --- samples ---
@@ -170,8 +170,10 @@ def test_a_sample_never_says_ok_alone(large: Path, server: Server, form: str) ->
         totals = Totals()
         totals.add(report.as_dict())
         text = written.begin() + written.file(report) + written.end(totals)
-        assert "I205" in text
         assert "sampled" in text
+        if form == "shields":  # a badge has room for a few words
+            continue
+        assert "I205" in text
         assert ("requests" in text) == place.startswith("http")
         if form in ("text", "concise", "markdown", "html"):
             assert "sampled, no error in what was read" in text

@@ -12,6 +12,7 @@ from i2s_spec.light_typing import Any
 from i2s_spec.linter.engine import SCHEMA_VERSION, tool
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report_data import FileReport, Totals
+from i2s_spec.linter.rule import Severity
 
 
 class Json(Format):
@@ -33,15 +34,21 @@ class Json(Format):
 
 
 class Shields(Format):
-    """What a badge of shields.io shows, as its endpoint takes it: how many files passed."""
+    """What a badge of shields.io shows, as its endpoint takes it: how many files passed, and that samples were read."""
+
+    def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
+        super().__init__(colour, quiet, fail_on)
+        self._sampled = False
 
     def _file(self, file_report: FileReport) -> str:
+        self._sampled |= "sampled" in file_report
         return ""
 
     def end(self, totals: Totals) -> str:
         files = totals["files"] - totals["skipped"]
         passed = totals.exit_code == 0
-        words = f"{totals['ok']:,} of {files:,} ok" if files else "no file"
+        good = "sampled, no error in what was read" if self._sampled else "ok"
+        words = f"{totals['ok']:,} of {files:,} {good}" if files else "no file"
         colour = "brightgreen" if passed and files else "lightgrey" if passed else "red"
         return _line({"schemaVersion": 1, "label": "i2s lint", "message": words, "color": colour})
 
