@@ -79,7 +79,7 @@ def open_file(name: str, address: HubAddress) -> HttpSource:
     if is_offline():
         raise _offline()
 
-    url = _url(address, address.revision)
+    url = url_of(address)
 
     def pin(headers: Mapping[str, str]) -> tuple[str, str | None]:
         commit = headers.get("X-Repo-Commit", "")
@@ -185,6 +185,11 @@ def _folder(address: HubAddress) -> Path:
     )
     cache = os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
     return Path(cache) / "--".join((address.kind or "models", *address.repository.split("/")))
+
+
+def url_of(address: HubAddress) -> str:
+    """Where a file of a repository is asked for first."""
+    return _url(address, address.revision)
 
 
 def _url(address: HubAddress, revision: str) -> str:
