@@ -193,7 +193,8 @@ class _Run:
         """Note what reading has cost, where the source is on a server."""
         usage = getattr(source, "usage", None)
         if usage is not None:
-            self._remote = Remote(getattr(source, "version", None), usage.requests, usage.bytes)
+            version, etag = (getattr(source, name, None) for name in ("version", "etag"))
+            self._remote = Remote(version, usage.requests, usage.bytes, etag)
 
     def _more(self, subject: Subject) -> None:
         """What was asked for beside the findings."""

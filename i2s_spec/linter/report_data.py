@@ -43,11 +43,15 @@ class Sample(NamedTuple):
 
 
 class Remote(NamedTuple):
-    """What reading a file has cost its server; `version` is its ETag or commit, None where the server names none."""
+    """What reading a file has cost its server; `version` is its ETag or commit, None where the server names none.
+
+    `etag` is what the server calls the content, which of a hub is not the commit; None where it does not.
+    """
 
     version: str | None
     requests: int
     bytes: int
+    etag: str | None = None
 
 
 class Report(NamedTuple):
@@ -161,8 +165,9 @@ class Report(NamedTuple):
             more["not_evaluated"] = list(self.sampled.not_evaluated)
             more["evaluated_in_part"] = list(self.sampled.in_part)
         if self.remote is not None:
-            version = None if self.remote.version is None else quote(self.remote.version, bare=True)
-            more["remote"] = {**self.remote._asdict(), "version": version}
+            names = {"version": self.remote.version, "etag": self.remote.etag}
+            shown = {key: None if name is None else quote(name, 512, bare=True) for key, name in names.items()}
+            more["remote"] = {**self.remote._asdict(), **shown}
         if self.runtimes:
             more["runtimes"] = [verdict.as_dict() for verdict in self.runtimes]
         if self.details is not None:

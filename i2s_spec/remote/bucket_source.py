@@ -47,6 +47,7 @@ class BucketSource(RangeSource):
             raise _fault(faults.REMOTE_MISSING, "the bucket has no object of that name, but perhaps others below it")
         self._about = self._version(about)
         super().__init__(name, size, self._about)
+        self.etag = self._about
         # Of S3 this asks for each range with If-Match.
         self._file = self._ask(lambda: self._fs.open(self._path, "rb", cache_type="none"), cost=0)
 

@@ -18,6 +18,9 @@ from i2s_spec.schema import faults
 #: Ranges of one request: their list stays below the 8 kB that servers take as a header, and below Apache's 200.
 MOST_RANGES = 190
 
+#: What is longer is no name of a content, and nothing to keep.
+LONGEST_ETAG = 512
+
 #: How often a body that ended early is asked for again.
 TRIES = 3
 
@@ -65,6 +68,7 @@ class HttpSource(RangeSource):
                 self._first_url, self._url = first, first if answer.url == url else answer.url
                 self._pinned = self._pin(answer)
                 super().__init__(name, self._pinned.size, version or self._pinned.etag)
+                self.etag = etag_of(answer)
                 head = bytearray(min(FIRST, self.size))
                 if head and transport.read(answer.body, memoryview(head)) != len(head):
                     head = bytearray()  # it is asked for again, as every other range
@@ -243,6 +247,12 @@ class _Asking:
 
     def __exit__(self, *exc: object) -> None:
         self._context.__exit__(None, None, None)
+
+
+def etag_of(answer: Answer) -> str | None:
+    """What changes when the content does: a hub's name of the content, an ETag, or the time of the last change."""
+    found = answer.first.get("X-Linked-Etag") or answer.headers.get("ETag") or answer.headers.get("Last-Modified")
+    return found if found and len(found) <= LONGEST_ETAG else None
 
 
 def _changed(size: int, words: str) -> FormatError:

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote as percent
 
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
@@ -53,14 +54,10 @@ def cached(address: HubAddress, commit: str | None = None) -> str | None:
 
     :param commit: the version that is wanted; without, what the revision stood for at the last download
     """
-    root = _folder(address)
+    root, commit = _folder(address), commit or _cached_commit(address)
+    if commit is None:
+        return None
     try:
-        if commit is None:
-            commit = address.revision
-            if _COMMIT.fullmatch(commit) is None:
-                commit = (root / "refs" / address.revision).read_text("ascii")[:64].strip()
-        if _COMMIT.fullmatch(commit) is None:
-            return None
         path = root / "snapshots" / commit / address.path
         if path.resolve(strict=True).is_relative_to(root.resolve(strict=True)) and path.is_file():
             return str(path)
@@ -82,10 +79,14 @@ def open_file(name: str, address: HubAddress) -> HttpSource:
     if is_offline():
         raise _offline()
 
+    url = url_of(address)
+
     def pin(headers: Mapping[str, str]) -> tuple[str, str | None]:
         commit = headers.get("X-Repo-Commit", "")
         if _COMMIT.fullmatch(commit) is None:
-            return _url(address, address.revision), headers.get("X-Linked-Etag") or None
+            return url, headers.get("X-Linked-Etag") or None
+        if commit != address.revision and _COMMIT.fullmatch(address.revision) is not None:
+            raise misbehaves(url, f"gives a file of commit {commit} where {address.revision} was asked for")
         path = cached(address, commit)
         if path is not None:
             raise CachedError(path)
@@ -93,22 +94,30 @@ def open_file(name: str, address: HubAddress) -> HttpSource:
 
     def missing(names: Iterable[str]) -> int | None:
         folder = address.path.rpartition("/")[0]
-        held = set(list_files(address))
+        held = set(list_files(address).names)
         return sum((f"{folder}/{each}" if folder else each) not in held for each in names)
 
-    return HttpSource(name, _url(address, address.revision), transport(), pin, missing)
+    return HttpSource(name, url, transport(), pin, missing)
 
 
-def list_files(address: HubAddress) -> list[str]:
+class Listing(NamedTuple):
+    """The files of a repository, and the commit that they are of, where the hub names it."""
+
+    commit: str | None
+    names: list[str]
+
+
+def list_files(address: HubAddress) -> Listing:
     """The names of all files of a repository at a revision: of the cache where the hub is not to be asked.
 
     :raises FormatError: S911 to S918
     """
     if is_offline():
-        found = list(_cached_files(address))
+        commit = _cached_commit(address)
+        found = [] if commit is None else sorted(_cached_files(address, commit))
         if not found:
             raise _offline()
-        return sorted(found)
+        return Listing(commit, found)
     kind = address.kind or "models"
     url = f"{endpoint()}/api/{kind}/{address.repository}/revision/{percent(address.revision, safe='')}"
     requests = transport()
@@ -124,42 +133,49 @@ def list_files(address: HubAddress) -> list[str]:
                 if length >= MOST_DESCRIPTION:
                     raise misbehaves(url, f"describes the repository in more than {MOST_DESCRIPTION:,} bytes")
                 data += bytes(len(data))
-        return _names(url, bytes(data[:length]))
+        return _listing(url, bytes(data[:length]))
     finally:
         requests.close()
 
 
-def _names(url: str, text: bytes) -> list[str]:
-    """The names in a description of a repository; those that no address can hold are left out."""
+def _listing(url: str, text: bytes) -> Listing:
+    """What a description of a repository lists; names that no address can hold are left out."""
     try:
-        siblings = json.loads(text)["siblings"]
-        names = [each["rfilename"] for each in siblings[: MOST_FILES + 1]]
+        description = json.loads(text)
+        names = [each["rfilename"] for each in description["siblings"][: MOST_FILES + 1]]
+        commit = description.get("sha")
     except (ValueError, TypeError, KeyError, RecursionError):
         raise misbehaves(url, "does not describe the repository as JSON with the names of its files") from None
     if len(names) > MOST_FILES:
         raise misbehaves(url, f"lists more than {MOST_FILES:,} files")
-    return sorted({name for name in names if isinstance(name, str) and _is_plain(name)})
+    is_commit = isinstance(commit, str) and _COMMIT.fullmatch(commit) is not None
+    return Listing(commit if is_commit else None, sorted({each for each in names if _is_plain(each)}))
 
 
-def _is_plain(name: str) -> bool:
+def _is_plain(name: object) -> bool:
     """Whether a name of a file can stand in an address: parts that are not empty and not dots, nothing unprintable."""
+    if not isinstance(name, str):
+        return False
     parts = name.split("/")
     return name.isprintable() and not any(c in name for c in " \\?#%") and all(part.strip(".") for part in parts)
 
 
-def _cached_files(address: HubAddress) -> Iterator[str]:
-    root = _folder(address)
+def _cached_commit(address: HubAddress) -> str | None:
+    """What a revision stood for at the last download; None where it was none."""
     commit = address.revision
     try:
         if _COMMIT.fullmatch(commit) is None:
-            commit = (root / "refs" / address.revision).read_text("ascii")[:64].strip()
+            commit = (_folder(address) / "refs" / commit).read_text("ascii")[:64].strip()
     except (OSError, ValueError):
-        return
-    if _COMMIT.fullmatch(commit) is not None:
-        snapshot = root / "snapshots" / commit
-        for folder, _, files in os.walk(snapshot):
-            for file in files:
-                yield (Path(folder) / file).relative_to(snapshot).as_posix()
+        return None
+    return commit if _COMMIT.fullmatch(commit) is not None else None
+
+
+def _cached_files(address: HubAddress, commit: str) -> Iterator[str]:
+    snapshot = _folder(address) / "snapshots" / commit
+    for folder, _, files in os.walk(snapshot):
+        for file in files:
+            yield (Path(folder) / file).relative_to(snapshot).as_posix()
 
 
 def _folder(address: HubAddress) -> Path:
@@ -169,6 +185,11 @@ def _folder(address: HubAddress) -> Path:
     )
     cache = os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
     return Path(cache) / "--".join((address.kind or "models", *address.repository.split("/")))
+
+
+def url_of(address: HubAddress) -> str:
+    """Where a file of a repository is asked for first."""
+    return _url(address, address.revision)
 
 
 def _url(address: HubAddress, revision: str) -> str:

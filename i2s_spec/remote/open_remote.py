@@ -1,11 +1,14 @@
-"""This module opens addresses: `open_remote` gives a source, or the path of a copy in the hub's cache."""
+"""This module opens addresses: `open_remote` gives a source, or the path of a copy in the hub's cache; `pinned_folder` what
+lies in a folder of a hub's repository at one commit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from i2s_spec.errors import FormatError, MissingExtra
-from i2s_spec.remote.addresses import BucketAddress, HubAddress, WebAddress, parse
+from i2s_spec.remote.addresses import BucketAddress, HubAddress, WebAddress, endpoint, parse
 from i2s_spec.remote.policy import current, refused
 from i2s_spec.remote.range_source import RangeSource
 
@@ -50,7 +53,7 @@ def _of_hub(text: str, address: HubAddress) -> RangeSource | str:
     from i2s_spec.remote import hub
 
     if not address.path:
-        names = [name for name in hub.list_files(address) if name.lower().endswith(SUFFIX)]
+        names = [name for name in hub.list_files(address).names if name.lower().endswith(SUFFIX)]
         if len(names) != 1:
             raise refused(f"it names a repository with {len(names):,} GGUF files; one of them is needed")
         address = address._replace(path=names[0])
@@ -75,11 +78,60 @@ def files_of(text: str) -> Iterator[str]:
         from i2s_spec.remote import hub
 
         some = False
-        for name in hub.list_files(address):
+        for name in hub.list_files(address).names:
             if name.lower().endswith(SUFFIX):
                 some = True
                 yield address.file(name)
         if not some:
             raise refused("it names a repository without any *.gguf file")
+    except FormatError as error:
+        raise error.of_file(text) from None
+
+
+class PinnedFolder(NamedTuple):
+    """A folder of a hub's repository at one commit.
+
+    :param address: names the commit; `/NAME` behind it is the address of a file
+    :param name: the last part of the repository's name, or of the folder's
+    :param repository: `ORG/REPO`, where it is one of models
+    :param names: of the files in the folder itself
+    """
+
+    address: str
+    name: str
+    repository: str | None
+    names: list[str]
+
+
+def pinned_folder(text: str) -> PinnedFolder:
+    """What lies in a folder of a hub's repository, or in the repository: in one request.
+
+    The revision is resolved here, and everything that is read by the address in the result is of that commit.
+
+    :raises FormatError: S911 to S918, with the address
+    :raises MissingExtra: where the extra [remote] is not installed
+    """
+    require_extra(text)
+    try:
+        address = parse(text)
+        if not isinstance(address, HubAddress):
+            raise refused("it names one file, and a folder is needed: a repository of a hub")
+        from i2s_spec.remote import hub
+        from i2s_spec.remote.transport import misbehaves
+
+        commit, names = hub.list_files(address)
+        if commit is None:
+            raise misbehaves(endpoint(), "does not say which commit the repository is at")
+        before = f"{address.path}/" if address.path else ""
+        own = [name.removeprefix(before) for name in names if name.startswith(before)]
+        if not own:
+            raise refused("the repository has no such folder, or nothing in it")
+        pinned = address._replace(revision=commit)
+        return PinnedFolder(
+            pinned.file(address.path).rstrip("/"),
+            (address.path or address.repository).rpartition("/")[2],
+            None if address.kind else address.repository,
+            [name for name in own if "/" not in name],
+        )
     except FormatError as error:
         raise error.of_file(text) from None

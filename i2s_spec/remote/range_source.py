@@ -51,8 +51,11 @@ class Usage(NamedTuple):
 class RangeSource(ABC):
     """A `Source` over ranges; threads may read from one, each waits for the others.
 
-    `version` is what the server calls this content: an ETag, a commit, or None where it gives nothing.
+    `version` is what the server calls this content: an ETag, a commit, or None where it gives nothing. `etag` changes when
+    the content does: of a hub not with every commit.
     """
+
+    etag: str | None = None
 
     def __init__(self, name: str, size: int, version: str | None) -> None:
         self.name = name

@@ -19,6 +19,9 @@ import pytest
 
 from i2s_spec.testing.sample import Draft
 
+sys.path.append(str(Path(__file__).parents[1] / "remote"))
+from range_server import Server, serving
+
 pytest.importorskip("distributed", reason="the extra [dask] is not installed")
 parquet = pytest.importorskip("pyarrow.parquet", reason="the extra [dask] is not installed")
 
@@ -54,22 +57,32 @@ def models(place: Path, count: int) -> Path:
     return folder
 
 
-def test_a_run_its_repetition_and_a_change(tmp_path: Path) -> None:
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as running:
+        yield running
+
+
+def test_a_run_its_repetition_and_a_change(tmp_path: Path, server: Server) -> None:
     folder = models(tmp_path, 12)
+    server.files["/m.gguf"] = Draft().data
+    address = f"{server.url}/m.gguf"
     (folder / "copy.gguf").write_bytes((folder / "00003.gguf").read_bytes())
     (folder / "text.gguf").write_text("no model", encoding="utf-8")
-    (tmp_path / "list.txt").write_text("models\nmissing.gguf\n", encoding="utf-8")
-    arguments = ("lint", "--engine", "dask", "--jobs", "1", "--results", "r.jsonl", "--format", "jsonl", "list.txt")
+    (tmp_path / "list.txt").write_text(f"models\nmissing.gguf\n{address}\n", encoding="utf-8")
+    form = ("--allow-private", "--format", "jsonl")
+    arguments = ("lint", "--engine", "dask", "--jobs", "1", "--results", "r.jsonl", *form, "list.txt")
     code, out, err = ended(i2s(*arguments, cwd=tmp_path))
     assert (code, err.count("Traceback")) == (3, 0), err
-    local = ended(i2s("lint", "--format", "jsonl", str(folder), str(tmp_path / "missing.gguf"), cwd=tmp_path))
+    local = ended(i2s("lint", *form, str(folder), str(tmp_path / "missing.gguf"), address, cwd=tmp_path))
 
     def reports(text: str) -> dict[str, Any]:
         found = [json.loads(line) for line in text.splitlines()]
         return {each["path"]: each for each in found if "path" in each}
 
     assert reports(out) == reports(local[1])
-    assert len(reports(out)) == 15
+    assert len(reports(out)) == 16
+    assert {line["etag"] for line in lines(tmp_path / "r.jsonl") if line["url"] == address} == {'"one"'}
     table = parquet.read_table(tmp_path / "r.parquet").to_pylist()
     assert {row["url"]: row["ok"] for row in table} == {path: each["ok"] for path, each in reports(out).items()}
     assert sum(row["same_as"] is not None for row in table) == 1
@@ -77,7 +90,8 @@ def test_a_run_its_repetition_and_a_change(tmp_path: Path) -> None:
     before = len(lines(tmp_path / "r.jsonl"))
     (folder / "00000.gguf").write_bytes(b"changed")
     again = ended(i2s(*arguments, cwd=tmp_path))
-    assert "i2s: 13 of 15 files have their results from an earlier run" in again[2]
+    assert "i2s: 13 of 16 files have their results from an earlier run" in again[2]
+    assert "i2s: 1 of 1 files on servers are unchanged, and have their earlier results" in again[2]
     assert len(lines(tmp_path / "r.jsonl")) == before + 2  # the changed one, and the one that is not there
     assert {path for path, each in reports(again[1]).items() if not each["ok"]} == {
         str(folder / "00000.gguf"), str(folder / "text.gguf"), str(tmp_path / "missing.gguf"),

@@ -7,6 +7,7 @@ import pickle
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +128,64 @@ def test_results_of_other_rules_are_not_used(tmp_path: Path) -> None:
 def test_a_path_that_could_not_be_read_is_looked_at_again(tmp_path: Path) -> None:
     for _ in range(2):
         with ResultsLog(tmp_path / "r.jsonl") as log:
-            run = Coordinator([Entry("/missing.gguf"), Entry("hf://o/r/m.gguf")], defaults(), KEY, log)
+            run = Coordinator([Entry("/missing.gguf"), Entry("hf://o/r/m.gguf", "e")], defaults(), KEY, log)
             assert len(list(Engine(run).records())) == 2
     assert run.reused == 1
+
+
+def test_of_an_address_without_an_etag_the_server_is_asked(tmp_path: Path) -> None:
+    """Each file is judged once, and again where its server has another content, another size, or tells nothing."""
+    entries = [Entry(f"https://hub.example/{i}", requests=50) for i in range(40)]
+    now: dict[str, tuple[str, int] | None] = {entry.url: (f"e{i}", i) for i, entry in enumerate(entries)}
+
+    def work(batch: Batch) -> Any:
+        if batch.kind == "look":
+            return "killed" if dead & {entry.url for entry in batch.entries} else [now[e.url] for e in batch.entries]
+        given = [(entry, now[entry.url] or (None, None)) for entry in batch.entries]
+        return [plain(entry._replace(etag=etag, size=size)) for entry, (etag, size) in given]
+
+    def run(entries: list[Entry], **more: Any) -> tuple[Coordinator, Engine]:
+        with ResultsLog(tmp_path / "r.jsonl") as log:
+            engine = Engine(Coordinator(entries, defaults(), KEY, log, **more), work)
+            assert sorted(record["url"] for record in engine.records()) == sorted(entry.url for entry in entries)
+        return engine.run, engine
+
+    dead: set[str] = set()
+    first, engine = run(entries[:30])
+    assert (first.looked_at, sum(engine.judged.values())) == (0, 30)
+    now |= {entries[3].url: ("other", 3), entries[4].url: ("e4", 5), entries[5].url: None}
+    again, engine = run(entries, rates={"hub.example": Rate(100, 10)}, tasks=1)
+    assert (again.looked_at, again.reused) == (30, 27)
+    assert engine.judged == Counter(entry.url for entry in (*entries[3:6], *entries[30:]))
+    looks = [batch for _, batch in engine.batches if batch.kind == "look"]
+    assert max(len(batch.entries) for batch in looks) > 2  # a look is one request, whatever a judgement asks
+    now[entries[3].url] = ("e3", 3)  # what it was at first: of several records the last one counts
+    _, engine = run(entries)
+    assert engine.judged == Counter(entry.url for entry in (entries[3], entries[5]))
+    dead.add(entries[0].url)
+    assert run(entries[:1])[1].judged == {entries[0].url: 1}
+
+
+def test_records_that_say_nothing_of_a_file_are_not_kept(tmp_path: Path) -> None:
+    entries = [Entry("hf://o/r/a.gguf", "e", 5), Entry("hf://o/r/b.gguf"), Entry("hf://o/r/c.gguf", sha256="a" * 64)]
+
+    def refused(code: str, batch: Batch) -> Any:
+        found = [plain(entry._replace(etag=entry.etag or "e")) for entry in batch.entries]
+        return [{**each, "report": {**each["report"], "ok": False, "findings": [{"code": code}]}} for each in found]
+
+    for code in ("S913", "S915", "S903", "S913"):
+        with ResultsLog(tmp_path / "r.jsonl") as log:
+            run = Coordinator(entries, defaults(), KEY, log)
+            assert (run.reused, run.looked_at) == (0, 0)
+            assert len(list(Engine(run, partial(refused, code)).records())) == 3
+
+
+def test_a_digest_that_a_manifest_tells_is_the_identity(tmp_path: Path) -> None:
+    for digest, judged in (("a" * 64, 1), ("a" * 64, 0), ("b" * 64, 1)):
+        with ResultsLog(tmp_path / "r.jsonl") as log:
+            engine = Engine(Coordinator([Entry("hf://o/r/a.gguf", sha256=digest)], defaults(), KEY, log))
+            assert len(list(engine.records())) == 1
+            assert sum(engine.judged.values()) == judged
 
 
 @given(st.integers(0, 2**32), st.sets(st.integers(0, 79), max_size=6), st.floats(0, 0.4))

@@ -115,7 +115,9 @@ class Server(ThreadingHTTPServer):
     def repository(self, name: str, files: dict[str, Any], commit: str = "c" * 40) -> None:
         """Be a hub with a repository whose files are given out under another host's name, at signed addresses."""
         siblings = [{"rfilename": file} for file in files]
-        self.files[f"/api/models/{name}/revision/main"] = json.dumps({"sha": commit, "siblings": siblings}).encode()
+        description = json.dumps({"sha": commit, "siblings": siblings}).encode()
+        for revision in ("main", commit):
+            self.files[f"/api/models/{name}/revision/{revision}"] = description
         for file, data in files.items():
             self.files[f"/cdn/{name}/{file}"] = data
             for revision in ("main", commit):

@@ -32,6 +32,7 @@ from i2s_spec.checkpoints.source.recognition import quantization_of
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.atomic_file import OutputFile
 from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.gguf.source import chunks, source_of
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def make_receipt(
 ) -> dict[str, Any]:
     """Check a GGUF file against the checkpoint that it was made of.
 
+    :param checkpoint: the folder, or a hub's repository, of which every file is read once more
     :param rule: the rule that was chosen by hand, as for `import_checkpoint`
     :param weight_scale: what `weight_scale` was chosen to do by hand
     :param base: a GGUF file of the model that this one was fine-tuned from, for check i
@@ -248,9 +250,16 @@ def _files(folder: CheckpointFolder) -> list[str]:
 
 
 def _identity(path: Path) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"name": os.path.basename(os.fsdecode(path)), "size": os.fstat(file.fileno()).st_size, "sha256": digest}
+    source, name = source_of(path), os.path.basename(os.fsdecode(path))
+    try:
+        digest = hashlib.sha256()
+        for chunk in chunks(source, 0, source.size):
+            digest.update(chunk)
+        return {"name": name, "size": source.size, "sha256": digest.hexdigest()}
+    except FormatError as error:
+        raise error.of_file(path) from None
+    finally:
+        source.close()
 
 
 def _base_check(file: File, base: Path | None) -> Check:

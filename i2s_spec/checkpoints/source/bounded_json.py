@@ -1,4 +1,7 @@
-"""This module reads the JSON and text files of a checkpoint: of bounded size, each name once, no more than plain data."""
+"""This module reads the JSON and text files of a checkpoint: of bounded size, each name once, no more than plain data.
+
+A file is named by a path or, on a hub, by its address.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import re
 from typing import Any, Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.gguf.source import is_address, source_of
 from i2s_spec.schema import faults
 
 #: Most bytes of a configuration, and of a tokenizer (Gemma's has 33 MB).
@@ -31,16 +35,35 @@ def refused(reason: str, path: str | os.PathLike[str] | None = None) -> FormatEr
 def read_bytes(path: str, most: int) -> bytes:
     """A whole small file.
 
-    :raises FormatError: H104 for more bytes than `most`, before any of them is read
+    :param path: a path, or the address of a file on a hub
+    :raises FormatError: H104 for more bytes than `most`, before any of them is read (on servers beyond the first range)
     """
+    if is_address(path):
+        return _read_address(path, most)
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
-            raise refused(f"{quote(os.path.basename(path))} has {size:,} bytes, and {most:,} are the limit", path)
+            raise _too_large(path, size, most)
         data = file.read(most + 1)
     if len(data) > most:
         raise refused(f"{quote(os.path.basename(path))} has more than {most:,} bytes", path)
     return data
+
+
+def _read_address(address: str, most: int) -> bytes:
+    source = source_of(address)
+    try:
+        if source.size > most:
+            raise _too_large(address, source.size, most)
+        return source.read(0, source.size)
+    except FormatError as error:
+        raise error.of_file(address) from None
+    finally:
+        source.close()
+
+
+def _too_large(path: str, size: int, most: int) -> FormatError:
+    return refused(f"{quote(os.path.basename(path))} has {size:,} bytes, and {most:,} are the limit", path)
 
 
 def read_text(path: str, most: int) -> str:

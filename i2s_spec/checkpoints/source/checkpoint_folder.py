@@ -4,6 +4,8 @@
     model.safetensors, model-00001-of-00002...   weights; model.safetensors.index.json says which is where
     tokenizer.json, tokenizer.model, tokenizer_config.json, chat_template.jinja, generation_config.json
 
+The folder is one of this machine, or a repository of a hub: its files are read by ranges, all of one commit.
+
 Pickles (`pytorch_model.bin`) are never opened: reading one executes what it says.
 """
 
@@ -16,6 +18,7 @@ from typing import Any, Final
 from i2s_spec.checkpoints.source.bounded_json import MOST_CONFIG, MOST_TOKENIZER, read_object, read_text, refused
 from i2s_spec.convert.hugging_face.safetensors import Checkpoint
 from i2s_spec.errors import quote
+from i2s_spec.gguf.source import is_address
 
 INDEX: Final = "model.safetensors.index.json"
 #: Files that an import reads beside the shards.
@@ -30,7 +33,10 @@ _MOST_TEMPLATE: Final = 1 << 20
 
 
 def files_read(path: str) -> list[str]:
-    """The files of a folder that an import may read, with their paths; none where there is no such folder."""
+    """The files of a folder that an import may read, with their paths; none where there is no such folder, and none of
+    one that is on a hub."""
+    if is_address(path):
+        return []
     try:
         names = os.listdir(path)
     except OSError:
@@ -44,18 +50,28 @@ class CheckpointFolder:
 
     As a context manager it closes them.
 
-    :param path: a folder
-    :raises FormatError: H101, H102 for a shard that is broken, H104 for a folder that is no checkpoint
+    :param path: a folder, or the address of a hub's repository or of a folder in it (`hf://ORG/REPO@REVISION`)
+    :raises FormatError: H101, H102 for a shard that is broken, H104 for a folder that is no checkpoint; S911 to S918 for
+        addresses
+    :raises MissingExtra: for an address, where the extra [remote] is not installed
     :raises OSError: where it cannot be read
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        #: The folder; of a hub an address that names the commit.
         self.path = os.fsdecode(path)
-        if not os.path.isdir(self.path):
-            if os.path.exists(self.path):
-                raise refused("a checkpoint is a folder with config.json and safetensors", self.path)
+        #: What the folder or the repository is called, and `ORG/REPO` of a hub.
+        self.title, self.repository = os.path.basename(os.path.abspath(self.path)), None
+        if is_address(path):
+            from i2s_spec.remote.open_remote import pinned_folder
+
+            self.path, self.title, self.repository, self.names = pinned_folder(self.path)
+        elif os.path.isdir(self.path):
+            self.names = sorted(os.listdir(self.path))
+        elif os.path.exists(self.path):
+            raise refused("a checkpoint is a folder with config.json and safetensors", self.path)
+        else:
             raise FileNotFoundError(2, "No such file or directory", self.path)
-        self.names = sorted(os.listdir(self.path))
         if "config.json" not in self.names:
             raise refused("the folder has no config.json", self.path)
         self.config: dict[str, Any] = read_object(self.file("config.json"))
@@ -69,9 +85,14 @@ class CheckpointFolder:
             self.tensors.close()
             raise
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the folder is on a hub."""
+        return is_address(self.path)
+
     def file(self, name: str) -> str:
-        """The path of a file of the folder."""
-        return os.path.join(self.path, name)
+        """The path or the address of a file of the folder."""
+        return f"{self.path}/{name}" if self.is_remote else os.path.join(self.path, name)
 
     def json_of(self, name: str, most: int = MOST_CONFIG) -> dict[str, Any]:
         """A JSON file of the folder; empty where there is none."""

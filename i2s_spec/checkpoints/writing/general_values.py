@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,7 +39,7 @@ def model_values(
     """The keys and what they hold, in the order of files.
 
     :param name: `general.name`; the folder's unless given
-    :param source: the address or repository that the checkpoint came from
+    :param source: the address or repository that the checkpoint came from; of a hub the repository unless given
     :raises FormatError: H104 for an activation that the architecture does not have
     """
     family, h, rope = recognized.family, sizes.h, sizes.rope
@@ -50,10 +49,11 @@ def model_values(
     values: dict[str, Any] = {
         "general.architecture": arch,
         "general.type": "model",
-        "general.name": name or os.path.basename(os.path.abspath(folder.path)),
+        "general.name": name or folder.title,
         "general.size_label": size_label(count),
     }
     values |= {key: folder.card[word] for word, key in _CARD.items() if word in folder.card}
+    source = folder.repository if source is None else source
     if source is not None:
         key = "general.source.url" if "://" in source else "general.source.huggingface.repository"
         values[key] = source

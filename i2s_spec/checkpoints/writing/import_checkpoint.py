@@ -65,6 +65,7 @@ def import_checkpoint(
 ) -> Imported:
     """Write a GGUF file of a checkpoint: a folder of safetensors with config.json and the files of its tokenizer.
 
+    :param checkpoint: the folder, or a hub's repository (`hf://ORG/REPO@REVISION`), of which only what is needed is read
     :param to: type of the ternary matrices: I2_S, a type with scales for groups, F32, F16, BF16
     :param embedding: type of the embedding and the head: F16, F32, BF16
     :param fallback: type of matrices whose rows are no whole blocks of `to`; they are refused without
@@ -73,11 +74,13 @@ def import_checkpoint(
     :param weight_scale: `multiply` or `divide`, whatever config.json says
     :param pre: the pre-tokenizer, whatever the tokenizer's files say
     :param name: `general.name`
-    :param source: where the checkpoint came from, for the keys `general.source.*`
+    :param source: where the checkpoint came from, for the keys `general.source.*`; of a hub the repository unless given
     :param threads: how many threads work; as many as there are processors unless given
     :param force: replace an existing file
     :param progress: called with (bytes written, bytes of the file)
-    :raises FormatError: H101, H102, H104 for a checkpoint that cannot be imported; nothing is written
+    :raises FormatError: H101, H102, H104 for a checkpoint that cannot be imported, S903 and S911 to S918 where a hub does
+        not give it; nothing is written
+    :raises MissingExtra: for an address, where the extra [remote] is not installed
     :raises ValueError, SettingError: for choices that do not exist
     :raises OSError: as `Writer` does
     """
@@ -105,7 +108,8 @@ def import_checkpoint(
                 writer.add_tensor("rope_freqs.weight", factors.shape, "F32", factors)
             for tensor in tensors:
                 writer.add_tensor(tensor.name, tensor.shape, tensor.type, tensor.data)
-        notes = [*lists.notes, *_mode_notes(recognized, {tensor.rule for tensor in tensors})]
+        read = [f"read from {folder.path}"] if folder.is_remote else []
+        notes = [*read, *lists.notes, *_mode_notes(recognized, {tensor.rule for tensor in tensors})]
         if recognized.family.caution and family is None:
             notes.append(recognized.family.caution)
         if recognized.family.weight_only and to not in FLOAT_TYPES:

@@ -1,4 +1,4 @@
-"""`i2s import CHECKPOINT -o OUT`: a folder of safetensors as a GGUF file."""
+"""`i2s import CHECKPOINT -o OUT`: a folder of safetensors, of this machine or on a hub, as a GGUF file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from i2s_spec.cli.checkpoints.verify import EXIT_FINDINGS, print_checks
 from i2s_spec.cli.files.target import keep_inputs, reading, shown, writing
 from i2s_spec.cli.progress import progress_bar
+from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import json_document, json_string, visible
 
 if TYPE_CHECKING:
@@ -41,8 +42,12 @@ _FLOATS = ["F16", "F32", "BF16"]
     "--weight-scale", type=click.Choice(["multiply", "divide"]), help="What weight_scale of packed matrices does."
 )
 @click.option("--pre", metavar="NAME", help="The pre-tokenizer. [default: found by what the tokenizer does]")
-@click.option("--name", metavar="TEXT", help="The model's name. [default: the folder's]")
-@click.option("--source", metavar="REPOSITORY|URL", help="Where the checkpoint came from, as a key of OUT.")
+@click.option("--name", metavar="TEXT", help="The model's name. [default: the folder's or the repository's]")
+@click.option(
+    "--source",
+    metavar="REPOSITORY|URL",
+    help="Where the checkpoint came from, as a key of OUT.  [default: the hub's repository]",
+)
 @click.option(
     "--receipt", metavar="JSON", type=click.Path(), help="Check OUT against CHECKPOINT, and write what was checked."
 )
@@ -55,6 +60,7 @@ _FLOATS = ["F16", "F32", "BF16"]
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 @click.option("--threads", type=click.IntRange(1), help="Number of threads. [default: one per processor]")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
+@remote_options
 def command(
     checkpoint: str,
     target: str,
@@ -71,6 +77,9 @@ def command(
     The family is recognised by config.json and the tensors; it decides the names, the rule by which weights become trits,
     what weight_scale does, and the order of rows. What is not known is refused, with what was seen. Weights are copied a
     tensor at a time, and OUT gets its name when it is complete.
+
+    CHECKPOINT may be a repository of a hub, as hf://ORG/REPO@REVISION: the files that are needed are read from there by
+    ranges, all of one commit, which is printed; nothing but OUT is written. This needs the extra [remote].
 
     With --receipt, tensors, scales, token ids and logits of OUT are then derived from CHECKPOINT once more, by other code,
     and compared; the exit code is 1 where a check fails. --receipt-in-file keeps that in OUT itself, where `i2s verify OUT`

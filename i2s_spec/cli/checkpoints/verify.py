@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from i2s_spec.cli.files.target import reading
+from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import json_document, visible
 
 EXIT_FINDINGS = 1
@@ -23,12 +24,18 @@ EXIT_FINDINGS = 1
 @click.argument("file", type=click.Path())
 @click.option("--receipt", metavar="JSON", type=click.Path(),
               help="What `i2s import --receipt` wrote.  [default: the key i2s.receipt of FILE]")  # fmt: skip
-@click.option("--against", metavar="CHECKPOINT", type=click.Path(), help="The checkpoint, to repeat every check.")
+@click.option(
+    "--against",
+    metavar="CHECKPOINT",
+    type=click.Path(),
+    help="The checkpoint, to repeat every check: a folder, or hf://ORG/REPO@REVISION.",
+)
 @click.option(
     "--positions", type=click.IntRange(1), default=32, show_default=True, help="Tokens whose logits are compared."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the receipt of now as JSON, with what changed.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code says it.")
+@remote_options
 def command(file: str, receipt: str | None, against: str | None, positions: int, as_json: bool, quiet: bool) -> None:
     """Compare FILE with its receipt, and repeat the checks.
 

@@ -1,7 +1,7 @@
 """Files by the hundred thousand: a manifest, results that are kept, and a run on machines that may die.
 
 manifest       what is to be judged: address, identity, size
-check_entry    one entry in, one record out, plain data: the function that every engine maps
+check_entry    one entry in, one record out, plain data: the function that every engine maps; what servers call files
 origin_facts   what the census counts by: architecture, producer, layout
 options_key    which rules and options a record belongs to
 results_log    records as JSON Lines, appended while a run goes on, repaired where one was killed

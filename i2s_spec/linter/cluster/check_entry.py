@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec._version import __version__
+from i2s_spec.errors import quote
 from i2s_spec.gguf.source import CHUNK, open_regular
 from i2s_spec.linter.batch.file_arguments import Input
 from i2s_spec.linter.batch.lint_path import failed
@@ -42,8 +43,9 @@ def check(entry: str | Mapping[str, Any], options: Options | None = None, **keyw
     :param entry: an address, or a line of a manifest: `url`, and `etag`, `size`, `sha256` where they are known
     :param options: which rules apply, and how files are read
     :param keywords: the fields of `Options`, in place of `options`
-    :returns: `url`, `etag`, `size`, `sha256` of the entry, `rules` (the key of the options), `facts` (architecture,
-        producer, layout; None where nothing could be read), `seconds`, and `report` as `lint --format json` gives it
+    :returns: `url`, `etag`, `size`, `sha256` of the entry (of an address without them etag and size as the server gave
+        them), `rules` (the key of the options), `facts` (architecture, producer, layout; None where nothing could be read),
+        `seconds`, and `report` as `lint --format json` gives it
     :raises ValueError: for an entry without a url, and for options that do not exist
     """
     if options is None:
@@ -78,7 +80,14 @@ def _judge(entry: Entry, work: _Work, weights: Weights | None = None) -> Record:
         report = {name: value for name, value in report.items() if name != "details"}
         if work.options.details is not None:
             report["details"] = found["details"]
-    return record_of(entry, work.key, report, facts, perf_counter() - started)
+    return record_of(_named(entry, report), work.key, report, facts, perf_counter() - started)
+
+
+def _named(entry: Entry, report: Mapping[str, Any]) -> Entry:
+    """An entry with the identity that its server gave while the file was read, where the manifest had none."""
+    if not entry.has_no_identity or "remote" not in report:
+        return entry
+    return entry._replace(etag=report["remote"]["etag"], size=report["size"])
 
 
 def record_of(
@@ -141,6 +150,27 @@ def check_alone(entries: Sequence[Entry], options: bytes, key: str) -> list[Reco
 
 def _one(entry: Entry, options: bytes, key: str) -> Record:
     return check_batch([entry], options, key)[0]
+
+
+def identities(entries: Sequence[Entry], options: bytes, key: str) -> list[tuple[str, int] | None]:
+    """What servers call the contents of files now, and their sizes; None where one does not tell.
+
+    :param options: as for `check_batch`; they say which networks may be asked, and how much
+    """
+    from i2s_spec.remote.policy import using
+
+    with using(_checked(options, key).options.remote):
+        return [_identity(entry) for entry in entries]
+
+
+def _identity(entry: Entry) -> tuple[str, int] | None:
+    try:
+        from i2s_spec.remote.content_identity import identity_of
+
+        found = identity_of(entry.url)
+    except Exception:  # whatever it is, the judgement says it
+        return None
+    return None if found is None else (quote(found.etag, 512, bare=True), found.size)
 
 
 def digests(entries: Sequence[Entry], whole: bool) -> list[str | None]:

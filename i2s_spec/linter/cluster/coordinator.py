@@ -3,6 +3,9 @@
 It knows of no engine and no clock: whoever drives it asks for batches, says what came of each, and gets the records. A
 batch whose worker died is judged again in a process beside the worker, whose death is the result of the file that it was
 at. So one bad file costs neither the others nor the run.
+
+Of an address whose manifest does not tell when it changes, a record of an earlier run holds where the server still calls the
+content by the name that is in the record.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from i2s_spec.linter.cluster.results_log import ResultsLog, key_of
 from i2s_spec.linter.cluster.same_content import SameContent
 from i2s_spec.linter.options import Options
 from i2s_spec.linter.report_data import uri_of
+from i2s_spec.schema import faults
 
 #: Files and bytes of a batch: enough that an engine's own work for a task does not count.
 BATCH_FILES: Final = 64
@@ -33,11 +37,15 @@ IN_FLIGHT: Final = 4 << 30
 #: How often a worker may die although the files are in a process beside it, as where somebody kills workers.
 ATTEMPTS: Final = 3
 
-Kind = Literal["check", "ends", "whole", "alone"]
+#: Findings that say nothing of a file: its server did not give it, or gave parts of several versions.
+_NOT_GIVEN: Final = faults.REMOTE | {faults.CHANGED.code}
+
+Kind = Literal["check", "ends", "whole", "alone", "look"]
 
 
 class Batch(NamedTuple):
-    """Files that one task is for: to check, to digest (ends or all bytes), or to check in a process beside the worker."""
+    """Files that one task is for: to check, to digest (ends or all bytes), to check in a process beside the worker, or to
+    look whether their servers have the same content still."""
 
     kind: Kind
     entries: tuple[Entry, ...]
@@ -78,11 +86,21 @@ class Coordinator:
         #: Records that are known and not given out yet; those of earlier runs by their keys.
         self._ready: deque[Record | bytes] = deque()
         self.total = self.reused = 0
+        #: The record that holds, where the server calls the content as it does, by address.
+        self._remembered: dict[str, bytes] = {}
         known = []
         for entry in entries:
             self.total += 1
             place = key_of(entry.url, entry.etag, key)
-            if not _may_be_reused(entry) or place not in log:
+            if entry.has_no_identity:
+                newest = log.newest(entry.url, key)
+                if newest is None or not _holds(log[newest], entry):
+                    known.append(entry)
+                else:
+                    self._remembered[entry.url] = newest
+                    self._queue("look", entry)
+                continue
+            if not _may_be_reused(entry) or place not in log or not _holds(log[place], entry):
                 known.append(entry)
                 continue
             self.reused += 1
@@ -91,7 +109,7 @@ class Coordinator:
             if isinstance(record.get("sha256"), str):
                 known.append(entry._replace(sha256=record["sha256"]))
                 self._done[entry.url] = key_of(entry.url, entry.etag, self._key)
-        self.recorded = self.reused
+        self.recorded, self.looked_at = self.reused, len(self._remembered)
         self._same = SameContent(known, self._judge, self._digest, self._follow, self._context)
 
     # --- entries ------------------------------------------------------------------------------------------------------
@@ -155,11 +173,12 @@ class Coordinator:
         size = requests = 0.0
         for entry in queue:
             more = _weight(kind, entry)
-            too_many = most is not None and requests + entry.requests > most
+            cost = _requests(kind, entry)
+            too_many = most is not None and requests + cost > most
             if entries and (len(entries) == files or size + more > BATCH_BYTES or too_many):
                 break
             entries.append(entry)
-            size, requests = size + more, requests + entry.requests
+            size, requests = size + more, requests + cost
         if not self._has_room(int(size)) or not self._rates.take(host, requests, now):
             return None
         for _ in entries:
@@ -183,12 +202,20 @@ class Coordinator:
 
     def wait(self, now: float) -> float | None:
         """Seconds until a host may be asked again; None where nothing waits for that."""
-        times = [self._rates.wait(host, queue[0].requests, now) for (_, host), queue in self._waiting.items() if queue]
+        times = [
+            self._rates.wait(host, _requests(kind, queue[0]), now)
+            for (kind, host), queue in self._waiting.items()
+            if queue
+        ]
         return min((time for time in times if time > 0), default=None)
 
     def done(self, batch: Batch, answer: Any) -> None:
-        """Take what a task gave: records, one record, or digests."""
+        """Take what a task gave: records, one record, digests, or identities."""
         self._back(batch)
+        if batch.kind == "look":
+            for entry, found in zip(batch.entries, answer, strict=True):
+                self._seen(entry, found)
+            return
         if batch.kind in ("ends", "whole"):
             for entry, digest in zip(batch.entries, answer, strict=True):
                 self._same.digested(entry, digest, batch.kind == "whole")
@@ -198,7 +225,10 @@ class Coordinator:
     def died(self, batch: Batch, words: str) -> None:
         """A worker died at a batch, or at another one that was on it."""
         self._back(batch)
-        if batch.kind in ("ends", "whole"):
+        if batch.kind == "look":
+            for entry in batch.entries:
+                self._seen(entry, None)
+        elif batch.kind in ("ends", "whole"):
             for entry in batch.entries:
                 self._same.digested(entry, None, batch.kind == "whole")
         elif batch.kind == "check":
@@ -210,6 +240,17 @@ class Coordinator:
                 self._retries.append(Batch("alone", (entry,), _weight("alone", entry)))
         else:
             self._take([died(batch.entries[0], self._key, f"worker died: {quote(words, bare=True)}")])
+
+    def _seen(self, entry: Entry, found: tuple[str, int] | None) -> None:
+        """Take what a server calls a content now: the record holds, or the file is judged."""
+        place = self._remembered.pop(entry.url)
+        record = self._log[place]
+        if found is None or tuple(found) != (record["etag"], record["size"]):
+            self._judge(entry)
+            return
+        self.reused += 1
+        self.recorded += 1
+        self._ready.append(place)
 
     def _back(self, batch: Batch) -> None:
         del self._out[batch]
@@ -235,8 +276,24 @@ def _may_be_reused(entry: Entry) -> bool:
     return not entry.problem and not (entry.etag is None and entry.is_local)
 
 
+def _holds(record: Record, entry: Entry) -> bool:
+    """Whether a record says something of the file: not that a server did not give it as one, and of no other content."""
+    if any(finding["code"] in _NOT_GIVEN for finding in record["report"]["findings"]):
+        return False
+    if entry.has_no_identity:
+        return record["etag"] is not None
+    return entry.is_local or entry.sha256 is None or record["sha256"] in (None, entry.sha256)
+
+
+def _requests(kind: Kind, entry: Entry) -> float:
+    """What a task asks of the host of a file."""
+    return 1 if kind == "look" else entry.requests
+
+
 def _weight(kind: Kind, entry: Entry) -> int:
     """Bytes that a task reads of a file, at most."""
+    if kind == "look":
+        return 1
     size = UNKNOWN_SIZE if entry.size is None else entry.size
     return 1 << 17 if kind == "ends" and not is_short(size) else size
 

@@ -18,7 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import MissingExtra, SettingError, Unfinished, quote
-from i2s_spec.linter.cluster.check_entry import Record, WrongVersion, check_alone, check_batch, digests
+from i2s_spec.linter.cluster.check_entry import Record, WrongVersion, check_alone, check_batch, digests, identities
 from i2s_spec.linter.cluster.coordinator import Batch, Coordinator
 from i2s_spec.linter.options import Options
 
@@ -165,7 +165,8 @@ class _Run:
             if batch.kind in ("ends", "whole"):
                 call: tuple[Any, ...] = (digests, batch.entries, batch.kind == "whole")
             else:
-                call = check_alone if batch.kind == "alone" else check_batch, batch.entries, self._options, self._key
+                work = {"alone": check_alone, "look": identities}.get(batch.kind, check_batch)
+                call = work, batch.entries, self._options, self._key
             try:
                 future = self._client.submit(*call, pure=False)
             except Exception as error:

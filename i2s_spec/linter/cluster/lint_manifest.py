@@ -51,11 +51,19 @@ def lint_manifest(
         coordinator = Coordinator(entries, options, key, log, rates, in_flight)
         if coordinator.reused:
             say(f"{coordinator.reused:,} of {coordinator.total:,} files have their results from an earlier run")
+        if coordinator.looked_at:
+            say(f"the servers of {coordinator.looked_at:,} files with earlier results are asked whether these changed")
         if coordinator.finished:
             yield from coordinator.records()
             return
+        before = coordinator.reused
         client = stack.enter_context(dask_client(scheduler, workers))
         try:
             yield from run_on_dask(client, coordinator, options, key, log.sync)
         finally:
             log.sync()
+        if coordinator.looked_at:
+            unchanged = coordinator.reused - before
+            say(
+                f"{unchanged:,} of {coordinator.looked_at:,} files on servers are unchanged, and have their earlier results"
+            )

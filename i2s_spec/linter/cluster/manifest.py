@@ -5,7 +5,8 @@ A line of a manifest is a JSON object, so that a list of a hub or a bucket becom
     {"url": "/models/a.gguf", "etag": "18c9f3a-18c9f3a", "size": 189376}
 
 Only `url` is needed. `etag` is whatever changes when the content does, `sha256` the digest of the content where somebody
-knows it. An address with `://` is taken as it is; a path of this machine gets its etag and its size from its state.
+knows it. An address with `://` is taken as it is, and its record gets the etag and the size that the server gave; a path of
+this machine gets its etag and its size from its state.
 """
 
 from __future__ import annotations
@@ -46,6 +47,11 @@ class Entry(NamedTuple):
     def is_local(self) -> bool:
         """Whether the address is a path of this machine."""
         return "://" not in self.url
+
+    @property
+    def has_no_identity(self) -> bool:
+        """Whether it is an address of which the manifest does not tell when the content changes."""
+        return not self.is_local and not self.problem and self.etag is None and self.sha256 is None
 
     @property
     def host(self) -> str:

@@ -62,6 +62,8 @@ class ResultsLog:
             self.repaired = self._repair()
             #: Where the record of each key is; of several the last.
             self._places: dict[bytes, tuple[int, int]] = {}
+            #: The key of the last record of each address and its rules, whatever its etag.
+            self._newest: dict[bytes, bytes] = {}
             #: Lines that are no records.
             self.damaged = 0
             self._end = self._index()
@@ -91,9 +93,19 @@ class ResultsLog:
                 if record is None:
                     self.damaged += 1
                 else:
-                    self._places[key_of(record["url"], record["etag"], record["rules"])] = at, len(line)
+                    self._place(record, at, len(line))
                 at += len(line)
         return at
+
+    def _place(self, record: Record, start: int, length: int) -> None:
+        url, etag, rules = record["url"], record["etag"], record["rules"]
+        self._places[key := key_of(url, etag, rules)] = start, length
+        if "://" in url:
+            self._newest[key_of(url, None, rules)] = key
+
+    def newest(self, url: str, rules: str) -> bytes | None:
+        """The key of the last record of an address, whatever its etag; None where there is none."""
+        return self._newest.get(key_of(url, None, rules))
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._places
@@ -115,7 +127,7 @@ class ResultsLog:
             left = memoryview(line)
             while left:
                 left = left[os.write(self._fd, left) :]
-            self._places[key_of(record["url"], record["etag"], record["rules"])] = self._end, len(line)
+            self._place(record, self._end, len(line))
             self._end += len(line)
 
     def sync(self) -> None:
