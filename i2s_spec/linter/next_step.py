@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
 
+from i2s_spec.light_typing import Any, Final, NamedTuple
 from i2s_spec.linter.rule import REGISTRY, Fix, Rule
 from i2s_spec.pattern import pattern
 

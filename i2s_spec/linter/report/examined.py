@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.draw.text import size_words, visible
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Final
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.schema.types import I2_S, RETIRED
 
