@@ -123,6 +123,8 @@ class Diagnoser:
         foreign = _foreign_scale(self.model, replay, known, want) if rows is None else None
         patterns = [foreign, *patterns] if foreign is not None else patterns
         off, alone = beyond(known, want, only_known(replay.limit, rows)), replay.span == "op"
+        if replay.op == "rope" and rows is None:
+            patterns = _all_that_rotate(patterns, np.atleast_1d(off))
         may = (not alone or replay.op == "linear") and nrc_possible(off, len(replayer.tokens), alone)
         return _joined(found, patterns, len(replayer.tokens) if may else 0)
 
@@ -227,6 +229,15 @@ def _foreign_scale(model: Model, replay: Replay, got: NDArray[Any], want: NDArra
         return None
     more = f" (or of {len(others) - 1:,} others that have the same)" if len(others) > 1 else ""
     return by_pattern("scale-of-another", f"the scale of {quote(others[0], bare=True)}{more} was used", found[1])
+
+
+def _all_that_rotate(patterns: list[Diagnosis], off: NDArray[np.bool_]) -> list[Diagnosis]:
+    """Patterns of a rotation: that token 0 is right tells nothing, for its angle is 0."""
+    wrong = np.atleast_1d(off.reshape(len(off), -1).any(axis=1))
+    if len(wrong) < 2 or wrong[0] or not wrong[1:].all():
+        return patterns
+    says = "every token but the first is wrong, and position 0 never rotates: the rotation itself is"
+    return [by_pattern("rotation", says), *(each for each in patterns if each.name not in ("some-tokens", "nrc-4"))]
 
 
 def _label_of(name: str, graph: Graph, changed: Graph) -> str:
