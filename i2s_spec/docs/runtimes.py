@@ -11,6 +11,7 @@ from typing import Final
 
 from i2s_spec.docs.pages import slug
 from i2s_spec.linter.runtimes.run_records import RunRecord, records
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.programs.producers import CONVERTERS, QUANTIZERS
 from i2s_spec.schema.programs.releases import RELEASES
 from i2s_spec.schema.programs.runtimes import RUNTIMES, Fact, Runtime
@@ -76,9 +77,17 @@ def matrix() -> str:
             rows.append([name, why, *[""] * (len(known) + len(checks))])
             continue
         engine = runtime.kind == "engine"
-        has = ["✓" if each in runtime.architectures else "?" if each in runtime.unsure else "✕" for each in known]
+        has = [_architecture_mark(runtime, each) for each in known]
         rows.append([name, _I2S[runtime.i2s], *(has if engine else [""] * len(known)), *_container_marks(runtime)])
     return table(["runtime", "I2_S", *known, *checks], rows)
+
+
+def _architecture_mark(runtime: Runtime, name: str) -> str:
+    """Whether a runtime takes models of an architecture."""
+    if name in runtime.architectures:
+        embedding = ARCHITECTURES[name].embedding_model
+        return "plain" if embedding and runtime.norm_in != "yes" else "✓"
+    return "?" if name in runtime.unsure else "✕"
 
 
 def _container_marks(runtime: Runtime) -> list[str]:
@@ -161,8 +170,8 @@ def page() -> str:
         "## At a glance",
         "",
         matrix(),
-        "`✓` yes, `✕` no, `†` the program dies, `?` not known; empty where nobody has read its source, or where it reads",
-        "headers only.",
+        "`✓` yes, `plain` only without the norms of embedding models, `✕` no, `†` the program dies, `?` not known; empty",
+        "where nobody has read its source, or where it reads headers only.",
         "",
         *_runs(),
     ]

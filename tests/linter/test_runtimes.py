@@ -167,8 +167,8 @@ def test_activation_of_2026() -> None:
         ("bitnet-25", ("no", "yes", "not tried", "with option", "yes")),
         ("bitnet-b1.58", ("no", "yes", "yes", "with option", "yes")),
         ("llama", ("yes", "yes", "yes", "with option", "yes")),
-        ("qwen3", ("no", "no", "yes", "not tried", "no")),
-        ("gemma3", ("no", "no", "yes", "not tried", "no")),
+        ("qwen3", ("no", "no", "yes", "no", "no")),
+        ("gemma3", ("no", "no", "yes", "no", "no")),
     ],
 )
 def test_architectures(architecture: str, loads: tuple[str, ...]) -> None:

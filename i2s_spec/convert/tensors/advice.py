@@ -80,7 +80,8 @@ def advice(
     if not upstream:
         notes.append(
             "Only BitNet's llama.cpp forks and programs made for I2_S read type 36; upstream llama.cpp refuses the file, "
-            f"and ik_llama.cpp has to requantize it first. {_way_out(architecture, activation, rows)}"
+            "and ik_llama.cpp has to requantize it first (llama-quantize --allow-requantize --token-embedding-type f16, to "
+            f"IQ2_BN). {_way_out(architecture, activation, rows)}"
         )
         if layout not in (None, "interleave-128"):
             notes.append(

@@ -14,6 +14,8 @@ import numpy as np
 
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.golden.candidates.candidate import only_known
+from i2s_spec.golden.diagnosis.fitted_epsilon import fitted_epsilons
+from i2s_spec.golden.diagnosis.graph_mistakes import epsilon
 from i2s_spec.golden.diagnosis.localised import nrc_diagnosis, nrc_possible
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES, Mistake
 from i2s_spec.golden.diagnosis.observation import Observation, by_pattern, factor_of
@@ -108,6 +110,8 @@ class Diagnoser:
         found = self._ranked(self.candidates(ops, only), attempt, before)
         if only is not None:
             return found
+        if rows is None and ops <= {"norm", "norm_weight"} and not any(each.fits == "exactly" for each in found):
+            found = self._epsilon(replayer, replay, known, want, attempt) or found
         inputs = tuple(
             np.asarray(replayer.values[name]) for name in _entering(replay, graph) if name in replayer.values
         )
@@ -119,8 +123,29 @@ class Diagnoser:
         foreign = _foreign_scale(self.model, replay, known, want) if rows is None else None
         patterns = [foreign, *patterns] if foreign is not None else patterns
         off, alone = beyond(known, want, only_known(replay.limit, rows)), replay.span == "op"
+        if replay.op == "rope" and rows is None:
+            patterns = _all_that_rotate(patterns, np.atleast_1d(off))
         may = (not alone or replay.op == "linear") and nrc_possible(off, len(replayer.tokens), alone)
         return _joined(found, patterns, len(replayer.tokens) if may else 0)
+
+    def _epsilon(
+        self, replayer: Replayer, replay: Replay, got: NDArray[Any], want: NDArray[Any],
+        attempt: Callable[[Model], tuple[float, bool] | None],
+    ) -> list[Diagnosis]:  # fmt: skip
+        """The epsilon with which a norm gives what was seen, if there is one."""
+        graph = self.model.graph
+        norms = [graph[name] for name in replay.reach if name in graph.by_name and graph[name].op == "norm"]
+        if len(norms) != 1 or norms[0].inputs[0] not in replayer.values:
+            return []
+        own, entering = float(norms[0].settings["eps"]), np.asarray(replayer.values[norms[0].inputs[0]])
+        for value in fitted_epsilons(entering, got, want, own):
+            says = f"the norms used an epsilon of {value:.3g}; the file says {own:.3g}"
+            mistake = Mistake("epsilon", says, frozenset({"norm"}), epsilon(value))
+            model = mistake.apply(self.model)
+            result = attempt(model) if model is not None else None
+            if result is not None and result[1] and result[0] <= OTHER_EPSILON * relative(got, want):
+                return [_diagnosis(mistake, "exactly", result[0])]
+        return []
 
     def of_run(
         self, run: Callable[[Model], NDArray[Any] | None], got: NDArray[Any], want: NDArray[Any], limit: Any = 0.0,
@@ -204,6 +229,15 @@ def _foreign_scale(model: Model, replay: Replay, got: NDArray[Any], want: NDArra
         return None
     more = f" (or of {len(others) - 1:,} others that have the same)" if len(others) > 1 else ""
     return by_pattern("scale-of-another", f"the scale of {quote(others[0], bare=True)}{more} was used", found[1])
+
+
+def _all_that_rotate(patterns: list[Diagnosis], off: NDArray[np.bool_]) -> list[Diagnosis]:
+    """Patterns of a rotation: that token 0 is right tells nothing, for its angle is 0."""
+    wrong = np.atleast_1d(off.reshape(len(off), -1).any(axis=1))
+    if len(wrong) < 2 or wrong[0] or not wrong[1:].all():
+        return patterns
+    says = "every token but the first is wrong, and position 0 never rotates: the rotation itself is"
+    return [by_pattern("rotation", says), *(each for each in patterns if each.name not in ("some-tokens", "nrc-4"))]
 
 
 def _label_of(name: str, graph: Graph, changed: Graph) -> str:

@@ -13,6 +13,8 @@ from i2s_spec.light_typing import Final, Literal, NamedTuple, NoReturn, Protocol
 MOST_BYTES: Final = 16 << 20
 MOST_RECORDS: Final = 1 << 14
 
+_SIZE_MAX: Final = (1 << 64) - 1
+
 
 class RecordPolicy(Protocol):
     """What a reader does with strings and tensor infos; `schema.programs.runtimes.Container` explains the fields."""
@@ -25,6 +27,8 @@ class RecordPolicy(Protocol):
     def dimensions(self) -> int | None: ...
     @property
     def too_many_dimensions(self) -> str: ...
+    @property
+    def allocates(self) -> int | None: ...
 
 
 class SeenTensor(NamedTuple):
@@ -120,6 +124,7 @@ class LenientRecords:
         most = self._policy.string_bytes
         if most is not None and length > most:
             self.stop("no", f"it takes strings of at most {most:,} bytes; this one has {length:,}", path)
+        self.allocated(length, 1, "bytes of text", path)
         piece = self._piece(length)
         if len(piece) < length:
             if self._policy.end == "no":
@@ -131,6 +136,20 @@ class LenientRecords:
                 self.stop("unknown", "a string reaches far beyond the end of the file", path)
         self.at += length
         return piece
+
+    def allocated(self, count: int, width: int, what: str, path: str) -> None:
+        """Have room for what is announced, where the reader allocates it before it has read it.
+
+        :raises StopWalkError: where it refuses the number, or dies of it
+        """
+        most = self._policy.allocates
+        if most is None or count * width <= most:
+            return
+        if count >= _SIZE_MAX // width:
+            self.stop("no", f"it refuses {count:,} {what}: their size is no number of 64 bits", path)
+        self.stop(
+            "crash", f"it allocates {count:,} {what} before it reads them, and aborts where there is no room", path
+        )
 
     def tensor(self, path: str) -> SeenTensor:
         """A tensor info; its type number is signed, as readers take it."""

@@ -24,6 +24,7 @@ class _Policy(NamedTuple):
     string_bytes: int = 64
     dimensions: int = limits.MAX_DIMENSIONS
     too_many_dimensions: str = "no"
+    allocates: int | None = None
 
 
 _POLICY: Final = _Policy()

@@ -181,6 +181,10 @@ def _values(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
 def _vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
     """What happens to text: another split gives other tokens, which the weights were not trained for."""
     metadata = subject.file.metadata
+    first, pre = runtime.fact("first-token"), metadata.get("tokenizer.ggml.pre")
+    if first is not None and pre in runtime.no_first_token and "tokenizer.ggml.add_bos_token" not in metadata:
+        text = f"tokenizer.ggml.add_bos_token is missing, and tokenizer.ggml.pre is {pre}: {first.text}"
+        yield Reason(text, first.source, "note")
     if not runtime.pre or "tokenizer.ggml.pre" in metadata or metadata.get("tokenizer.ggml.model") != "gpt2":
         return
     text = f"tokenizer.ggml.pre is missing: it {runtime.pre}; text may become other tokens than in training"

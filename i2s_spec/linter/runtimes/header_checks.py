@@ -186,8 +186,6 @@ def _table(tensors: list[tuple[SeenTensor, bool]], policy: Container, source: st
             yield Reason(f"the name {shown(tensor)} is there twice", source, policy.duplicate_name, span)
         if policy.dimensions is not None and len(tensor.ne) > policy.dimensions:
             yield Reason(f"{shown(tensor)} has {len(tensor.ne)} dimensions", source, policy.too_many_dimensions, span)
-        if not tensor.ne and policy.no_dimensions != "yes":
-            yield Reason(f"{shown(tensor)} has no dimensions", source, policy.no_dimensions, span)
         if 0 in tensor.ne and policy.zero_length != "yes":
             yield Reason(f"{shown(tensor)} has a dimension of 0", source, policy.zero_length, span)
         if policy.length is not None and any(length > policy.length for length in tensor.ne):
@@ -196,3 +194,6 @@ def _table(tensors: list[tuple[SeenTensor, bool]], policy: Container, source: st
             yield Reason(
                 f"{shown(tensor)} has more elements than a signed 64-bit number", source, policy.overflow, span
             )
+    for tensor, _ in tensors:  # all infos are read before any is used
+        if not tensor.ne and policy.no_dimensions != "yes":
+            yield Reason(f"{shown(tensor)} has no dimensions", source, policy.no_dimensions, tensor.span)

@@ -24,6 +24,13 @@ MOST_STRINGS: Final = 1 << 20
 _WIDTHS: Final = {kind: SMALLEST_VALUE[kind] for kind in VALUE_FORMATS}
 
 
+#: What a key, a tensor info, a tensor and a string take in the memory of ggml's reader.
+_KEY_BYTES: Final = 48
+_TENSOR_BYTES: Final = 88
+_TENSOR_OVERHEAD: Final = 368
+_STRING_BYTES: Final = 16
+
+
 class SeenKey(NamedTuple):
     """A key-value: its name, its bytes, type, element type (-1 for none), length, its value if it is a number, depth."""
 
@@ -109,12 +116,25 @@ class _Walk:
             if most is not None and count > most:
                 span = Span(min(start, self.size), min(start + wide, self.size), "header")
                 raise StopWalkError("no", f"it stops at {most:,} {what}; the header promises {count:,}", span)
+        self._announced(tensors, keys)
         for i in range(keys):
             self.records.spend()
             self.keys.append(self._key(f"key_values[{i}]"))
+        self.records.allocated(tensors, _TENSOR_BYTES, "tensor infos", "header.tensor_count")
         for i in range(tensors):
             self.records.spend()
             self.tensors.append(self.records.tensor(f"tensor_infos[{i}]"))
+
+    def _announced(self, tensors: int, keys: int) -> None:
+        """A reader that allocates looks first whether the counts are numbers of records at all."""
+        if self.policy.allocates is not None:
+            for count, width, path in (
+                (tensors, _TENSOR_OVERHEAD, "header.tensor_count"),
+                (keys, _KEY_BYTES, "header.key_count"),
+            ):
+                if count >= ((1 << 63) - 1) // width:
+                    self.records.stop("no", f"it refuses a count of {count:,}", path)
+        self.records.allocated(keys, _KEY_BYTES, "keys", "header.key_count")
 
     def _version(self) -> None:
         span = Span(4, min(8, self.size), "header.version")
@@ -174,6 +194,9 @@ class _Walk:
             if element > 12 and (count or self.policy.end != "short"):
                 text = f"it does not know the element type {element:,}"
                 self.records.stop(self.policy.value_type, text, path)
+            if element != ValueType.ARRAY:
+                width = _STRING_BYTES if element == ValueType.STRING else _WIDTHS.get(element, 1)
+                self.records.allocated(count, width, "elements of an array", path)
             if element == ValueType.ARRAY:
                 if self.policy.nested_array != "yes":
                     self.records.stop(self.policy.nested_array, "it does not take arrays of arrays", path)

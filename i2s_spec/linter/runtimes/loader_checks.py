@@ -5,11 +5,13 @@ What is needed is declared in `schema.architecture`; what differs between engine
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.linter.runtimes import loader_faults
 from i2s_spec.linter.runtimes.reason import Reason
 from i2s_spec.schema.architectures.architecture import PREFIXES, Architecture
 from i2s_spec.schema.architectures.hyperparameters import KEY_MISSING, KEY_TYPE, hyperparameters
@@ -70,17 +72,25 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         return
     architecture = subject.declared
     assert architecture is not None, "a runtime knows none but declared architectures"
-    problem = _hyperparameters(subject, architecture)
+    ended = next(loader_faults.of_metadata(subject, runtime, architecture), None)
+    if ended is not None:
+        yield ended
+        return
+    problem = _hyperparameters(subject, architecture, loader_faults.tolerated(subject, runtime, architecture))
     if isinstance(problem, FormatError):
         where = problem.span if problem.span.stop else None
         yield Reason(f"the loader stops at the metadata: {problem.message}", "", "no", where, "keys")
         return
-    for reason in _tokenizer(subject, architecture):
-        yield reason
-        if reason.effect == "no":
-            return
+    ended = next(chain(_tokenizer(subject, runtime, architecture), loader_faults.of_vocabulary(subject, runtime)), None)
+    if ended is not None:
+        yield ended
+        return
     if subject.file.index.tensors <= MOST_TENSORS:
-        yield from _tensors(subject, runtime, architecture, problem)
+        stopped = next(_tensors(subject, runtime, architecture, problem), None)
+        if stopped is not None:
+            yield stopped
+            return
+    yield from loader_faults.of_evaluation(subject, runtime, architecture)
 
 
 def is_vocabulary(subject: Subject) -> bool:
@@ -97,11 +107,11 @@ def _vocabulary(subject: Subject, runtime: Runtime, name: str) -> Reason:
         text = f"not tried: a vocabulary of architecture {quote(name, 64)}, without tensors"
         return Reason(text, runtime.source, "unknown", span)
     if subject.declared is not None:
-        problem = _hyperparameters(subject, subject.declared)
+        problem = _hyperparameters(subject, subject.declared, subject.file.metadata)
         if isinstance(problem, FormatError) and problem.code == KEY_TYPE.code:
             where = problem.span if problem.span.stop else None
             return Reason(f"the loader stops at the metadata: {problem.message}", "", "no", where, "keys")
-        stopped = next((reason for reason in _tokenizer(subject, subject.declared) if reason.effect == "no"), None)
+        stopped = next(_tokenizer(subject, runtime, subject.declared), None)
         if stopped is not None:
             return stopped
     text = "a vocabulary without tensors: it loads where only that is asked for (vocab_only), and is refused as a model"
@@ -133,8 +143,13 @@ def _key_span(subject: Subject, key: str) -> Span | None:
     return metadata.entry(key).value_span if key in metadata else None
 
 
-def _hyperparameters(subject: Subject, architecture: Architecture) -> Hyperparameters | FormatError:
-    """The sizes of the model, or the error that stops the loader: keys that it requires, types that it insists on."""
+def _hyperparameters(
+    subject: Subject, architecture: Architecture, values: Mapping[str, Any]
+) -> Hyperparameters | FormatError:
+    """The sizes of the model, or the error that stops the loader: keys that it requires, types that it insists on.
+
+    :param values: the metadata, as the loader takes it
+    """
     metadata = subject.file.metadata
     for key in architecture.keys.values():
         if key.name.startswith("tokenizer."):
@@ -152,12 +167,12 @@ def _hyperparameters(subject: Subject, architecture: Architecture) -> Hyperparam
     if "tokenizer.ggml.tokens" in metadata:
         tokens = metadata.entry("tokenizer.ggml.tokens").count
     try:
-        return hyperparameters(metadata, tokens if tokens is not None else 0)
+        return hyperparameters(values, tokens if tokens is not None else 0)
     except FormatError as error:
         return error
 
 
-def _tokenizer(subject: Subject, architecture: Architecture) -> Iterator[Reason]:
+def _tokenizer(subject: Subject, runtime: Runtime, architecture: Architecture) -> Iterator[Reason]:
     metadata = subject.file.metadata
     model = _text(subject, "tokenizer.ggml.model")
     if model is None:
@@ -178,7 +193,8 @@ def _tokenizer(subject: Subject, architecture: Architecture) -> Iterator[Reason]
             yield Reason(f"the loader stops at the vocabulary: {key.name} is missing", "", "no", check="vocabulary")
         elif metadata.entry(key.name).label not in key.types:
             text = f"the loader stops at the vocabulary: {key.name} is {metadata.entry(key.name).label}"
-            yield Reason(text, "", "no", metadata.entry(key.name).span, "vocabulary")
+            ended = loader_faults.token_array(subject, runtime, key.name)
+            yield ended or Reason(text, "", "no", metadata.entry(key.name).span, "vocabulary")
     vocab = f"{architecture.prefix}.vocab_size"
     if vocab in metadata and "tokenizer.ggml.tokens" in metadata:
         size, tokens = _value(subject, vocab), metadata.entry("tokenizer.ggml.tokens").count

@@ -48,7 +48,7 @@ def _modern(numbers: str) -> tuple[str, ...]:
 PRE_TOKENIZERS: Final = (
     PreTokenizer("llama-bpe", _modern(r"\p{N}{1,3}"), ("llama3", "llama-v3"), ignore_merges=True, add_bos=True),
     PreTokenizer("falcon3", _modern(r"\p{N}{1,3}"), ignore_merges=True, add_bos=True),
-    PreTokenizer("falcon_e", _modern(r"\p{N}{1,3}"), ignore_merges=True, add_bos=True),
+    PreTokenizer("falcon_e", _modern(r"\p{N}{1,3}"), ignore_merges=True),
     PreTokenizer("qwen2", _modern(r"\p{N}")),
     PreTokenizer("gpt-2", (_GPT2,), ("gpt2",)),
     PreTokenizer("default", (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]")),

@@ -195,7 +195,8 @@ MODEL: Final[tuple[Key, ...]] = (
     ),
     Key(
         "{arch}.hidden_activation", _STR, OPTIONAL, ("graph",), "Activation of the feed-forward.", "3.2",
-        otherwise="the architecture's own", values=("relu2", "silu", "gelu"), note="read by upstream llama.cpp only",
+        otherwise="the architecture's own", values=("relu2", "silu", "gelu"),
+        note="no released runtime reads it: their graphs have the activation fixed",
     ),
 )  # fmt: skip
 

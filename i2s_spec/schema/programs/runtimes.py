@@ -10,6 +10,15 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
+from i2s_spec.schema.programs.loader_endings import (
+    FORK_2024_PRE,
+    FORK_2025_PRE,
+    FORK_ENDINGS,
+    IK_ENDINGS,
+    IK_PRE,
+    Ending,
+)
+
 #: What a reader does with something that it does not take: refuse it, die of it, never return, go on.
 Outcome = Literal["no", "crash", "yes"]
 
@@ -27,8 +36,9 @@ class Container(NamedTuple):
     `versions` are those that it takes (empty for all but 1), `version_1` whether it reads 32-bit counts. `end` is what it
     does where the file ends too early: `no`, `zeros` where it goes on with zeros, `short` where it takes what is left of a
     string or an array. Numbers are ceilings, None for none. `in_order` asks that offsets are the running sum of sizes,
-    `in_file` that tensors lie in the file, `mapped` that they do as arrays of their shape. `known` is False where nobody
-    has looked at what becomes of a damaged header.
+    `in_file` that tensors lie in the file, `mapped` that they do as arrays of their shape. `allocates` is the number
+    of bytes that it can have for what a count or a length announces, before it has read it; it dies where they are more.
+    `known` is False where nobody has looked at what becomes of a damaged header.
     """
 
     versions: tuple[int, ...] = (2, 3)
@@ -59,6 +69,7 @@ class Container(NamedTuple):
     in_order: bool = False
     in_file: bool = False
     mapped: bool = False
+    allocates: int | None = None
     known: bool = True
     retired_type: Outcome = "no"
     unknown_type: Outcome = "no"
@@ -82,6 +93,10 @@ class Runtime(NamedTuple):
         `missing` tensors, `shape`, `count` of tensors and tokens. What it makes of the others nobody has tried
     :param vocabularies: architectures of which it loads a vocabulary alone, without tensors
     :param bitnet_names: who says which of the names of BitNet architectures it knows
+    :param endings: how its loader ends at models that a header lets pass, and who says so (`loader_endings`)
+    :param pre_unknown: names of `tokenizer.ggml.pre` that others know and it refuses, and who says so
+    :param required: keys that it requires beyond the declared ones: architecture, key, and who says so
+    :param no_first_token: values of `tokenizer.ggml.pre` with which it puts no first token before texts, though others do
     :param norm_in: what becomes of *_norm_in tensors
     :param others: ternary types other than I2_S that it computes, and how that is known
     :param narrower: kind of machine, and multiple that rows of I2_S must be of there, where that is more than `columns`
@@ -112,6 +127,10 @@ class Runtime(NamedTuple):
     loader: tuple[tuple[str, str], ...] = ()
     vocabularies: frozenset[str] = frozenset()
     bitnet_names: str = "ikawrakow/ik_llama.cpp#365"
+    endings: tuple[tuple[str, Ending], ...] = ()
+    pre_unknown: tuple[frozenset[str], str] = (frozenset(), "")
+    required: tuple[tuple[str, str, str], ...] = ()
+    no_first_token: frozenset[str] = frozenset()
     norm_in: Literal["yes", "no", "unknown"] = "yes"
     others: tuple[tuple[str, Fact], ...] = ()
     narrower: tuple[tuple[str, int, str], ...] = ()
@@ -148,7 +167,7 @@ _FORK_TYPES: Final = _COMMON | {31, 32, 33, 34, 35, 36, 37, 38, 39}
 _FORK_CONTAINER: Final = Container(
     versions=(), value_type="crash", nested_array="crash", too_many_dimensions="crash", no_dimensions="crash",
     zero_length="crash", overflow="crash", alignment_type="crash", alignment_zero="crash", alignment_odd="yes",
-    in_file=True, unknown_type="crash", retired_type="no",
+    in_file=True, unknown_type="crash", retired_type="no", allocates=1 << 36,
 )  # fmt: skip
 
 _UPSTREAM_CONTAINER: Final = Container(
@@ -164,6 +183,15 @@ _VOCABULARIES: Final = frozenset({"bert", "gpt2", "llama", "phi3"})
 FAMILY_LOADER: Final = "ggml-org/llama.cpp@3074b50:src/llama-model-loader.cpp"
 HALF_NORMS_SOURCE: Final = "XsquirrelC/llama.cpp@0f0e7dae:ggml/src/ggml.c:10278"
 VOCABULARIES_SOURCE: Final = "ggml-org/llama.cpp@3074b50:models"
+
+_UPSTREAM_VOCABULARY: Final = "ggml-org/llama.cpp@3074b50:src/llama-vocab.cpp"
+
+#: Pre-tokenizers of Falcon, after which the fork adds no first token.
+_FALCON: Final = frozenset({"falcon3", "falcon_e"})
+_FALCON_BOS: Final = Fact(
+    "it puts no first token before texts of Falcon's vocabularies, as llama.cpp does for falcon3",
+    "XsquirrelC/llama.cpp@0f0e7dae:src/llama.cpp:6425",
+)
 
 _BITNET_NAMES: Final = "microsoft/BitNet#212"
 _METAL: Final = (("Metal", 256, "XsquirrelC/llama.cpp@0f0e7dae:ggml/src/ggml-metal.metal:3349"),)
@@ -193,9 +221,9 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         _FORK_TYPES, _FORK, "computes", ("bitnet", "llama"), (),
         (("x86 with AVX2", "interleave-128"), ("ARM", "interleave-128"), ("x86 without AVX2", "")),
         half_norms="crash", columns=(128, "all of its kernels"), code3="+2 in kernels", loader=_loader(_MISSING),
-        vocabularies=_VOCABULARIES, bitnet_names=_BITNET_NAMES, narrower=_METAL,
-        pre="takes the default and warns",
-        facts=(("no-avx2", _GIBBERISH), ("rows", _ROW), ("int16", _INT16)),
+        vocabularies=_VOCABULARIES, bitnet_names=_BITNET_NAMES, narrower=_METAL, endings=FORK_ENDINGS,
+        pre="takes the default and warns", pre_unknown=FORK_2024_PRE, no_first_token=_FALCON,
+        facts=(("no-avx2", _GIBBERISH), ("rows", _ROW), ("int16", _INT16), ("first-token", _FALCON_BOS)),
     ),
     Runtime(
         "bitnet.cpp-2025", "bitnet.cpp, April 2025 to May 2026", "engine", "5eb47b72 to 69bf64d", _FORK_CONTAINER,
@@ -204,10 +232,10 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
          ("ARM, built since 19 November 2025", "interleave-64"), ("x86 without AVX2", "")),
         half_norms="crash", columns=(128, "all of its kernels"), code3="0 in the dequantizer, +2 in kernels",
         embeddings=True, loader=_loader(_MISSING), vocabularies=_VOCABULARIES, bitnet_names=_BITNET_NAMES, narrower=_METAL,
-        pre="takes the default and warns",
+        endings=FORK_ENDINGS, pre="takes the default and warns", pre_unknown=FORK_2025_PRE, no_first_token=_FALCON,
         facts=(
-            ("no-avx2", _GIBBERISH), ("rows", _ROW), ("int16", _INT16), ("int16-neon", _INT16_NEON),
-            ("code3", _NO_DEQUANT),
+            ("first-token", _FALCON_BOS), ("no-avx2", _GIBBERISH), ("rows", _ROW), ("int16", _INT16),
+            ("int16-neon", _INT16_NEON), ("code3", _NO_DEQUANT),
             ("arm", Fact("its kernels for ARM read blocks of 64 from commit 112f853 on", "microsoft/BitNet#585")),
         ),
     ),
@@ -219,6 +247,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         activations=(("bitnet-b1.58", "silu"),), columns=(128, "all of its kernels"),
         code3="0 in the dequantizer, +2 in kernels", embeddings=True, loader=_loader(_FORK_2026), vocabularies=_VOCABULARIES,
         bitnet_names=_BITNET_NAMES, narrower=_METAL, pre="takes the default and warns",
+        pre_unknown=(frozenset({"falcon_e"}), _FORK_2026),
         facts=(
             ("activation", Fact("its graph applies SiLU to 2B-4T, which was trained with ReLU²: perplexity 99.8, not 17.1",
                                 "microsoft/BitNet#588")),
@@ -237,7 +266,7 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         bitnet_names="run xllamacpp/bitnet-b1.58.f32",
         programs=("xllamacpp", "node-llama-cpp", "@node-llama-cpp/linux-x64"), loader=_loader(FAMILY_LOADER),
         refusal=Fact("type 36 is its retired IQ4_NL_4_4: \"not a multiple of block size (0)\"", "run xllamacpp/llama.i2_s"),
-        pre="takes the default and warns",
+        pre="takes the default and warns", pre_unknown=(frozenset({"falcon_e"}), _UPSTREAM_VOCABULARY),
         facts=(("norm-in", Fact("it does not know *_norm_in tensors: wrong number of tensors",
                                 "run xllamacpp/qwen3.f32")),
                ("activation", Fact("it applies SiLU to architecture bitnet, whatever <arch>.hidden_activation says",
@@ -249,16 +278,20 @@ RUNTIMES: Final[tuple[Runtime, ...]] = (
         _COMMON | {36, 39, 41, 134, 135}, _IK, "converts",
         ("bitnet", "bitnet-25", "bitnet-b1.58", "llama", "qwen3", "gemma3"), (),
         (("every machine, once converted", "interleave-128"),), code3="+2", pre="takes llama3", loader=_loader(_MISSING),
-        vocabularies=_VOCABULARIES, norm_in="unknown",
+        vocabularies=_VOCABULARIES, norm_in="no", endings=IK_ENDINGS, pre_unknown=IK_PRE,
+        required=(("gemma3", "gemma3.attention.sliding_window",
+                   "ikawrakow/ik_llama.cpp@8337e4c:src/llama-hparams.cpp:835"),),
         refusal=Fact(
-            "it has no kernels for I2_S: llama-quantize --allow-requantize to IQ2_BN comes first; run as it is, every "
-            "I2_S product is 0, or a null pointer is called", "ikawrakow/ik_llama.cpp#365",
+            "it has no kernels for I2_S: llama-quantize --allow-requantize --token-embedding-type f16 IN OUT IQ2_BN comes "
+            "first (without the option the embedding becomes IQ4_NL); run as it is, every I2_S product is 0, or a null "
+            "pointer is called", "ikawrakow/ik_llama.cpp#365",
         ),
         others=(
             ("IQ1_BN", Fact("it has kernels for the type", "ikawrakow/ik_llama.cpp@8337e4c:ggml/src/iqk/iqk_quantize.cpp")),
             ("IQ2_BN", Fact("it has kernels for the type", "ikawrakow/ik_llama.cpp@8337e4c:ggml/src/iqk/iqk_quantize.cpp")),
         ),
-        facts=(("norm-in", Fact("nothing says that it knows *_norm_in tensors", _IK)),
+        facts=(("norm-in", Fact("it does not know *_norm_in tensors: wrong number of tensors",
+                                "ikawrakow/ik_llama.cpp@8337e4c:src/llama-model-loader.cpp:1006")),
                ("narrow", Fact("IQ2_BN needs at least 512 columns", "tests/oracle/README.md"))),
     ),
     Runtime(

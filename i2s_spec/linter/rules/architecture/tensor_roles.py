@@ -228,8 +228,8 @@ def activation_uncertain(subject: Subject) -> Iterator[Finding]:
 def activation_contradicted(subject: Subject) -> Iterator[Finding]:
     """The file asks for another activation than the architecture's graph has.
 
-    Why: upstream llama.cpp reads the key, BitNet's forks and ik_llama.cpp go by the architecture's name: the file gives
-    two results.
+    Why: released runtimes go by the architecture's name and never look at the key (llama.cpp closed the requests for it);
+    programs that obey it, as this package does, get another result of the same file.
 
     Example: bitnet-b1.58.hidden_activation = 'silu'.
 

@@ -118,7 +118,8 @@ def runtime_needs_conversion(subject: Subject) -> Iterator[Finding]:
     Why: it reads the type to convert it, and has no kernels for it. Run as it is, the model crashes, or every product
     with such a tensor is 0, without a message.
 
-    Example: an I2_S file given to ik_llama.cpp without llama-quantize --allow-requantize before.
+    Example: an I2_S file given to ik_llama.cpp without llama-quantize --allow-requantize --token-embedding-type
+    f16 before.
 
     Fix: convert first, as the runtime says.
     """

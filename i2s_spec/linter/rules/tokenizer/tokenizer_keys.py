@@ -16,6 +16,7 @@ from i2s_spec.schema.architectures.keys import (
     Key,
 )
 from i2s_spec.schema.checks import KEY_COUNT_SPAN
+from i2s_spec.schema.programs.loader_endings import DEFAULT_SPECIAL_TOKENS
 from i2s_spec.schema.types import I2_S
 
 MODELS: Final = "models of a declared architecture"
@@ -23,13 +24,6 @@ TERNARY: Final = "models of a declared architecture that are ternary, or say so"
 
 _MODEL, _PRE, _TOKENS = "tokenizer.ggml.model", "tokenizer.ggml.pre", "tokenizer.ggml.tokens"
 _TYPES, _TEMPLATE = "tokenizer.ggml.token_type", "tokenizer.chat_template"
-
-
-#: What loaders take for the number of a token that the file does not give, by the kind of tokenizer.
-_DEFAULTS: Final = {
-    "gpt2": {"tokenizer.ggml.bos_token_id": 11, "tokenizer.ggml.eos_token_id": 11},
-    "llama": {"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2},
-}
 
 
 def _of_need(known: ArchitectureView, need: str) -> Iterator[Key]:
@@ -99,7 +93,7 @@ def tokenizer_array_length(subject: Subject) -> Iterator[Finding]:
 
 def default_id(tokenizer: str, name: str) -> int:
     """What loaders take where the key of a special token is missing; -1 where they do without."""
-    return _DEFAULTS.get(tokenizer, {}).get(name, -1)
+    return DEFAULT_SPECIAL_TOKENS.get(tokenizer, {}).get(name, -1)
 
 
 @rule("T008", "token-id-range", "{key} is {got}; there are {want} tokens", severity=WARNING, clause="3.5",
@@ -118,7 +112,7 @@ def token_id_range(subject: Subject) -> Iterator[Finding]:
     known = architecture_view(subject)
     if known.tokens is None:
         return
-    for name, number in _DEFAULTS.get(known.tokenizer, {}).items():
+    for name, number in DEFAULT_SPECIAL_TOKENS.get(known.tokenizer, {}).items():
         if name not in known.keys.places and known.tokens and number >= known.tokens:
             key = TrustedText(f"{name} is missing, and its default")
             yield token_id_range.at(known.keys.value_span(_TOKENS), got=number, want=known.tokens, key=key)
