@@ -24,6 +24,9 @@ PARTS = {
     "start": "bench.start",
 }
 
+#: Parts that have no committed result yet: a full run takes gigabytes, or a machine that does nothing else meanwhile.
+UNMEASURED = ("import", "cluster", "start")
+
 
 class Setting(NamedTuple):
     """What benchmarks are given.

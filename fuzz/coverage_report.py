@@ -93,7 +93,7 @@ UNREACHABLE: tuple[tuple[str, str, str], ...] = (
     # What is there in case that we are wrong: a fuzzer that gets there has made a find.
     ("codec/kernels.py", "for group in (1, 16, 32, cols, rows // 4 * cols):", "guards an assertion"),
     ("codec/native.py", "for start in range(0, tensor.elements, step):", "guards an assertion"),
-    ("linter/engine.py", 'if os.environ.get("I2S_DEBUG"):', "a bug of ours"),
+    ("linter/collection.py", 'if os.environ.get("I2S_DEBUG"):', "a bug of ours"),
     ("linter/batch/lint_path.py", 'if os.environ.get("I2S_DEBUG"):', "a bug of ours"),
     ("linter/report_data.py", "if bugs:", "a bug of ours"),
     ("linter/report/text.py", 'if file_report["bugs"]:', "a bug of ours"),

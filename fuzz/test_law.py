@@ -51,7 +51,7 @@ def test_sound_input_is_no_find(name: str) -> None:
 def test_the_exit_code_of_a_bug_is_declared_once() -> None:
     from i2s_spec.linter.report_data import Totals, exit_code
 
-    report: Any = {"bugs": ["x"], "summary": {"readable": True}}
+    report: Any = {"bugs": ["x"], "findings": [], "summary": {"readable": True}}
     assert exit_code(report) == EXIT_BUG
     totals = Totals()
     totals.fail(EXIT_BUG)

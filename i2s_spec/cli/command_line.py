@@ -28,7 +28,7 @@ def _given(ctx: click.Context, option: click.Option) -> Iterator[str]:
     if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
         return
     value = ctx.params.get(name)
-    spelling = max(option.opts, key=len)
+    spelling = next((each for each in option.opts if each.startswith("--")), option.opts[0])
     if option.is_flag:
         yield spelling if value else max(option.secondary_opts or option.opts, key=len)
     elif option.multiple and isinstance(value, list | tuple):

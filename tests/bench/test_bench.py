@@ -55,10 +55,11 @@ def test_usage(tmp_path: Path) -> None:
 
 def test_result_files_are_current() -> None:
     """What is committed is a full run of a part that there is, in the present form."""
-    from bench.parts import PARTS, benchmarks_of
+    from bench.parts import PARTS, UNMEASURED, benchmarks_of
     from bench.report import SCHEMA_VERSION
 
-    for part in PARTS:
+    assert set(UNMEASURED) < set(PARTS)
+    for part in (part for part in PARTS if part not in UNMEASURED):
         result = json.loads((ROOT / "bench" / "results" / f"{part}.json").read_text())
         assert (result["schema_version"], result["part"], result["quick"]) == (SCHEMA_VERSION, part, False)
         assert list(result["benchmarks"]) == [benchmark.name for benchmark in benchmarks_of(part)]

@@ -50,12 +50,12 @@ class Start(NamedTuple):
 
 STARTS = {
     "version": Start(["--version"], 6, 16, set()),
-    "lint": Start(["lint", "FILE"], 130, 180, {"re"}),
-    "header": Start(["lint", "--header-only", "MODEL"], 135, 185, {"re"}),
-    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 135, 185, {"re"}),
-    "json": Start(["lint", "--json", "FILE"], 130, 180, {"json", "re"}),
-    "rules": Start(["rules", "--format", "json"], 110, 210, CLICK | {"json", "pathlib"}),
-    "help": Start(["lint", "--help"], 125, 220, CLICK),
+    "lint": Start(["lint", "FILE"], 140, 200, {"re"}),
+    "header": Start(["lint", "--header-only", "MODEL"], 140, 200, {"re"}),
+    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 140, 200, {"re"}),
+    "json": Start(["lint", "--json", "FILE"], 135, 200, {"json", "re"}),
+    "rules": Start(["rules", "--format", "json"], 113, 222, CLICK | {"json", "pathlib"}),
+    "help": Start(["lint", "--help"], 134, 242, CLICK),
 }
 
 

@@ -73,7 +73,7 @@ def test_what_has_drifted_is_named_and_mended(other: Path) -> None:
     for name in derived.FILES:
         path = other / name
         text = path.read_text(encoding="utf-8")
-        starts = {".tsv": ("R",), ".json": ('  "',), ".ipynb": ("   ",), ".css": ("[",)}
+        starts = {".tsv": ("R",), ".json": ('  "',), ".ipynb": ("   ",), ".css": ("[",), ".svg": ("<",)}
         first = starts.get(path.suffix, ("| ", "    {", "<p>", "<div"))
         row = next(line for line in reversed(text.splitlines()) if line.startswith(first))
         path.write_text(text.replace(row, f"{row[:2]} {row[2:]}", 1), encoding="utf-8")
