@@ -59,7 +59,7 @@ def contents(sections: Iterable[tuple[str, list[str]]]) -> str:
     made = []
     for title, paths in sections:
         links = "".join(f"<li>{_linked(path)}</li>\n" for path in paths)
-        made.append(f"<div><h3>{escape(title)}</h3><ul>{links}</ul></div>\n")
+        made.append(f"<div><p><strong>{escape(title)}</strong></p><ul>{links}</ul></div>\n")
     return f'<div class="i2s-contents">{"".join(made)}</div>'
 
 
