@@ -78,7 +78,8 @@ def test_drift_fails_the_build(tmp_path: Path) -> None:
     (tmp_path / "spec" / "index.md").write_text("# X\n\n```i2s-example\nprint(1)\n---\n2\n```\n")
     config = (checkout.root() / "mkdocs.yml").read_text(encoding="utf-8")
     config = re.sub(r"^nav:.*?(?=^\S)", "", config, flags=re.MULTILINE | re.DOTALL)
-    config = config.replace("  - assets/palette.css\n  - assets/spec.css\n", "  []\n").replace("hooks: [mkdocs_hook.py]\n", "")
+    config = config.replace("  - assets/palette.css\n  - assets/spec.css\n", "  []\n")
+    config = config.replace("hooks: [mkdocs_hook.py]\n", "")
     (tmp_path / "mkdocs.yml").write_text(config)
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
