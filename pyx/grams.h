@@ -112,7 +112,7 @@ I2S_GRAM_UNROLLED
         }
 }
 
-#define I2S_GRAM_512 __attribute__((target("avx2,avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")))
+#define I2S_GRAM_512 __attribute__((target("avx2,avx512f,avx512bw,avx512vl,avx512dq" I2S_BY_512)))
 I2S_GRAM_512 static void i2s_gram_products_avx512(const int8_t *vectors, int64_t n, int64_t room, int32_t *products) {
     const __m512i one = _mm512_set1_epi8(1);
     int64_t i, j, c;
