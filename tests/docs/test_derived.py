@@ -118,6 +118,7 @@ def test_a_lost_table_is_an_answer(other: Path) -> None:
 def test_drift_ends_build_and_test_of_the_verb(other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both look at what is derived before anything else."""
     (other / "rules" / "I104.md").write_text("old\n" + pages.MARK, encoding="utf-8")
+    monkeypatch.setattr("i2s_spec.cli.specification.spec._require_mkdocs", lambda: None)
     monkeypatch.setattr("i2s_spec.cli.specification.spec._mkdocs", lambda *arguments: pytest.fail("the site is built"))
     run = CliRunner().invoke(command, ["build"], standalone_mode=False)
     assert (run.return_value, run.stdout) == (1, "rules/I104.md is not what its rule says\n")
@@ -128,6 +129,7 @@ def test_what_needs_a_missing_extra_is_not_looked_at(monkeypatch: pytest.MonkeyP
     """The extra of the site alone is enough to build it."""
     before_after.shown.cache_clear()
     monkeypatch.setattr(before_after, "find_spec", lambda name: None)
+    monkeypatch.setattr("i2s_spec.cli.specification.spec._require_mkdocs", lambda: None)
     monkeypatch.setattr("i2s_spec.cli.specification.spec._mkdocs", lambda *arguments: 0)
     run = CliRunner().invoke(command, ["build"], standalone_mode=False)
     before_after.shown.cache_clear()
@@ -146,6 +148,7 @@ def test_without_a_checkout_the_verb_says_so(monkeypatch: pytest.MonkeyPatch, tm
 
 def test_building_deletes_nothing_but_a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("i2s_spec.cli.specification.spec._derived", lambda: 0)
+    monkeypatch.setattr("i2s_spec.cli.specification.spec._require_mkdocs", lambda: None)
     monkeypatch.setattr("i2s_spec.cli.specification.spec._mkdocs", lambda *arguments: 0)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "weights.gguf").write_bytes(b"GGUF")

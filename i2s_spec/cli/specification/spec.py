@@ -36,8 +36,11 @@ def build(output: Path | None) -> int:
 
     DIR is made, is empty, or holds a site that was built before, which is replaced.
     """
+    from i2s_spec.docs.checkout import root
+
     if output is not None:
         _refuse_to_empty(output)
+    root()  # what is missing first: a checkout, then the extra
     _require_mkdocs()
     if _derived():
         return EXIT_FINDINGS
