@@ -1,6 +1,6 @@
 """The command line of the benchmarks: `python -m bench [PART...]`, in a checkout.
 
-Tables go to stdout, what is going on to stderr. Nothing fails because it is slow.
+Tables go to stdout, what is going on to stderr. Nothing fails because it is slow, unless --check asks for it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from bench import machine, peers, report
+from bench import compare, machine, peers, report
 from bench.measure import Result
 from bench.parts import PARTS, Setting, benchmarks_of
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmarks that were asked for."""
-    asked = _parser().parse_args(arguments)
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    if asked.check and asked.quick:
+        parser.error("--quick measures small input, which no committed result is of; --check needs a full run")
     if asked.install:
         try:
             peers.install(asked.peers)
@@ -46,7 +50,24 @@ def main(arguments: list[str] | None = None) -> int:
     if asked.json:
         value = runs[0] if len(runs) == 1 else runs
         asked.json.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    return 0
+    return _check(runs) if asked.check else 0
+
+
+def _check(runs: list[dict[str, Any]]) -> int:
+    """Say what got worse than the committed results of this kind of processor; 1 if anything did."""
+    found = 0
+    for run in runs:
+        part, kind = run["part"], run["machine"]["processor"]
+        then = compare.committed(part, kind)
+        if then is None:
+            there = ", ".join(compare.kinds(part)) or "none"
+            print(f"{part}: not compared: no result of {kind} is committed; there are results of: {there}")
+            continue
+        sentences = compare.worse(run, then)
+        found += len(sentences)
+        print(f"{part}: compared with {kind} of {then['machine']['date']}: {len(sentences)} worse")
+        print("".join(f"  {sentence}\n" for sentence in sentences), end="")
+    return 1 if found else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,6 +79,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=_count, metavar="N", help="rounds of all contenders (default: 3)")
     parser.add_argument("--only", action="append", metavar="NAME", help="this benchmark only; may be repeated")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the result as JSON, as in bench/results/")
+    parser.add_argument(
+        "--check", action="store_true",
+        help="compare with bench/results/ of this kind of processor; name what got worse, and exit with 1 if anything did",
+    )  # fmt: skip
     parser.add_argument(
         "--peers", type=Path, default=peers.default_folder(), metavar="DIR", help="where npm packages are"
     )

@@ -9,11 +9,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from bench.processor import kind
+
 
 def facts() -> dict[str, Any]:
     """What a reader of the figures needs to know; what this system does not say is None."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
+        "processor": kind(),
         "cpu": _line("/proc/cpuinfo", "model name"),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory": _memory(),

@@ -25,7 +25,9 @@ def as_dict(part: str, quick: bool, rounds: int, machine: dict[str, Any], result
 def machine_line(machine: dict[str, Any]) -> str:
     """On what it ran, in one line."""
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version)
-    where = f"{machine['cpu']}, {machine['cores']} cores, {machine['memory']}, {machine['system']}"
+    where = (
+        f"{machine['cpu']} ({machine['processor']}), {machine['cores']} cores, {machine['memory']}, {machine['system']}"
+    )
     return f"{where}; load {machine['load']}; Python {machine['python']}, {versions}"
 
 

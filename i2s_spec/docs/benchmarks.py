@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 from typing import Any, Final
 
 from i2s_spec.docs.checkout import root
+from i2s_spec.docs.drawings.roofline import Place, Roof, roofline
 from i2s_spec.draw.dot_plot import Dot, Measured, dot_plot
 
 #: Rows are split into series where the lines that remain are this share of the rows at most.
@@ -17,26 +19,86 @@ LEAST_SHARE: Final = 0.6
 SERIES: Final = 8
 
 
+#: Weights in a byte of payload: the multiplications that a token needs for each byte.
+WEIGHTS: Final = 4
+
+
 def parts() -> list[str]:
     """The parts of the benchmarks that results are committed of."""
-    return sorted(path.stem for path in (root() / "bench" / "results").glob("*.json"))
+    return sorted({path.stem for path in _results().glob("*/*.json")})
+
+
+def processors(part: str) -> list[str]:
+    """The kinds of processor that results of a part are committed of."""
+    return sorted(path.parent.name for path in _results().glob(f"*/{part}.json"))
 
 
 def table(part: str, name: str = "") -> str:
-    """A benchmark of a part, or all of them, as HTML.
+    """A benchmark of a part, or all of them, as HTML, for each kind of processor that it was measured on.
 
     :raises ValueError: for a part or a benchmark that there is not
     """
     if part not in parts():
         raise ValueError(f"no results are committed of {part!r}; there are {', '.join(parts())}")
-    result = json.loads((root() / "bench" / "results" / f"{part}.json").read_text(encoding="utf-8"))
+    return "".join(_of_processor(_result(part, kind), name) for kind in processors(part))
+
+
+def rooflines() -> str:
+    """For each kind of processor its roofline and the products of one and of more tokens under it, as HTML."""
+    return "".join(_roofline(_result("matmul", kind)) for kind in processors("matmul"))
+
+
+def _results() -> Path:
+    return root() / "bench" / "results"
+
+
+def _result(part: str, kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((_results() / kind / f"{part}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _of_processor(result: dict[str, Any], name: str) -> str:
     if name and name not in result["benchmarks"]:
-        raise ValueError(f"{part} has no benchmark {name!r}; there are {', '.join(result['benchmarks'])}")
-    machine = result["machine"]
-    versions = ", ".join(f"{each} {version}" for each, version in machine["versions"].items() if version)
-    about = f"{machine['date']}, {machine['cpu']}, {machine['cores']} cores, {machine['memory']}; {versions}"
+        raise ValueError(f"{result['part']} has no benchmark {name!r}; there are {', '.join(result['benchmarks'])}")
     chosen = [result["benchmarks"][name]] if name else list(result["benchmarks"].values())
-    return f'<p class="i2s-machine">{escape(about)}</p>' + "".join(map(_benchmarks, _alike(chosen)))
+    return _machine(result["machine"]) + "".join(map(_benchmarks, _alike(chosen)))
+
+
+def _machine(machine: dict[str, Any]) -> str:
+    versions = ", ".join(f"{each} {version}" for each, version in machine["versions"].items() if version)
+    what = f"{machine['processor']} ({machine['cpu']}), {machine['cores']} cores, {machine['memory']}"
+    about = f"{machine['date']}, {what}; load {machine['load']} at the start; {versions}"
+    return f'<p class="i2s-machine">{escape(about)}</p>'
+
+
+def _roofline(result: dict[str, Any]) -> str:
+    """Products of one thread: the reading probe and the multiplication probe are the roof, each kernel set is a series."""
+    memory, several = (result["benchmarks"][name]["rows"] for name in ("vector-memory-1", "matrix-1"))
+    places: dict[str, list[tuple[float, float, str]]] = {}
+    bandwidth = max(row["median"] for row in memory if "probe" in row["name"])
+    peak = max(row["median"] for row in several if "probe" in row["name"])
+    for row in memory:
+        kernels, _, where = row["name"].partition(", ")
+        if "probe" not in kernels and "matmul" not in kernels:
+            says = f"{kernels}, one token from memory, {where}"
+            places.setdefault(kernels, []).append((WEIGHTS, WEIGHTS * row["median"], says))
+    for row in several:
+        kernels, _, shape = row["name"].partition(", ")
+        if "probe" not in kernels:
+            tokens = int(shape.rpartition(" by ")[2])
+            says = f"{kernels}, {shape} tokens"
+            places.setdefault(kernels, []).append((float(WEIGHTS * tokens), row["median"], says))
+    styles = {name: f"g{place}" for place, name in enumerate(places)}
+    dots = [
+        Place(intensity, speed, styles[name], f"{says}: {_number(speed)} GMAC/s")
+        for name, found in places.items() for intensity, speed, says in found
+    ]  # fmt: skip
+    roof = Roof(bandwidth, peak, f"reading: {_number(bandwidth)} GB/s", f"multiplying: {_number(peak)} GMAC/s")
+    kind = result["machine"]["processor"]
+    units = ("multiplications for each byte of payload: 4 for each token", "GMAC/s")
+    plot = roofline(roof, dots, f"Products on {kind}, one thread", "; ".join(dot.says for dot in dots) + ".", units)
+    legend = "".join(f'<li><i class="{style}"></i>{escape(name)}</li>' for name, style in styles.items())
+    return f'{_machine(result["machine"])}<ul class="i2s-legend">{legend}</ul><figure class="i2s-wide">{plot}</figure>'
 
 
 def _alike(benchmarks: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:

@@ -4,6 +4,7 @@
 
 (() => {
   const WIDE = ".md-typeset pre > code, .md-typeset__scrollwrap, figure.i2s-wide, .pg-dialects";
+  const LONG = 16; // characters; shorter names stay on one line
 
   const reach = () => {
     for (const box of document.querySelectorAll(WIDE)) {
@@ -16,7 +17,7 @@
   const breakable = () => {
     for (const name of document.querySelectorAll(".md-typeset td:first-child > code")) {
       const parts = name.textContent.split(/(?<=[._])(?=[a-z])/);
-      if (name.childElementCount === 0 && parts.length > 1)
+      if (name.childElementCount === 0 && parts.length > 1 && name.textContent.length > LONG)
         name.replaceChildren(...parts.flatMap((part, i) => (i ? [document.createElement("wbr"), part] : [part])));
     }
   };

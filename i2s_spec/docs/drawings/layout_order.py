@@ -40,7 +40,7 @@ def _layout(layout: Layout, top: int) -> str:
     first = ", ".join(str(owner[0, shift]) for shift in SHIFTS)
     parts = [
         text(0, top + 12, layout.name, "word"),
-        text(_LEFT + BYTES * _WIDE, top + 12, f"byte 0 holds elements {first}", "side", "end"),
+        text(_LEFT, top + 12, f"byte 0 holds elements {first}", "side"),
     ]
     for line, (bits, shift) in enumerate(zip(BITS, SHIFTS, strict=True)):
         y = top + 20 + line * _HIGH

@@ -1,0 +1,126 @@
+"""A run is compared with the committed results of its kind of processor; what got worse is named, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def checkout() -> Iterator[None]:
+    sys.path.insert(0, str(ROOT))
+    yield
+    sys.path.remove(str(ROOT))
+
+
+def row(name: str, unit: str, *values: float) -> dict[str, Any]:
+    middle = sorted(values)[len(values) // 2]
+    return {"name": name, "unit": unit, "median": middle, "low": min(values), "high": max(values), "values": values}
+
+
+def claim(name: str, *values: float, least: float | None = None, most: float | None = None) -> dict[str, Any]:
+    return {**row(name, "x", *values), "claim": name, "least": least, "most": most}
+
+
+def run(rows: list[dict[str, Any]], claims: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"benchmarks": {"b": {"rows": rows, "claims": claims}}}
+
+
+THEN = run(
+    [row("read probe", "s", 1, 1, 1), row("scan", "s", 2, 2, 2), row("unpack", "GB/s", 10, 10, 10)],
+    [claim("share", 0.9, 0.9, 0.9, least=0.75), claim("times", 2, 2, 2, most=3), claim("told", 5, 5, 5)],
+)
+
+
+@pytest.mark.parametrize(
+    ("rows", "claims", "said"),
+    [
+        ([row("scan", "s", 2.3, 2.9, 9)], [], []),  # the best round counts
+        ([row("scan", "s", 2.5, 2.5, 9)], [], ["b: scan: at best 2.50 s, was 2.00 s"]),
+        ([row("unpack", "GB/s", 1, 1, 8.5)], [], []),
+        ([row("unpack", "GB/s", 1, 1, 7.5)], [], ["b: unpack: at best 7.50 GB/s, was 10.0 GB/s"]),
+        ([row("read probe", "s", 2, 2, 2), row("scan", "s", 4, 4, 4)], [], []),  # the machine was slower, not the scan
+        (
+            [row("read probe", "s", 0.5, 0.5, 0.5), row("scan", "s", 2, 2, 2)], [],
+            ["b: scan: at best 2.00 s, was 2.00 s, 1.00 s by the probes of this run"],
+        ),
+        ([row("another", "s", 9, 9, 9), row("scan", "x", 9, 9, 9)], [], []),
+        ([], [claim("share", 0.5, 0.6, 0.82, least=0.75)], []),
+        ([], [claim("share", 0.5, 0.6, 0.8, least=0.75)], ["b: share: at best 0.80 x, was 0.90 x"]),
+        ([], [claim("times", 2.3, 3, 3, most=3)], ["b: times: at best 2.30 x, was 2.00 x"]),
+        ([], [claim("told", 50, 50, 50)], []),
+    ],
+)  # fmt: skip
+def test_what_got_worse(rows: list[dict[str, Any]], claims: list[dict[str, Any]], said: list[str]) -> None:
+    from bench.compare import worse
+
+    assert worse(run(rows, claims), THEN) == said
+
+
+def test_a_result_is_not_worse_than_itself() -> None:
+    from bench.compare import RESULTS, worse
+
+    paths = list(RESULTS.glob("*/*.json"))
+    for path in paths:
+        result = json.loads(path.read_text())
+        assert worse(result, result) == []
+    assert paths
+
+
+def test_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from bench import __main__ as verb
+    from bench import compare, machine, measure, parts
+
+    slow = measure.Result("title", (), (measure.Claim("share", (0.1,), "x", least=0.75),))
+    monkeypatch.setattr(verb, "benchmarks_of", lambda part: [parts.Benchmark("b", lambda setting: slow)])
+    monkeypatch.setattr(compare, "RESULTS", tmp_path)
+    kind = machine.facts()["processor"]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "codec.json").write_text("{}")
+    assert verb.main(["codec", "--check"]) == 0
+    assert (
+        f"codec: not compared: no result of {kind} is committed; there are results of: other" in capsys.readouterr().out
+    )
+    (tmp_path / kind).mkdir()
+    then = {"machine": {"date": "2026-01-02"}, **run([], [claim("share", 0.9, least=0.75)])}
+    (tmp_path / kind / "codec.json").write_text(json.dumps(then))
+    assert verb.main(["codec", "--check"]) == 1
+    printed = capsys.readouterr().out
+    assert f"codec: compared with {kind} of 2026-01-02: 1 worse\n  b: share: at best 0.10 x, was 0.90 x\n" in printed
+    with pytest.raises(SystemExit):
+        verb.main(["codec", "--check", "--quick"])
+    assert "--check needs a full run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("family", "model", "stepping", "kind"),
+    [
+        (6, 85, 4, "skylake-sp"), (6, 85, 7, "cascade-lake"), (6, 85, 11, "cooper-lake"), (6, 106, 6, "ice-lake-sp"),
+        (6, 143, 8, "sapphire-rapids"), (6, 207, 2, "emerald-rapids"), (6, 42, 7, "genuineintel-6-42"),
+    ],
+)  # fmt: skip
+def test_kinds_of_processor(family: int, model: int, stepping: int, kind: str) -> None:
+    from bench import processor
+
+    facts = {"vendor_id": "GenuineIntel", "cpu family": str(family), "model": str(model), "stepping": str(stepping)}
+    assert processor.kind(facts, "x86_64") == kind
+    assert processor.kind({**facts, "vendor_id": "Other"}, "x86_64") == f"other-{family}-{model}"
+
+
+def test_processors_that_say_little() -> None:
+    from bench import processor
+
+    assert processor.kind({"CPU implementer": "0x41", "CPU part": "0xd0c"}, "aarch64") == "neoverse-n1"
+    assert processor.kind({"CPU implementer": "0x41", "CPU part": "0xfff"}, "aarch64") == "arm-fff"
+    assert processor.kind({}, "arm64") == "arm64"
+    assert (
+        processor.kind({"vendor_id": "AuthenticAMD", "cpu family": "?", "model": "17"}, "x86_64")
+        == "authenticamd--1-17"
+    )

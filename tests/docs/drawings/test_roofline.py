@@ -1,0 +1,67 @@
+"""A roofline puts kernels where their work and their speed belong, and says each of them."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+
+from i2s_spec.docs import benchmarks
+from i2s_spec.docs.drawings.roofline import FLOOR, LEFT, RIGHT, TOP, Place, Roof, roofline
+
+ROOF = Roof(10.0, 1000.0, "reading: 10", "multiplying: 1,000")
+UNITS = ("work for each byte", "G/s")
+
+
+def circles(drawn: str) -> list[tuple[float, float]]:
+    found = re.findall(r'<circle class="measured \w+" cx="([\d.]+)" cy="([\d.]+)"', drawn)
+    return [(float(x), float(y)) for x, y in found]
+
+
+def line(drawn: str) -> list[tuple[float, float]]:
+    path = re.search(r'class="axis-line roof" d="M([^"]+)"', drawn)
+    assert path is not None
+    return [(float(x), float(y)) for x, y in (point.split() for point in path[1].split("L"))]
+
+
+def test_a_kernel_at_the_limit_touches_the_roof() -> None:
+    """On the slope: as many bytes as arrive; at the knee and beyond: the peak."""
+    places = [Place(10, 100, "g0", "slope"), Place(100, 1000, "g1", "knee"), Place(1000, 1000, "g2", "flat")]
+    drawn = roofline(ROOF, places, "title", "more", UNITS)
+    slope, knee, flat = circles(drawn)
+    left, corner, right = line(drawn)
+    assert knee == pytest.approx(corner, abs=0.02)
+    assert flat[1] == pytest.approx(right[1], abs=0.02)
+    share = (slope[0] - left[0]) / (corner[0] - left[0])
+    assert slope[1] == pytest.approx(left[1] + share * (corner[1] - left[1]), abs=0.05)
+    for x, y in [slope, knee, flat, left, corner, right]:
+        assert LEFT - 0.01 <= x <= RIGHT + 0.01
+        assert TOP - 0.01 <= y <= FLOOR + 0.01
+    for said in ("slope", "knee", "flat", "reading: 10", "multiplying: 1,000", "title", "more"):
+        assert said in drawn
+
+
+def test_less_is_lower() -> None:
+    (x, y), (same, lower) = circles(
+        roofline(ROOF, [Place(4, 40, "g0", "a"), Place(4, 20, "g0", "b")], "title", "more", UNITS)
+    )
+    assert x == same
+    assert y < lower
+
+
+@pytest.mark.parametrize("speed", [0.0, -1.0, math.inf, math.nan])
+def test_numbers_that_have_no_place(speed: float) -> None:
+    with pytest.raises(ValueError, match="positive and finite"):
+        roofline(ROOF, [Place(4, speed, "g0", "a")], "title", "more", UNITS)
+    with pytest.raises(ValueError, match="has kernels"):
+        roofline(ROOF, [], "title", "more", UNITS)
+
+
+def test_every_processor_that_was_measured_has_one() -> None:
+    drawn = benchmarks.rooflines()
+    for kind in benchmarks.processors("matmul"):
+        assert f"Products on {kind}, one thread" in drawn
+    assert drawn.count("<svg") == len(benchmarks.processors("matmul")) >= 1
+    assert "one token from memory" in drawn
+    assert re.search(r"avx2, 2,560 x 2,560 by 128 tokens: \d+ GMAC/s", drawn)
