@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import click
 
+from i2s_spec.cli.form_option import form_option
 from i2s_spec.cli.settings import spared
 from i2s_spec.cli.termination import cleaned_up
 from i2s_spec.linter.census.census_counts import MEANINGS, VERDICTS, Census, by_count, census_of, ordered
@@ -23,11 +24,8 @@ ROWS = 20
     short_help="Count the results of a run over many files.",
 )
 @click.argument("results", type=click.Path())
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "html"]),
-    help="Form of the counts.  [default: html for -o NAME.html, else text]",
+@form_option(
+    ["text", "json", "html"], default=None, help="Form of the counts.  [default: html for -o NAME.html, else text]"
 )
 @click.option(
     "-o",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from i2s_spec.cli.form_option import form_option
 from i2s_spec.errors import EXIT_FINDINGS, quote
 from i2s_spec.linter.selection.profile import PROFILES
 
@@ -78,7 +79,7 @@ def statuses(value: str) -> frozenset[int]:
               help="Linter profile that decides which files must be accepted.")  # fmt: skip
 @click.option("--effort", type=click.IntRange(0), default=300, show_default=True, metavar="N",
               help="Runs that making one find small may take.")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(["text", "json", "junit"]), default="text", show_default=True)
+@form_option(["text", "json", "junit"])
 @click.option("--list-duties", is_flag=True, is_eager=True, expose_value=False, callback=lambda c, p, on: _duties(c, on),
               help="Say which rules oblige a decoder to reject, and why.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from i2s_spec.cli.files.target import keep_inputs, reading, shown, writing
+from i2s_spec.cli.form_option import form_option
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import json_document
@@ -32,15 +33,9 @@ if TYPE_CHECKING:
 @click.option(
     "--lineage", is_flag=True, help="Of a base model A and its fine-tune B: changed trits by layer, all-zero rows."
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "html"]),
-    default="text",
-    show_default=True,
-    help="html draws the changed trits by layer and tensor.",
+@form_option(
+    ["text", "json", "html"], help="html draws the changed trits by layer and tensor.", schema="diff.schema.json"
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json (diff.schema.json).")
 @click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the answer to FILE.")
 @click.option("--force", is_flag=True, help="Replace FILE where there is one.")
 @click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
@@ -53,7 +48,6 @@ def command(
     dialect_b: str,
     lineage: bool,
     form: str,
-    as_json: bool,
     output: str | None,
     force: bool,
     threads: int | None,
@@ -75,27 +69,27 @@ def command(
     keep_inputs(output, a, b)
     try:
         with (
-            reading(None, as_json or form == "json"),
+            reading(None, form == "json"),
             open_file(a) as one,
             open_file(b) as other,
             progress_bar("comparing", quiet) as progress,
         ):
             found = difference(one, other, dialect_a, dialect_b, threads or os.cpu_count() or 1, progress)
             packed = None
-            if not quiet and not as_json and form == "text":
+            if not quiet and form == "text":
                 packed = other_dialect(one, other, found, dialect_a, dialect_b, threads or os.cpu_count() or 1)
     except FormatError:
         raise
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    parts = _answer(found, a, b, "json" if as_json else form, lineage, packed)
+    parts = _answer(found, a, b, form, lineage, packed)
     if output is not None:
         from i2s_spec.gguf.atomic_file import OutputFile
 
         with writing(output), OutputFile(output, force=force) as target:
             for part in parts:
                 target.write(part.encode("utf-8"))
-    elif not quiet or as_json or form != "text":
+    elif not quiet or form != "text":
         sys.stdout.writelines(parts)
     return 0 if found.same else EXIT_FINDINGS
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from i2s_spec.cli.files.target import reading
+from i2s_spec.cli.form_option import form_option
 from i2s_spec.cli.models.default_model import named, origin
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.cli.remote_options import remote_options
@@ -29,15 +30,7 @@ if TYPE_CHECKING:
     short_help="Where a file comes from and how it is packed.",
 )
 @click.argument("file", type=click.Path(), required=False)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the answer.",
-)
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json (identify.schema.json).")
+@form_option(["text", "json"], help="Form of the answer.", schema="identify.schema.json")
 @click.option("--sha256", is_flag=True, help="Read the whole file and compare its digest with those of known releases.")
 @click.option(
     "--reference",
@@ -65,7 +58,6 @@ if TYPE_CHECKING:
 def command(
     file: str | None,
     form: str,
-    as_json: bool,
     sha256: bool,
     reference: str | None,
     tensor: str | None,
@@ -108,7 +100,7 @@ def command(
         raise click.UsageError("--likelihood runs the model, and --header-only reads no weights")
     text = _text(likelihood) if likelihood else None
     payloads: Any = "none" if header_only else "full" if full else "sample"
-    as_json = as_json or form == "json"
+    as_json = form == "json"
     with reading(file, as_json), File(source_of(origin(file))) as opened, progress_bar("reading", quiet) as progress:
         try:
             weights = None

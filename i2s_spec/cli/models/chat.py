@@ -29,7 +29,7 @@ def chat(model: Any, sampling: Sampling, options: dict[str, Any]) -> None:
 
     quiet = options["quiet"]
     tokenizer = tokenizer_of(model, options["pre"], quiet)
-    form = _form(model, tokenizer, options["form"], quiet)
+    form = _form(model, tokenizer, options["chat_format"], quiet)
     room = options["context"] or min(model.context_length, CONTEXT)
     limit = ANSWER if options["max_tokens"] is None else options["max_tokens"]
     conversation = Conversation(model, tokenizer, form, sampling, system=options["system"], limit=limit, room=room)

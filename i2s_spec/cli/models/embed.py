@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from i2s_spec.cli.files.target import keep_inputs
+from i2s_spec.cli.form_option import form_option
 from i2s_spec.cli.models.model_input import (
     TokenIds,
     counting_bar,
@@ -36,7 +37,7 @@ SCHEMA_VERSION = 1
 @click.option(
     "--similarity", is_flag=True, help="Print how similar the texts are to each other (cosine), not the vectors."
 )
-@click.option("--format", "form", type=click.Choice(["text", "json", "npy"]), default="text", show_default=True)
+@form_option(["text", "json", "npy"])
 @click.option("--overwrite", is_flag=True, help="Replace the file of --output if there is one.")
 @model_options
 def command(

@@ -10,6 +10,7 @@ import click
 
 from i2s_spec.cli.command_line import command_line
 from i2s_spec.cli.files.target import keep_inputs, reading, writing
+from i2s_spec.cli.form_option import form_option
 from i2s_spec.cli.models.default_model import named, origin
 from i2s_spec.cli.models.model_input import (
     TokenIds,
@@ -158,9 +159,7 @@ def _refuse_taken(folder: str, force: bool) -> None:
     metavar="TEXT",
     help="Compare only the candidate's names with this prefix, such as s0/, and remove it.",
 )
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True
-)
+@form_option(["text", "json", "markdown", "html"])
 @click.option("-o", "--output", type=click.Path(), help="Write the report to a file.")
 @click.option("--force", is_flag=True, help="Replace a report; try a model that the linter calls broken.")
 @click.option("--no-diagnosis", is_flag=True, help="Do not look for the mistake that explains what is wrong.")

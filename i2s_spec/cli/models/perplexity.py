@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from i2s_spec.cli.files.target import keep_inputs, shown
+from i2s_spec.cli.form_option import form_option
 from i2s_spec.cli.models.model_input import (
     TokenIds,
     counting_bar,
@@ -42,7 +43,7 @@ SCHEMA_VERSION = 1
     help="Write the log-probabilities too, for llama-perplexity --kl-divergence.",
 )  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace the file of --kl-divergence-base if there is one.")
-@click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@form_option(["text", "json"])
 @model_options
 def command(
     model: str | None,
@@ -53,7 +54,7 @@ def command(
     bos: bool | None,
     base: str | None,
     overwrite: bool,
-    output: str,
+    form: str,
     numerics: str,
     threads: int | None,
     pre: str | None,
@@ -87,16 +88,16 @@ def command(
             tokens = encode(tokenizer, text, bos=first is not None, eos=False)
         pieces = chunks(tokens or [], context, first, most)
         estimate: Any = None
-        seen = output == "text" and sys.stdout.isatty()  # the lines themselves show how far it is
+        seen = form == "text" and sys.stdout.isatty()  # the lines themselves show how far it is
         with (
             _base(base, overwrite, pieces, opened.vocab_size) as also,
             counting_bar("chunks", len(pieces), quiet or seen) as progress,
         ):
             for estimate in perplexity(opened, pieces, progress, also):
-                if output == "text":
+                if form == "text":
                     click.echo(f"chunk {estimate.chunks}/{len(pieces)}  perplexity {_shown(estimate.perplexity)}")
         split = tokenizer.choice.pre.name if tokenizer is not None and tokenizer.choice is not None else None
-        if output == "json":
+        if form == "json":
             _as_json(estimate, context, first, split, opened.numerics.name, len(tokens or []))
             return
         click.echo(f"PPL = {_shown(estimate.perplexity)} ± {_shown(estimate.error)}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from i2s_spec.cli.form_option import form_option
 from i2s_spec.cli.models.chat import chat
 from i2s_spec.cli.models.default_model import origin
 from i2s_spec.cli.models.model_input import (
@@ -69,7 +70,7 @@ STORY_TOKENS = 383
 @click.option("--system", metavar="TEXT", help="System message of a chat.")
 @click.option(
     "--chat-format",
-    "form",
+    "chat_format",
     metavar="NAME",
     help="bitnet, llama3, falcon3, chatml, inst or plain; file renders the file's own template, in a sandbox. "
     "[default: by the model]",
@@ -84,7 +85,7 @@ STORY_TOKENS = 383
 @click.option(
     "--raw/--escape", default=None, help="Text as it is, or harmless to a terminal. [default: harmless on one]"
 )
-@click.option("--format", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@form_option(["text", "json"])
 @model_options
 def command(
     model: str | None,
@@ -92,7 +93,7 @@ def command(
     path: str | None,
     tokens: list[int] | None,
     talk: bool,
-    output: str,
+    form: str,
     show_template: bool,
     **options: Any,
 ) -> None:
@@ -114,9 +115,9 @@ def command(
     if show_template:
         _show_template(model, options["raw"])
         return
-    if talk and (output != "text" or options["ids"] or options["ignore_end"] or options["no_bos"]):
+    if talk and (form != "text" or options["ids"] or options["ignore_end"] or options["no_bos"]):
         raise click.UsageError("--format, --ids, --ignore-end and --no-bos are not for --chat")
-    if not talk and (options["system"] is not None or options["form"] is not None):
+    if not talk and (options["system"] is not None or options["chat_format"] is not None):
         raise click.UsageError("--system and --chat-format are for --chat")
 
     from i2s_spec.model.text.sampling import Sampling
@@ -128,11 +129,11 @@ def command(
         if talk:
             chat(opened, sampling, options)
         else:
-            _continue(opened, text, tokens, sampling, output, options)
+            _continue(opened, text, tokens, sampling, form, options)
 
 
 def _continue(
-    model: Any, text: str | None, tokens: list[int] | None, sampling: Any, output: str, options: dict[str, Any]
+    model: Any, text: str | None, tokens: list[int] | None, sampling: Any, form: str, options: dict[str, Any]
 ) -> None:
     """Generate what follows a text or tokens."""
     from i2s_spec.model.text.generate import Generation
@@ -157,7 +158,7 @@ def _continue(
         )
         arriving = iter(generation)
         first = next(arriving, None)  # the prompt is read now; then the bar goes away
-    if output == "json":
+    if form == "json":
         for _ in arriving:
             pass
         _as_json(generation, tokenizer, options)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from i2s_spec.cli.form_option import form_option
 from i2s_spec.errors import quote
 from i2s_spec.linter.explain import UnknownRule, as_dict, as_markdown, as_text, find
 from i2s_spec.linter.rule import Rule
@@ -17,7 +18,7 @@ from i2s_spec.linter.rule import Rule
 )
 @click.argument("codes", nargs=-1, required=True, metavar="CODE...")
 @click.option("--example", is_flag=True, help="Show the rule at work, too: a file that breaks it, and a mended one.")
-@click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@form_option(["text", "json", "markdown"])
 def command(codes: tuple[str, ...], example: bool, form: str) -> None:
     """Say what a rule is about, why it matters, and what to do; CODE is a code such as I104 or a slug.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from i2s_spec.cli.form_option import form_option
 from i2s_spec.errors import EXIT_FINDINGS, quote
 from i2s_spec.linter.explain import SCHEMA_VERSION, as_dict
 from i2s_spec.linter.rule import EVERY_FILE, Rule, Severity
@@ -20,8 +21,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 @click.command("rules", epilog="Example:  i2s rules I", short_help="List every rule.")
 @click.argument("prefixes", nargs=-1, metavar="[PREFIX]...")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@form_option(["text", "json"])
 @click.option(
     "--profile",
     type=click.Choice(list(PROFILES)),
@@ -37,7 +37,6 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 def command(
     prefixes: tuple[str, ...],
     form: str,
-    as_json: bool,
     profile: str | None,
     profiles: bool,
     target: Path | None,
@@ -50,7 +49,6 @@ def command(
     With --write or --check the pages of all rules are written to a folder, or compared with it. Clauses become links to
     the chapters in the folder around it.
     """
-    form = "json" if as_json else form
     if target is not None or current is not None:
         if prefixes or form != "text" or profiles or profile or (target and current):
             raise click.UsageError("--write DIR and --check DIR each stand alone: pages are of all rules")

@@ -1,0 +1,42 @@
+"""Every verb that answers in JSON takes `--json`, whatever its other forms are, and it is what `--format json` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from i2s_spec.cli import cli
+
+
+def verbs(parent: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name in parent.list_commands(click.Context(parent)):
+        verb = parent.get_command(click.Context(parent), name)
+        assert verb is not None
+        if isinstance(verb, click.Group):
+            yield from verbs(verb, (*words, name))
+        else:
+            yield (*words, name), verb
+
+
+def test_a_form_json_has_a_short_option() -> None:
+    found = 0
+    for words, verb in verbs(cli):
+        options = {option: each for each in verb.params for option in each.opts}
+        forms = options.get("--format")
+        if forms is None or not isinstance(forms.type, click.Choice) or "json" not in forms.type.choices:
+            continue
+        found += 1
+        assert "--json" in options or forms.default == "json", words
+    assert found > 8
+
+
+@pytest.mark.parametrize("words", [("explain", "I104"), ("rules", "I1"), ("identify",)])
+def test_both_say_the_same(words: tuple[str, ...]) -> None:
+    answers = [CliRunner().invoke(cli, [*words, *form]) for form in (("--json",), ("--format", "json"), ())]
+    assert [answer.exit_code for answer in answers] == [0, 0, 0], answers
+    short, full, text = (answer.stdout for answer in answers)
+    assert short == full != text
+    assert short[0] in "[{"
