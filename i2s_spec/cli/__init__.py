@@ -117,8 +117,8 @@ def _main(args: list[str] | None) -> NoReturn:
         _say(str(error))
         sys.exit(EXIT_UNFINISHED)
     except OSError as error:
-        name = f": {quote(os.fspath(error.filename), limit=4096)}" if error.filename is not None else ""
-        _say(f"{error.strerror or error}{name}")
+        name = f"{quote(os.fspath(error.filename), 4096, bare=True)}: " if error.filename is not None else ""
+        _say(f"{name}{error.strerror or error}")
         sys.exit(EXIT_INPUT)
     except ImportError as error:
         _say(str(explained(error)))

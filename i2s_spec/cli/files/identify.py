@@ -110,7 +110,7 @@ def command(
                 except FormatError as error:
                     if opened.source.changed() is not None:
                         raise
-                    raise ValueError(f"{quote(reference, 4096, bare=True)}: {error}") from None
+                    raise error.of_file(reference) from None
             found = identify(
                 opened, payloads=payloads, sha256=sha256, reference=weights, tensor=tensor,
                 threads=threads or os.cpu_count() or 1, progress=progress,

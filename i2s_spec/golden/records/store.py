@@ -211,14 +211,16 @@ class NewRecord:
 def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The header of a record.
 
-    :raises SettingError: where there is no record, or one of a later version
+    :raises OSError: where there is no record
+    :raises SettingError: where its header is none, or of a later version
     """
     path = Path(folder) / HEADER
     try:
         header = json.loads(read_regular(path, MOST_HEADER))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "it is not JSON"
-        raise SettingError(f"{quote(str(folder))} is not a record: {HEADER} cannot be read: {reason}") from None
+    except OSError as error:
+        raise OSError(error.errno, f"no record: {HEADER} cannot be read: {error.strerror}", str(folder)) from None
+    except (ValueError, RecursionError):
+        raise SettingError(f"{quote(str(folder))} is not a record: {HEADER} is not JSON") from None
     wanted: dict[str, type] = {"schema_version": int, "taps": dict, "token_ids": list, "profile": str}
     if not isinstance(header, dict) or any(not isinstance(header.get(key), kind) for key, kind in wanted.items()):
         raise SettingError(f"{quote(str(path))} is not the header of a record")
