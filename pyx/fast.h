@@ -182,14 +182,15 @@ static void i2s_ternary(i2s_pass *p) {
         int64_t pieces = bytes / (p->now == 1 ? 3 * I2S_MM_PANEL : I2S_MM_PANEL) / p->threads * p->threads;
         if (pieces < least) pieces = least;
         if (p->threads == 1) pieces = 1;
-        job->part_rows = ((job->rows + pieces - 1) / pieces + 15) / 16 * 16;
-        if (job->part_rows < 16) job->part_rows = 16;
+        const int64_t unit = i2s_matmul_unit(job);
+        job->part_rows = ((job->rows + pieces - 1) / pieces + unit - 1) / unit * unit;
+        if (job->part_rows < unit) job->part_rows = unit;
         job->part_tiles = i2s_matmul_tiles(job);
         parts += i2s_matmul_row_parts(job);
         all.ends[m] = parts;
     }
     const int64_t tiles = i2s_matmul_tiles(&all.jobs[0]);
-    if (tiles >= 8 && p->threads > 1) p->shared->run(i2s_ternary_arrange, &all, tiles, p->threads);
+    if (p->now >= 8 * I2S_MM_TILE && p->threads > 1) p->shared->run(i2s_ternary_arrange, &all, tiles, p->threads);
     else
         for (int64_t i = 0; i < tiles; i++) i2s_ternary_arrange(&all, i);
     p->shared->run(i2s_ternary_part, &all, parts, p->threads);
