@@ -18,6 +18,7 @@
 #define I2S_PANEL_ROWS (16 * I2S_PANEL_GROUPS)
 #define I2S_PANEL_TOKENS 8  /* in a tile */
 #define I2S_PANEL_BLOCKS 27 /* most blocks in a panel: it takes 162 KiB unpacked */
+#define I2S_PANEL_AHEAD 1024 /* bytes ahead that activations are asked for: those of many tokens are in the last cache */
 #define I2S_PANEL_STEPS 32  /* steps of four columns in a block */
 #define I2S_PANEL_LEAST 24  /* tokens from which on unpacking pays */
 #define I2S_PANEL_NEVER INT64_MAX
@@ -107,7 +108,8 @@ I2S_MM_TARGET I2S_MM_INLINE void i2s_panel_tile(const int G, const int C, const 
         I2S_MM_UNROLL for (int g = 0; g < G; g++)
             acc[g][c] = more && c < tokens ? _mm512_maskz_loadu_epi32(g == G - 1 ? last : 0xFFFF, out + c * stride + 16 * g)
                                            : _mm512_setzero_si512();
-    for (int64_t s = 0; s < steps; s += 2, panel += 2 * 64 * G, x += 2 * 4 * I2S_PANEL_TOKENS)
+    for (int64_t s = 0; s < steps; s += 2, panel += 2 * 64 * G, x += 2 * 4 * I2S_PANEL_TOKENS) {
+        I2S_MM_ASK(x, I2S_PANEL_AHEAD);
         I2S_MM_UNROLL for (int u = 0; u < 2; u++) {
             __m512i w[I2S_PANEL_GROUPS];
             I2S_MM_UNROLL for (int g = 0; g < G; g++) w[g] = _mm512_load_si512(panel + 64 * (G * u + g));
@@ -117,6 +119,7 @@ I2S_MM_TARGET I2S_MM_INLINE void i2s_panel_tile(const int G, const int C, const 
                 I2S_MM_UNROLL for (int g = 0; g < G; g++) I2S_DP512(acc[g][c], w[g], q);
             }
         }
+    }
     I2S_MM_UNROLL for (int c = 0; c < C; c++)
         if (c < tokens)
             I2S_MM_UNROLL for (int g = 0; g < G; g++)
