@@ -47,7 +47,6 @@ def benchmarks() -> list[Benchmark]:
         *(Benchmark(f"vector-memory-{threads}", partial(_memory, threads=threads)) for threads in (1, 2)),
         *(Benchmark(f"vector-cache-{threads}", partial(_cache, threads=threads)) for threads in (1, 2)),
         *(Benchmark(f"matrix-{threads}", partial(_matrix, threads=threads)) for threads in (1, 2)),
-        Benchmark("panels", _panels),
         Benchmark("lookup", _lookup),
         Benchmark("activations", _activations),
         Benchmark("definition", _definition),
@@ -286,6 +285,8 @@ def _matrix(setting: Setting, threads: int) -> Result:
                 contenders.append(Contender(f"{PEAK}, {each.name}", _peak(each, products, threads, least)))
                 job = partial(_matmul.product, each.row, payload, rows, codes, out, threads)
                 contenders.append(Contender(each.name, partial(_seconds, job, least)))
+                if other := _other_kernel(each.row, tokens, contenders[-1].run):
+                    contenders.append(other._replace(name=f"{each.name} by {other.name}"))
             if torch is not None:
                 contenders.append(Contender(TORCH, _torch_job(torch, codes, rows, least)))
             times = _interleaved(contenders, setting, 9)
@@ -307,47 +308,23 @@ def _matrix(setting: Setting, threads: int) -> Result:
     return Result(f"several tokens by a matrix, {_said(threads)}", tuple(rows_), tuple(claims), notes)
 
 
-def _panels(setting: Setting) -> Result:
-    """Several tokens by both kernels for them, whichever this processor would choose."""
-    least = 0.0002 if setting.quick else 0.01
-    row = _sets()[-1].row if _sets() else 0
-    title = "several tokens by panels and by tiles, 1 thread"
+def _other_kernel(row: int, tokens: int, job: Callable[[], float]) -> Contender | None:
+    """The same by the kernel for several tokens that this processor does not choose; None where a set has only one."""
+    chosen = _matmul.panels_from(row)
+    panels = chosen is None or tokens < chosen
+
+    def run() -> float:
+        _matmul.force_panels(row, 1 if panels else 1 << 40)
+        try:
+            return job()
+        finally:
+            _matmul.force_panels(row, -1)
+
     try:
         _matmul.force_panels(row, -1)
     except ValueError:
-        return Result(title, (), (), ("no set of kernels of this processor has panels",))
-    rows_: list[Row] = []
-    claims: list[Claim] = []
-    for rows, columns in SHAPES[1:2] if setting.quick else SHAPES[1:]:
-        _, (payload,) = _weights([(rows, columns)], 32, False)
-        for tokens in (8,) if setting.quick else (8, 16, 24, 32, 128, 512):
-            codes, out = _codes(tokens, columns), np.empty((tokens, rows), dtype=np.int32)
-            products, shape = rows * columns * tokens, f"{rows:,} x {columns:,} by {tokens}"
-
-            def forced(tokens_from: int, job: Callable[[], float]) -> float:
-                _matmul.force_panels(row, tokens_from)
-                try:
-                    return job()
-                finally:
-                    _matmul.force_panels(row, -1)
-
-            job = partial(_seconds, partial(_matmul.product, row, payload, rows, codes, out, 1), least)
-            contenders = [
-                Contender(PEAK, _peak(_sets()[-1], products, 1, least)),
-                Contender("panels", partial(forced, 1, job)),
-                Contender("tiles", partial(forced, 1 << 40, job)),
-            ]
-            times = _interleaved(contenders, setting, 9)
-            rows_ += [
-                Row(f"{name}, {shape}", tuple(products / t / 1e9 for t in values), "GMAC/s")
-                for name, values in times.items()
-            ]
-            share = ratios(times[PEAK], times["panels"])
-            claims.append(Claim(f"panels, {shape}: share of the peak", share, "x"))
-            claims.append(Claim(f"panels, {shape}: speed of tiles", ratios(times["tiles"], times["panels"]), "x"))
-    chosen = _matmul.panels_from(row)
-    said = "uses tiles only" if chosen is None else f"uses panels from {chosen} tokens on"
-    return Result(title, tuple(rows_), tuple(claims), (f"this processor {said}",))
+        return None
+    return Contender("panels" if panels else "tiles", run)
 
 
 def _torch(threads: int) -> Any:
