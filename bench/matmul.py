@@ -285,6 +285,8 @@ def _matrix(setting: Setting, threads: int) -> Result:
                 contenders.append(Contender(f"{PEAK}, {each.name}", _peak(each, products, threads, least)))
                 job = partial(_matmul.product, each.row, payload, rows, codes, out, threads)
                 contenders.append(Contender(each.name, partial(_seconds, job, least)))
+                if other := _other_kernel(each.row, tokens, contenders[-1].run):
+                    contenders.append(other._replace(name=f"{each.name} by {other.name}"))
             if torch is not None:
                 contenders.append(Contender(TORCH, _torch_job(torch, codes, rows, least)))
             times = _interleaved(contenders, setting, 9)
@@ -304,6 +306,25 @@ def _matrix(setting: Setting, threads: int) -> Result:
                 claims.append(Claim(f"{shape}: speed of torch", ratios(times[TORCH], times[best]), "x", least=goal))
     notes = () if torch is not None else ("torch: not installed: pip install torch",)
     return Result(f"several tokens by a matrix, {_said(threads)}", tuple(rows_), tuple(claims), notes)
+
+
+def _other_kernel(row: int, tokens: int, job: Callable[[], float]) -> Contender | None:
+    """The same by the kernel for several tokens that this processor does not choose; None where a set has only one."""
+    chosen = _matmul.panels_from(row)
+    panels = chosen is None or tokens < chosen
+
+    def run() -> float:
+        _matmul.force_panels(row, 1 if panels else 1 << 40)
+        try:
+            return job()
+        finally:
+            _matmul.force_panels(row, -1)
+
+    try:
+        _matmul.force_panels(row, -1)
+    except ValueError:
+        return None
+    return Contender("panels" if panels else "tiles", run)
 
 
 def _torch(threads: int) -> Any:

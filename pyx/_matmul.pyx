@@ -7,15 +7,19 @@ the kernel table, as `kernel_sets` numbers them.
 """
 
 from cpython.pycapsule cimport PyCapsule_New
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uintptr_t
+from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport free, malloc
 
 cdef extern from "matmul.h" nogil:
+    ctypedef struct i2s_matmul_many_kernel:
+        int64_t (*from_ "from")() noexcept nogil
+        int64_t *forced
     ctypedef struct i2s_matmul_set:
         const char *name
         int (*available)() noexcept nogil
         void (*quantize)(const float *, int64_t, int8_t *, float *, int32_t *) noexcept nogil
         int64_t (*peak)(int64_t) noexcept nogil
+        const i2s_matmul_many_kernel *many
     ctypedef struct i2s_matmul_job:
         const i2s_matmul_set *set
         const uint8_t *weights
@@ -55,6 +59,20 @@ cdef extern from "matmul.h" nogil:
 def kernel_sets():
     """The kernel sets that were compiled, slowest first, and whether this processor can run each."""
     return [(i2s_matmul_sets[i].name.decode("ascii"), bool(i2s_matmul_sets[i].available())) for i in range(I2S_MATMUL_SETS)]
+
+
+def panels_from(int row):
+    """Tokens from which on a set uses panels; None if it has none, or never does on this processor."""
+    cdef const i2s_matmul_many_kernel *many = i2s_matmul_sets[row].many
+    cdef int64_t tokens = INT64_MAX if many == NULL else many.from_()
+    return None if tokens == INT64_MAX else tokens
+
+
+def force_panels(int row, int64_t tokens):
+    """Have a set use panels from so many tokens on, in this process; -1 leaves it to the processor. For tests and benchmarks."""
+    if i2s_matmul_sets[row].many == NULL:
+        raise ValueError("this set has no panels")
+    i2s_matmul_sets[row].many.forced[0] = tokens
 
 
 def product(int row, const uint8_t[::1] payload, int64_t rows, const int8_t[:, ::1] codes, int32_t[:, ::1] out,

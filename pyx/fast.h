@@ -49,10 +49,14 @@ typedef struct {
 #define I2S_QUERIES 32    /* rows of queries, of all heads that share keys, together */
 #define I2S_SPLIT 256     /* keys of a single token that one thread looks at */
 #define I2S_WIDEST 512    /* widest head */
+#define I2S_WIDENED 32    /* keys or values that are floats at a time, for all rows of queries: they stay in the nearest cache */
+#define I2S_FEW 8         /* keys or values between two times that memory is asked for more of them */
 #define I2S_PARTS 64
+#define I2S_NEAREST 6144  /* floats of a token, of all steps that go over it together, that the nearest cache holds */
 #define I2S_STREAM (4 << 20) /* bytes of a part that is read from memory once */
-/* Floats that a part of attention works in: queries, sums, scores, and the most and the total of each row. */
-#define I2S_ROOM ((int64_t)I2S_QUERIES * (2 * I2S_WIDEST + I2S_KEYS + 16 + 2))
+/* Floats that a part of attention works in: queries, sums, scores, and the most and the total of each row; then keys or
+ * values as floats. */
+#define I2S_ROOM ((int64_t)I2S_QUERIES * (2 * I2S_WIDEST + I2S_KEYS + 16 + 2) + I2S_WIDENED * I2S_WIDEST)
 
 typedef struct {
     const i2s_fast_set *fast;
@@ -68,9 +72,10 @@ typedef struct {
     int8_t *codes, *arranged;
     float *scales;
     int32_t *sums;
-    /* of the step that is on */
+    /* of the step that is on, or the steps that go over a few tokens together */
     const i2s_step *step;
     int64_t now, part, parts; /* tokens, tokens or rows in a part, parts */
+    int64_t together, few;    /* steps, tokens */
 } i2s_pass;
 
 static inline float *i2s_slot(const i2s_pass *p, int64_t at) { return p->values + at * p->tokens; }
@@ -80,13 +85,11 @@ static inline void i2s_spread(i2s_pass *p, i2s_pool_part run, int64_t parts) {
     else p->shared->run(run, p, parts, p->threads);
 }
 
-/* ---- steps that take tokens one by one ---- */
+/* ---- steps that take tokens one by one: those in a row go over a few tokens together ---- */
 
-static void i2s_tokenwise(void *of, int64_t number) {
-    const i2s_pass *p = (const i2s_pass *)of;
-    const i2s_step *s = p->step;
+static void i2s_few_tokens(const i2s_pass *p, const i2s_step *s, int64_t from, int64_t to) {
     const i2s_fast_set *f = p->fast;
-    const int64_t from = number * p->part, to = from + p->part < p->now ? from + p->part : p->now, n = (to - from) * s->width;
+    const int64_t n = (to - from) * s->width;
     float *out = i2s_slot(p, s->out) + from * s->width;
     const float *in = s->in < 0 ? NULL : i2s_slot(p, s->in) + from * s->width;
     const float *in2 = s->in2 < 0 ? NULL : i2s_slot(p, s->in2) + from * s->width;
@@ -129,9 +132,48 @@ static void i2s_tokenwise(void *of, int64_t number) {
     }
 }
 
+/* What a step writes the next one finds in the nearest cache. */
+static void i2s_tokenwise(void *of, int64_t number) {
+    const i2s_pass *p = (const i2s_pass *)of;
+    const int64_t first = number * p->part, last = first + p->part < p->now ? first + p->part : p->now;
+    for (int64_t t = first; t < last; t += p->few)
+        for (int64_t i = 0; i < p->together; i++)
+            i2s_few_tokens(p, p->step + i, t, t + p->few < last ? t + p->few : last);
+}
+
+static int i2s_takes_tokens(const i2s_step *s) {
+    return s->op != I2S_TERNARY && s->op != I2S_DENSE && s->op != I2S_HEAD && s->op != I2S_ATTEND && s->op != I2S_SELECT_ROWS;
+}
+
+static int64_t i2s_slot_written(const i2s_step *s) {
+    return s->op == I2S_QUANTIZE || s->op == I2S_STORE_KV ? -1 : s->out;
+}
+
+/* Whether a step may do the first tokens before another one did the last: not where a slot that both use has another width
+ * in either, since rows of other tokens lie there. */
+static int i2s_apart(const i2s_step *a, const i2s_step *b) {
+    const int64_t of_a[3] = {a->in, a->in2, i2s_slot_written(a)}, of_b[3] = {b->in, b->in2, i2s_slot_written(b)};
+    if (a->width == b->width) return 1;
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++)
+            if (of_a[i] == of_b[j] && of_a[i] >= 0) return 0;
+    return 1;
+}
+
+/* How many steps from this one on go over tokens together. */
+static int64_t i2s_together(const i2s_step *s, int64_t left) {
+    int64_t count = 1;
+    for (; count < left && i2s_takes_tokens(s + count) && s[count].late == s->late; count++)
+        for (int64_t i = 0; i < count; i++)
+            if (!i2s_apart(s + i, s + count)) return count;
+    return count;
+}
+
 static void i2s_by_tokens(i2s_pass *p) {
-    const int64_t work = p->now * p->step->width;
-    int64_t parts = p->threads * 2;
+    int64_t width = 1, parts = p->threads * 2;
+    for (int64_t i = 0; i < p->together; i++) width += p->step[i].width;
+    const int64_t work = p->now * width;
+    p->few = width < I2S_NEAREST ? I2S_NEAREST / width : 1;
     if (parts > work >> 14) parts = work >> 14; /* a part takes some microseconds, as waking a thread does */
     if (parts > p->now) parts = p->now;
     if (parts < 1 || p->threads == 1) parts = 1;
@@ -182,14 +224,15 @@ static void i2s_ternary(i2s_pass *p) {
         int64_t pieces = bytes / (p->now == 1 ? 3 * I2S_MM_PANEL : I2S_MM_PANEL) / p->threads * p->threads;
         if (pieces < least) pieces = least;
         if (p->threads == 1) pieces = 1;
-        job->part_rows = ((job->rows + pieces - 1) / pieces + 15) / 16 * 16;
-        if (job->part_rows < 16) job->part_rows = 16;
+        const int64_t unit = i2s_matmul_unit(job);
+        job->part_rows = ((job->rows + pieces - 1) / pieces + unit - 1) / unit * unit;
+        if (job->part_rows < unit) job->part_rows = unit;
         job->part_tiles = i2s_matmul_tiles(job);
         parts += i2s_matmul_row_parts(job);
         all.ends[m] = parts;
     }
     const int64_t tiles = i2s_matmul_tiles(&all.jobs[0]);
-    if (tiles >= 8 && p->threads > 1) p->shared->run(i2s_ternary_arrange, &all, tiles, p->threads);
+    if (p->now >= 8 * I2S_MM_TILE && p->threads > 1) p->shared->run(i2s_ternary_arrange, &all, tiles, p->threads);
     else
         for (int64_t i = 0; i < tiles; i++) i2s_ternary_arrange(&all, i);
     p->shared->run(i2s_ternary_part, &all, parts, p->threads);
@@ -237,15 +280,55 @@ static void i2s_attend_clear(const i2s_state *state, int64_t rows, int64_t value
     memset(state->sums, 0, (size_t)(rows * value) * 4);
 }
 
-/* Rows of queries that share keys meet the keys [from, to), no more than I2S_KEYS. Row r sees `sees` + r / share of all. */
+/* Memory that is asked for a few lines at a time, while there is something to compute: [at, end) of keys and of values. */
+typedef struct {
+    const char *at[2], *end[2];
+    int64_t lines[2]; /* at a time */
+} i2s_asking;
+
+/* The `part`th of `parts` of the next keys or values, for `times` askings. */
+static void i2s_asking_of(i2s_asking *ask, int which, const uint16_t *from, const uint16_t *to, int64_t part, int64_t parts,
+                          int64_t times) {
+    const int64_t lines = ((const char *)to - (const char *)from + 63) / 64, first = lines * part / parts;
+    const int64_t count = lines * (part + 1) / parts - first;
+    ask->at[which] = (const char *)from + 64 * first;
+    ask->end[which] = ask->at[which] + 64 * count;
+    ask->lines[which] = (count + times - 1) / times;
+}
+
+static inline void i2s_ask(i2s_asking *ask) {
+    for (int i = 0; i < 2; i++)
+        for (int64_t n = 0; n < ask->lines[i] && ask->at[i] < ask->end[i]; n++, ask->at[i] += 64)
+            __builtin_prefetch(ask->at[i], 0, 2);
+}
+
+/* Keys or values of one group, `pitch` halves apart, as floats side by side. */
+static const uint8_t *i2s_widened(const i2s_pass *p, const uint16_t *from, int64_t pitch, int64_t count, int64_t width,
+                                  float *wide) {
+    for (int64_t k = 0; k < count; k++) p->fast->widen(from + k * pitch, width, wide + k * width);
+    return (const uint8_t *)wide;
+}
+
+/* Rows of queries that share keys meet the keys [from, to), no more than I2S_KEYS. Row r sees `sees` + r / share of all.
+ * `wide` is room for floats where the rows are many, else NULL: each half is then made a float once, and not for every four
+ * rows. `ask` is what is needed next, or NULL. How keys are cut changes no sum. */
 static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint16_t *values, const float *queries,
                             int64_t rows, int64_t share, int64_t sees, int64_t from, int64_t to, float *scores,
-                            const i2s_state *state) {
+                            const i2s_state *state, float *wide, i2s_asking *ask) {
     const i2s_step *s = p->step;
     const int64_t k_pitch = s->groups * s->inner, v_pitch = s->groups * s->value, z_pitch = I2S_KEYS + 16;
-    const int64_t count = to - from;
-    p->fast->dots(I2S_F16, (const uint8_t *)(keys + from * k_pitch), count, k_pitch * 2, s->inner, queries, s->inner, rows,
-                  scores, z_pitch);
+    const int64_t count = to - from, few = wide != NULL ? I2S_WIDENED : ask != NULL ? I2S_FEW : count;
+    for (int64_t k = 0; k < count; k += few) {
+        const int64_t some = k + few < count ? few : count - k;
+        const uint16_t *at = keys + (from + k) * k_pitch;
+        if (ask != NULL) i2s_ask(ask);
+        if (wide != NULL)
+            p->fast->dots(I2S_F32, i2s_widened(p, at, k_pitch, some, s->inner, wide), some, s->inner * 4, s->inner, queries,
+                          s->inner, rows, scores + k, z_pitch);
+        else
+            p->fast->dots(I2S_F16, (const uint8_t *)at, some, k_pitch * 2, s->inner, queries, s->inner, rows, scores + k,
+                          z_pitch);
+    }
     for (int64_t r = 0; r < rows; r++) {
         float *z = scores + r * z_pitch;
         int64_t seen = s->kind ? sees + r / share - from : count;
@@ -259,7 +342,17 @@ static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint1
         }
         state->total[r] += added;
     }
-    p->fast->weighted_sum(scores, z_pitch, rows, values + from * v_pitch, v_pitch, count, s->value, state->sums, s->value);
+    for (int64_t k = 0; k < count; k += few) {
+        const int64_t some = k + few < count ? few : count - k;
+        const uint16_t *at = values + (from + k) * v_pitch;
+        if (ask != NULL) i2s_ask(ask);
+        if (wide != NULL)
+            p->fast->weighted_sum(I2S_F32, scores + k, z_pitch, rows, i2s_widened(p, at, v_pitch, some, s->value, wide),
+                                  s->value * 4, some, s->value, state->sums, s->value);
+        else
+            p->fast->weighted_sum(I2S_F16, scores + k, z_pitch, rows, (const uint8_t *)at, v_pitch * 2, some, s->value,
+                                  state->sums, s->value);
+    }
 }
 
 static int64_t i2s_token_units(const i2s_pass *p, const i2s_sequence *each) { /* tokens whose queries go together */
@@ -277,6 +370,7 @@ static void i2s_attend_unit(const i2s_pass *p, int64_t q, int64_t group, int64_t
     const uint16_t *values = p->caches[(q * p->layers + s->layer) * 2 + 1] + group * s->value;
     float *queries = room, *scores = queries + I2S_QUERIES * I2S_WIDEST;
     float *sums = scores + I2S_QUERIES * (I2S_KEYS + 16), *most = sums + I2S_QUERIES * I2S_WIDEST;
+    float *wide = most + 2 * I2S_QUERIES;
     const i2s_state state = {sums, most, most + I2S_QUERIES};
     for (int64_t head = 0; head < share; head += I2S_QUERIES) {
         const int64_t some = share - head < I2S_QUERIES ? share - head : I2S_QUERIES, rows = tokens * some;
@@ -289,7 +383,7 @@ static void i2s_attend_unit(const i2s_pass *p, int64_t q, int64_t group, int64_t
         i2s_attend_clear(&state, rows, s->value);
         for (int64_t k = 0; k < to; k += I2S_KEYS)
             i2s_attend_keys(p, keys, values, queries, rows, some, sees, k, k + I2S_KEYS < to ? k + I2S_KEYS : to, scores,
-                            &state);
+                            &state, rows > 4 ? wide : NULL, NULL);
         for (int64_t r = 0; r < rows; r++)
             p->fast->times(sums + r * s->value, 1.0f / state.total[r], s->value,
                            i2s_slot(p, s->out) +
@@ -311,13 +405,6 @@ static void i2s_attend_part(void *of, int64_t part) {
     }
 }
 
-/* A part of the lines of memory [from, to) is asked for. */
-static void i2s_ask(const uint16_t *from, const uint16_t *to, int64_t part, int64_t parts) {
-    const int64_t lines = ((const char *)to - (const char *)from + 63) / 64;
-    for (int64_t i = lines * part / parts; i < lines * (part + 1) / parts; i++)
-        __builtin_prefetch((const char *)from + 64 * i, 0, 2);
-}
-
 /* One token and many keys: a piece of the keys, of all groups, as they lie in memory; put together afterwards. */
 static void i2s_split_part(void *of, int64_t piece) {
     const i2s_pass *p = (const i2s_pass *)of;
@@ -329,14 +416,16 @@ static void i2s_split_part(void *of, int64_t piece) {
     float scores[I2S_QUERIES * (I2S_KEYS + 16)];
     for (int64_t k = from; k < to; k += I2S_KEYS) {
         const int64_t end = k + I2S_KEYS < to ? k + I2S_KEYS : to, next = end + I2S_KEYS < seen ? end + I2S_KEYS : seen;
+        const int64_t times = 2 * ((end - k + I2S_FEW - 1) / I2S_FEW); /* once for so many keys, then for as many values */
         for (int64_t g = 0; g < s->groups; g++) {
             float *sums = p->partial + (g * pieces + piece) * share * (s->value + 2);
             const i2s_state state = {sums, sums + share * s->value, sums + share * (s->value + 1)};
             if (k == from) i2s_attend_clear(&state, share, s->value);
-            i2s_ask(keys + end * k_pitch, keys + next * k_pitch, g, s->groups);
-            i2s_ask(values + end * v_pitch, values + next * v_pitch, g, s->groups);
+            i2s_asking ask;
+            i2s_asking_of(&ask, 0, keys + end * k_pitch, keys + next * k_pitch, g, s->groups, times);
+            i2s_asking_of(&ask, 1, values + end * v_pitch, values + next * v_pitch, g, s->groups, times);
             i2s_attend_keys(p, keys + g * s->inner, values + g * s->value, i2s_slot(p, s->in) + g * share * s->inner, share,
-                            share, seen, k, end, scores, &state);
+                            share, seen, k, end, scores, &state, NULL, &ask);
         }
     }
 }
@@ -391,8 +480,9 @@ static void i2s_select_rows(const i2s_pass *p) {
 }
 
 static void i2s_fast_run(i2s_pass *p, int64_t steps) {
-    for (int64_t i = 0; i < steps; i++) {
+    for (int64_t i = 0; i < steps; i += p->together) {
         p->step = p->steps + i;
+        p->together = i2s_takes_tokens(p->step) ? i2s_together(p->step, steps - i) : 1;
         p->now = p->step->late ? p->chosen : p->tokens;
         if (p->now == 0) continue;
         switch (p->step->op) {

@@ -224,6 +224,13 @@ TARGET static void FN(halve)(const float *x, int64_t n, uint16_t *out) {
     }
 }
 
+/* Halves as floats. */
+TARGET static void FN(widen_halves)(const uint16_t *x, int64_t n, float *out) {
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL) FN(store)(out + i, FN(halves)((const uint8_t *)(x + i)));
+    for (; i < n; i++) out[i] = i2s_float_of_half(x[i]);
+}
+
 /* ---- attention ---- */
 
 /* Scores of one row, `count` of them: scaled; e^(z - most) in their place and their sum. `most` is raised first. */
@@ -251,14 +258,15 @@ TARGET static float FN(soft_max)(float *z, int64_t count, float scale, float *mo
     return FN(sum)(sum);
 }
 
-INLINE void FN(mix_tile)(const int C, const int N, const float *p, int64_t p_pitch, const uint16_t *v, int64_t pitch,
-                         int64_t count, float *out, int64_t stride) {
+INLINE void FN(mix_tile)(const int kind, const int C, const int N, const float *p, int64_t p_pitch, const uint8_t *v,
+                         int64_t pitch, int64_t count, float *out, int64_t stride) {
+    const int size = kind == I2S_F32 ? 4 : 2;
     FN(vf) acc[4][4];
     UNROLL for (int c = 0; c < C; c++)
         UNROLL for (int n = 0; n < N; n++) acc[c][n] = FN(load)(out + c * stride + n * VL);
     for (int64_t s = 0; s < count; s++, v += pitch) {
         FN(vf) w[4];
-        UNROLL for (int n = 0; n < N; n++) w[n] = FN(halves)((const uint8_t *)(v + n * VL));
+        UNROLL for (int n = 0; n < N; n++) w[n] = FN(widen)(kind, v + n * VL * size);
         UNROLL for (int c = 0; c < C; c++) {
             const float share = p[c * p_pitch + s];
             UNROLL for (int n = 0; n < N; n++) acc[c][n] += w[n] * share;
@@ -268,24 +276,38 @@ INLINE void FN(mix_tile)(const int C, const int N, const float *p, int64_t p_pit
         UNROLL for (int n = 0; n < N; n++) FN(store)(out + c * stride + n * VL, acc[c][n]);
 }
 
-INLINE void FN(mix_rows)(const int C, const float *p, int64_t p_pitch, const uint16_t *v, int64_t pitch, int64_t count,
-                         int64_t width, float *out, int64_t stride) {
+INLINE void FN(mix_rows)(const int kind, const int C, const float *p, int64_t p_pitch, const uint8_t *v, int64_t pitch,
+                         int64_t count, int64_t width, float *out, int64_t stride) {
+    const int size = kind == I2S_F32 ? 4 : 2;
     int64_t i = 0;
-    for (; i + MIX * VL <= width; i += MIX * VL) FN(mix_tile)(C, MIX, p, p_pitch, v + i, pitch, count, out + i, stride);
-    for (; i + VL <= width; i += VL) FN(mix_tile)(C, 1, p, p_pitch, v + i, pitch, count, out + i, stride);
+    for (; i + MIX * VL <= width; i += MIX * VL)
+        FN(mix_tile)(kind, C, MIX, p, p_pitch, v + i * size, pitch, count, out + i, stride);
+    for (; i + VL <= width; i += VL) FN(mix_tile)(kind, C, 1, p, p_pitch, v + i * size, pitch, count, out + i, stride);
     for (; i < width; i++)
         UNROLL for (int c = 0; c < C; c++)
-            for (int64_t s = 0; s < count; s++)
-                out[c * stride + i] += p[c * p_pitch + s] * i2s_float_of_half(v[s * pitch + i]);
+            for (int64_t s = 0; s < count; s++) {
+                float value;
+                uint16_t half;
+                memcpy(&half, v + s * pitch + i * size, 2);
+                if (kind == I2S_F32) memcpy(&value, v + s * pitch + i * size, 4);
+                else value = i2s_float_of_half(half);
+                out[c * stride + i] += p[c * p_pitch + s] * value;
+            }
 }
 
-/* Values by their shares, added to what is there: out[r] += sum of p[r, s] v[s]. */
-TARGET static void FN(weighted_sum)(const float *p, int64_t p_pitch, int64_t rows, const uint16_t *v, int64_t pitch, int64_t count,
-                           int64_t width, float *out, int64_t stride) {
+INLINE void FN(mix_all)(const int kind, const float *p, int64_t p_pitch, int64_t rows, const uint8_t *v, int64_t pitch,
+                        int64_t count, int64_t width, float *out, int64_t stride) {
     int64_t r = 0;
     for (; r + 4 <= rows; r += 4)
-        FN(mix_rows)(4, p + r * p_pitch, p_pitch, v, pitch, count, width, out + r * stride, stride);
-    for (; r < rows; r++) FN(mix_rows)(1, p + r * p_pitch, p_pitch, v, pitch, count, width, out + r * stride, stride);
+        FN(mix_rows)(kind, 4, p + r * p_pitch, p_pitch, v, pitch, count, width, out + r * stride, stride);
+    for (; r < rows; r++) FN(mix_rows)(kind, 1, p + r * p_pitch, p_pitch, v, pitch, count, width, out + r * stride, stride);
+}
+
+/* Values (halves or floats, `pitch` bytes apart) by their shares, added to what is there: out[r] += sum of p[r, s] v[s]. */
+TARGET static void FN(weighted_sum)(int kind, const float *p, int64_t p_pitch, int64_t rows, const uint8_t *v, int64_t pitch,
+                                    int64_t count, int64_t width, float *out, int64_t stride) {
+    if (kind == I2S_F32) FN(mix_all)(I2S_F32, p, p_pitch, rows, v, pitch, count, width, out, stride);
+    else FN(mix_all)(I2S_F16, p, p_pitch, rows, v, pitch, count, width, out, stride);
 }
 
 #undef VL

@@ -29,8 +29,9 @@ typedef struct {
                    float *out);
     void (*halve)(const float *x, int64_t n, uint16_t *out);
     float (*soft_max)(float *z, int64_t count, float scale, float *most);
-    void (*weighted_sum)(const float *p, int64_t p_pitch, int64_t rows, const uint16_t *v, int64_t pitch, int64_t count,
-                int64_t width, float *out, int64_t stride);
+    void (*widen)(const uint16_t *x, int64_t n, float *out);
+    void (*weighted_sum)(int kind, const float *p, int64_t p_pitch, int64_t rows, const uint8_t *v, int64_t pitch,
+                         int64_t count, int64_t width, float *out, int64_t stride);
 } i2s_fast_set;
 
 /* A half as a float, exactly. Shifted into a float its exponent is 112 too small, which a product puts right, also for the
@@ -83,7 +84,7 @@ static inline uint16_t i2s_half_of_float(float f) {
 #define ALL(x) ((FN(vf)){0} + (x))
 #define I2S_FAST_SET(NAME, AVAILABLE)                                                                                   \
     {NAME, AVAILABLE, FN(dots), FN(activate), FN(norm), FN(add), FN(multiply), FN(times), FN(rotate), FN(halve),        \
-     FN(soft_max), FN(weighted_sum)}
+     FN(soft_max), FN(widen_halves), FN(weighted_sum)}
 #define I2S_FAST_INLINE static inline __attribute__((always_inline))
 
 static int i2s_fast_always(void) { return 1; }
@@ -214,7 +215,7 @@ static void i2s_fast_any_dots_avx512(int kind, const uint8_t *w, int64_t rows, i
 }
 static const i2s_fast_set i2s_fast_avx512 = {
     "avx512", i2s_cpu_avx512bw, i2s_fast_any_dots_avx512, FN(activate), FN(norm), FN(add), FN(multiply), FN(times),
-    FN(rotate), FN(halve), FN(soft_max), FN(weighted_sum)};
+    FN(rotate), FN(halve), FN(soft_max), FN(widen_halves), FN(weighted_sum)};
 #undef FN
 #undef TARGET
 #undef VB

@@ -5,8 +5,9 @@
  * numbers 0 to 3 and activation codes from -128 to 127: exactly, in every set of kernels.
  *
  * `i2s_matmul_sets` has one row for each instruction set that this compiler can target, slowest first. A set arranges the
- * activation codes of up to four tokens as it likes to read them, and multiplies rows with them. i2s_matmul_run does a
- * whole product in parts that do not depend on who does them: rows of the matrix, tile by tile of tokens.
+ * activation codes of a tile of tokens as it reads them, and multiplies rows with them: four tokens share what is unpacked in
+ * registers, or many tokens share panels (matmul_panel.h). i2s_matmul_run does a whole product in parts that do not depend
+ * on who does them: rows of the matrix, tile by tile of tokens.
  */
 #ifndef I2S_MATMUL_H
 #define I2S_MATMUL_H
@@ -34,11 +35,22 @@
 #include "matmul_portable.h"
 #include "matmul_reuse.h"
 #if defined(I2S_MM_X86)
+#include "matmul_panel.h"
 #include "matmul_x86.h"
 #elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
 #define I2S_MM_NEON 1
 #include "matmul_neon.h"
 #endif
+
+/* A kernel for many tokens, which have tiles and an arrangement of their own. Rows are best a multiple of `rows`. */
+typedef struct {
+    int64_t (*from)(void); /* tokens from which on it is used */
+    int64_t *forced;       /* the same, as tests and benchmarks want it; -1 leaves it to the processor */
+    int tokens, rows;
+    void (*arrange)(const int8_t *codes, int64_t blocks, int tokens, int8_t *arranged);
+    void (*product)(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *arranged, int64_t tokens, int32_t *out,
+                    int64_t stride);
+} i2s_matmul_many_kernel;
 
 typedef struct {
     const char *name;
@@ -52,29 +64,35 @@ typedef struct {
     void (*quantize)(const float *x, int64_t columns, int8_t *codes, float *scale, int32_t *sum);
     void (*epilogue)(int32_t *acc, int64_t n, int32_t sum, float scale, float weight_scale);
     int64_t (*peak)(int64_t rounds); /* multiplications that were done */
+    const i2s_matmul_many_kernel *many; /* or NULL */
 } i2s_matmul_set;
 
 static int i2s_matmul_always(void) { return 1; }
 
+#if defined(I2S_MM_X86)
+static const i2s_matmul_many_kernel i2s_matmul_panels = {
+    i2s_panel_from, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange, i2s_panel_product};
+#endif
+
 static const i2s_matmul_set i2s_matmul_sets[] = {
     {"portable", i2s_matmul_always, 1, i2s_arrange_portable, i2s_product_portable, NULL, i2s_quantize_portable,
-     i2s_epilogue_portable, i2s_peak_none},
+     i2s_epilogue_portable, i2s_peak_none, NULL},
 #if defined(I2S_MM_X86)
     {"avx2", i2s_cpu_avx2, 1, i2s_arrange_avx2, i2s_product_avx2, NULL, i2s_quantize_avx2, i2s_epilogue_avx2,
-     i2s_peak_avx2},
+     i2s_peak_avx2, NULL},
 #if defined(I2S_KNOWS_AVXVNNI)
     {"avxvnni", i2s_cpu_avxvnni, 1, i2s_arrange_avx2, i2s_product_avxvnni, NULL, i2s_quantize_avx2, i2s_epilogue_avx2,
-     i2s_peak_avxvnni},
+     i2s_peak_avxvnni, NULL},
 #endif
     {"avx512vl", i2s_cpu_avx512vnni, 2, i2s_arrange_avx512, i2s_product_avx512vl, i2s_stream_avx512, i2s_quantize_avx512,
-     i2s_epilogue_avx512, i2s_peak_avx512},
+     i2s_epilogue_avx512, i2s_peak_avx512, &i2s_matmul_panels},
     {"avx512", i2s_cpu_avx512vnni, 2, i2s_arrange_avx512, i2s_product_avx512, i2s_stream_avx512, i2s_quantize_avx512,
-     i2s_epilogue_avx512, i2s_peak_avx512},
+     i2s_epilogue_avx512, i2s_peak_avx512, &i2s_matmul_panels},
 #elif defined(I2S_MM_NEON)
     {"neon", i2s_cpu_neon, 1, i2s_arrange_neon, i2s_product_neon, NULL, i2s_quantize_portable, i2s_epilogue_portable,
-     i2s_peak_neon},
+     i2s_peak_neon, NULL},
     {"dotprod", i2s_cpu_dotprod, 1, i2s_arrange_neon, i2s_product_dotprod, NULL, i2s_quantize_portable,
-     i2s_epilogue_portable, i2s_peak_dotprod},
+     i2s_epilogue_portable, i2s_peak_dotprod, NULL},
 #endif
 };
 #define I2S_MATMUL_SETS ((int)(sizeof i2s_matmul_sets / sizeof i2s_matmul_sets[0]))
@@ -90,30 +108,54 @@ typedef struct {
     const float *scales;  /* of the tokens, or NULL */
     const int32_t *sums;  /* of the tokens' codes */
     float weight_scale;
-    int64_t part_rows;    /* rows in a part, a multiple of 16: no two parts write to one line of a token's results */
+    int64_t part_rows;    /* rows in a part, a multiple of the unit: no two parts write to one line of a token's results */
     int64_t part_tiles;   /* tiles in a part */
     int streams;          /* one token, and weights that come from memory */
 } i2s_matmul_job;
 
-static inline int64_t i2s_matmul_tiles(const i2s_matmul_job *job) { return (job->tokens + I2S_MM_TILE - 1) / I2S_MM_TILE; }
+/* The kernel for many tokens, if this product is for it. */
+static inline const i2s_matmul_many_kernel *i2s_matmul_many(const i2s_matmul_job *job) {
+    const i2s_matmul_many_kernel *many = job->set->many;
+    return many != NULL && job->tokens >= many->from() ? many : NULL;
+}
+
+static inline int64_t i2s_matmul_tile(const i2s_matmul_job *job) { /* tokens in a tile */
+    const i2s_matmul_many_kernel *many = i2s_matmul_many(job);
+    return many != NULL ? many->tokens : I2S_MM_TILE;
+}
+
+static inline int64_t i2s_matmul_unit(const i2s_matmul_job *job) { /* rows that parts have multiples of */
+    const i2s_matmul_many_kernel *many = i2s_matmul_many(job);
+    return many != NULL ? many->rows : 16;
+}
+
+static inline int64_t i2s_matmul_tiles(const i2s_matmul_job *job) {
+    return (job->tokens + i2s_matmul_tile(job) - 1) / i2s_matmul_tile(job);
+}
 
 static inline int64_t i2s_matmul_pitch(const i2s_matmul_job *job) { /* arranged bytes of one token */
-    return (job->blocks + job->set->step - 1) / job->set->step * job->set->step * I2S_MM_COLUMNS;
+    const int step = i2s_matmul_many(job) != NULL ? 1 : job->set->step;
+    return (job->blocks + step - 1) / step * step * I2S_MM_COLUMNS;
 }
 
-static inline int64_t i2s_matmul_scratch(const i2s_matmul_job *job) { return i2s_matmul_pitch(job) * job->tokens; }
+static inline int64_t i2s_matmul_scratch(const i2s_matmul_job *job) { /* what is in the last tile of many tokens is whole */
+    const int64_t tokens = i2s_matmul_many(job) != NULL ? i2s_matmul_tiles(job) * i2s_matmul_tile(job) : job->tokens;
+    return i2s_matmul_pitch(job) * tokens;
+}
 
 static inline int i2s_matmul_tokens_of(const i2s_matmul_job *job, int64_t tile) {
-    const int64_t left = job->tokens - tile * I2S_MM_TILE;
-    return left < I2S_MM_TILE ? (int)left : I2S_MM_TILE;
+    const int64_t most = i2s_matmul_tile(job), left = job->tokens - tile * most;
+    return (int)(left < most ? left : most);
 }
 
-/* First step, for a tile of tokens: their activation codes as the set wants them. */
+/* First step, for a tile of tokens: their activation codes as the kernel reads them. */
 static void i2s_matmul_arrange(void *of, int64_t tile) {
     const i2s_matmul_job *job = (const i2s_matmul_job *)of;
-    const int64_t first = tile * I2S_MM_TILE;
-    job->set->arrange(job->codes + first * job->blocks * I2S_MM_COLUMNS, job->blocks, i2s_matmul_tokens_of(job, tile),
-                      job->arranged + first * i2s_matmul_pitch(job));
+    const i2s_matmul_many_kernel *many = i2s_matmul_many(job);
+    const int64_t first = tile * i2s_matmul_tile(job);
+    (many != NULL ? many->arrange : job->set->arrange)(job->codes + first * job->blocks * I2S_MM_COLUMNS, job->blocks,
+                                                       i2s_matmul_tokens_of(job, tile),
+                                                       job->arranged + first * i2s_matmul_pitch(job));
 }
 
 static inline int64_t i2s_matmul_row_parts(const i2s_matmul_job *job) {
@@ -124,43 +166,55 @@ static inline int64_t i2s_matmul_parts(const i2s_matmul_job *job) {
     return i2s_matmul_row_parts(job) * ((i2s_matmul_tiles(job) + job->part_tiles - 1) / job->part_tiles);
 }
 
-/* Second step: the rows and tokens of one part. */
-static void i2s_matmul_part(void *of, int64_t part) {
-    const i2s_matmul_job *job = (const i2s_matmul_job *)of;
-    const int64_t across = i2s_matmul_row_parts(job), pitch = job->blocks * I2S_MM_BYTES;
-    const int64_t first = part % across * job->part_rows, tile = part / across * job->part_tiles;
-    const int64_t last = first + job->part_rows < job->rows ? first + job->part_rows : job->rows;
-    const int64_t tiles = i2s_matmul_tiles(job);
-    const int64_t end = tile + job->part_tiles < tiles ? tile + job->part_tiles : tiles;
-    int64_t panel = end - tile > 1 ? I2S_MM_PANEL / pitch & ~(int64_t)15 : last - first;
-    if (panel < 16) panel = 16;
-    if (job->streams) job->set->stream(job->weights + first * pitch, last - first, job->blocks, job->codes, job->out + first);
-    for (int64_t r = first; r < last && !job->streams; r += panel) {
-        const int64_t rows = r + panel < last ? panel : last - r;
+/* Rows [first, last) and tiles [tile, end), four tokens at a time; the rows stay in cache while these go over them. */
+static void i2s_matmul_by_tiles(const i2s_matmul_job *job, int64_t first, int64_t last, int64_t tile, int64_t end) {
+    const int64_t pitch = job->blocks * I2S_MM_BYTES;
+    int64_t some = end - tile > 1 ? I2S_MM_PANEL / pitch & ~(int64_t)15 : last - first;
+    if (some < 16) some = 16;
+    for (int64_t r = first; r < last; r += some) {
+        const int64_t rows = r + some < last ? some : last - r;
         for (int64_t i = tile; i < end; i++)
             job->set->product(job->weights + r * pitch, rows, job->blocks,
                               job->arranged + i * I2S_MM_TILE * i2s_matmul_pitch(job), i2s_matmul_tokens_of(job, i),
                               job->out + i * I2S_MM_TILE * job->rows + r, job->rows);
     }
-    if (job->scales != NULL) {
-        const int64_t until = end * I2S_MM_TILE < job->tokens ? end * I2S_MM_TILE : job->tokens;
-        for (int64_t t = tile * I2S_MM_TILE; t < until; t++)
+}
+
+/* Second step: the rows and tokens of one part. */
+static void i2s_matmul_part(void *of, int64_t part) {
+    const i2s_matmul_job *job = (const i2s_matmul_job *)of;
+    const i2s_matmul_many_kernel *many = i2s_matmul_many(job);
+    const int64_t across = i2s_matmul_row_parts(job), pitch = job->blocks * I2S_MM_BYTES, size = i2s_matmul_tile(job);
+    const int64_t first = part % across * job->part_rows, tile = part / across * job->part_tiles;
+    const int64_t last = first + job->part_rows < job->rows ? first + job->part_rows : job->rows;
+    const int64_t tiles = i2s_matmul_tiles(job);
+    const int64_t end = tile + job->part_tiles < tiles ? tile + job->part_tiles : tiles;
+    const int64_t until = end * size < job->tokens ? end * size : job->tokens;
+    if (job->streams)
+        job->set->stream(job->weights + first * pitch, last - first, job->blocks, job->codes, job->out + first);
+    else if (many != NULL)
+        many->product(job->weights + first * pitch, last - first, job->blocks,
+                      job->arranged + tile * size * i2s_matmul_pitch(job), until - tile * size,
+                      job->out + tile * size * job->rows + first, job->rows);
+    else
+        i2s_matmul_by_tiles(job, first, last, tile, end);
+    if (job->scales != NULL)
+        for (int64_t t = tile * size; t < until; t++)
             job->set->epilogue(job->out + t * job->rows + first, last - first, job->sums[t], job->scales[t],
                                job->weight_scale);
-    }
 }
 
 /* Cut a product into parts that depend on nothing but its shape and the number of threads: some more than threads where
  * they are large, since a thread that shares its processor with somebody takes longer. */
 static void i2s_matmul_cut(i2s_matmul_job *job, int64_t threads) {
-    const int64_t tiles = i2s_matmul_tiles(job), lines = (job->rows + 15) / 16;
+    const int64_t unit = i2s_matmul_unit(job), tiles = i2s_matmul_tiles(job), lines = (job->rows + unit - 1) / unit;
     const int64_t worth = job->rows * job->blocks / I2S_MM_PART_BLOCKS * job->tokens;
     const int64_t most = threads * I2S_MM_PARTS(job->tokens);
     int64_t parts = worth < threads ? threads : worth < most ? worth : most;
     if (threads == 1) parts = 1;
     const int64_t across = parts < lines ? parts : lines;
     const int64_t down = parts / across < tiles ? parts / across : tiles;
-    job->part_rows = (lines + across - 1) / across * 16;
+    job->part_rows = (lines + across - 1) / across * unit;
     job->part_tiles = (tiles + down - 1) / down;
 }
 
@@ -169,9 +223,9 @@ static void i2s_matmul_run(i2s_matmul_job *job, int64_t threads) {
     if (job->rows == 0 || job->tokens == 0) return;
     i2s_matmul_cut(job, threads);
     const int64_t tiles = i2s_matmul_tiles(job);
-    job->streams = job->tokens == 1 && job->set->stream != NULL &&
+    job->streams = job->tokens == 1 && job->set->stream != NULL && i2s_matmul_many(job) == NULL &&
                    i2s_reuse_far(job->weights, job->rows * job->blocks * I2S_MM_BYTES);
-    if (!job->streams) i2s_pool_run(i2s_matmul_arrange, job, tiles, tiles >= 8 ? threads : 1);
+    if (!job->streams) i2s_pool_run(i2s_matmul_arrange, job, tiles, job->tokens >= 8 * I2S_MM_TILE ? threads : 1);
     i2s_pool_run(i2s_matmul_part, job, i2s_matmul_parts(job), threads);
 }
 

@@ -120,6 +120,49 @@ def test_a_long_context() -> None:
         assert distance(result(other.forward(tokens[-1:], cache=cache)), walked) < 1e-4
 
 
+def test_a_long_prompt(data: bytes, architecture: str) -> None:
+    """More tokens than steps go over together, and more keys than are floats at a time. Where sums are added in another
+    order, now and then an activation is rounded to the next code."""
+    model = load_model(data, "fast", threads=1)
+    tokens = np.random.Generator(np.random.PCG64(8)).integers(0, 256, min(300, model.context_length)).tolist()
+    once = result(model.forward(tokens))
+    assert distance(once, result(model.forward(tokens, taps=(model.graph.nodes[0].name,)))) < 0.02
+    for threads in (2, 3):
+        assert result(load_model(data, "fast", threads=threads).forward(tokens)).tobytes() == once.tobytes()
+
+
+def run_steps(steps: list[dict[str, Any]], values: np.ndarray, tokens: int, threads: int) -> np.ndarray:
+    """What steps over tokens make of the values of all slots."""
+    program, after = _fast.Program(), values.copy()
+    for step in steps:
+        program.add(_fast.OPS["times"], **step)
+    none, one = np.zeros((1, 1), dtype=np.float32), np.zeros(1, dtype=np.float32)
+    program.run(
+        SETS[-1].row, 0, threads, 1, np.array([[0, tokens, 0]]), np.arange(tokens), np.arange(tokens),
+        np.zeros(2, dtype=np.uintp), after, none, one, one, np.zeros(1, np.int8), np.zeros(1, np.int8), one,
+        np.zeros(1, np.int32),
+    )  # fmt: skip
+    return after
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_steps_over_tokens_keep_out_of_each_others_way(threads: int) -> None:
+    """A slot that has another width in the next step holds rows of other tokens: that step must wait for all of them."""
+    tokens = 900
+    values = np.random.Generator(np.random.PCG64(9)).standard_normal(tokens * 3 * 64).astype(np.float32)
+    first, second, third = (slice(tokens * 64 * i, tokens * 64 * (i + 1)) for i in range(3))
+    steps = [
+        {"x": 0, "out": 64, "width": 60, "factor": 2.0},
+        {"x": 128, "out": 0, "width": 64, "factor": 3.0},
+        {"x": 0, "out": 128, "width": 64, "factor": 5.0},
+    ]
+    after = run_steps(steps, values, tokens, threads)
+    used = tokens * 60
+    assert np.array_equal(after[second][:used], values[first][:used] * np.float32(2))
+    assert np.array_equal(after[first], values[third] * np.float32(3))
+    assert np.array_equal(after[third], values[third] * np.float32(3) * np.float32(5))
+
+
 @pytest.mark.parametrize(
     "shape",
     [

@@ -215,7 +215,7 @@ class Memory:
 
     def fit(self, plan: Plan, tokens: int, positions: int) -> None:
         """Grow to what a pass over so many tokens at so many positions needs."""
-        arranged = tokens * (plan.columns + 128)
+        arranged = (tokens + 7) * (plan.columns + 128)  # tiles are of up to eight tokens, and whole
         self.values = _at_least(self.values, tokens * plan.width)
         self.codes, self.arranged = _at_least(self.codes, tokens * plan.columns), _at_least(self.arranged, arranged)
         self.scales, self.sums = _at_least(self.scales, tokens), _at_least(self.sums, tokens)

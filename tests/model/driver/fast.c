@@ -79,15 +79,23 @@ static void products(const i2s_fast_set *set, int kind, int64_t rows, int64_t co
 static void attention(const i2s_fast_set *set, int64_t rows, int64_t count, int64_t width) {
     float *p = floats(rows * count), *sums = floats(rows * width), *before = obtain(rows * width * 4);
     uint16_t *v = obtain(count * width * 2);
+    float *wide = obtain(count * width * 4), *again = obtain(rows * width * 4);
     for (int64_t i = 0; i < count * width; i++) v[i] = i2s_half_of_float(some());
     memcpy(before, sums, (size_t)(rows * width) * 4);
-    set->weighted_sum(p, count, rows, v, width, count, width, sums, width);
+    memcpy(again, sums, (size_t)(rows * width) * 4);
+    set->weighted_sum(I2S_F16, p, count, rows, (const uint8_t *)v, width * 2, count, width, sums, width);
+    set->widen(v, count * width, wide);
+    for (int64_t s = 0; s < count; s += 5) /* in pieces, as floats: the same bits */
+        set->weighted_sum(I2S_F32, p + s, count, rows, (const uint8_t *)(wide + s * width), width * 4,
+                          s + 5 < count ? 5 : count - s, width, again, width);
+    compare(set->name, "weighted_sum in pieces", count, memcmp(again, sums, (size_t)(rows * width) * 4), 0, 0);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < width; c++) {
             double sum = before[r * width + c];
             for (int64_t s = 0; s < count; s++) sum += (double)p[r * count + s] * i2s_float_of_half(v[s * width + c]);
             compare(set->name, "weighted_sum", count, sums[r * width + c], sum, 1e-6 * (double)(count + 1));
         }
+    free(wide), free(again);
     float *z = floats(count + 16), *scores = obtain((count + 16) * 4), most = 0.1f; /* room for a vector behind them */
     memcpy(scores, z, (size_t)count * 4);
     const float total = set->soft_max(z, count, 7.5f, &most);

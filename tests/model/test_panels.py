@@ -1,0 +1,142 @@
+"""Products of many tokens by panels are the definition, bit for bit, and which processors use them.
+
+Whatever the processor would choose, both kernels are run: panels from one token on, and tiles for any number of tokens.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from test_forward import model_file
+
+from i2s_spec.codec.kernels import Scheme, unpack
+from i2s_spec.model import _matmul
+from i2s_spec.model.load import load_model
+from i2s_spec.model.reference import bitlinear, matmul
+
+#: From so many tokens on: always, and never.
+PANELS, TILES, BY_PROCESSOR = 1, 1 << 40, -1
+
+
+def _can_be_forced(row: int) -> bool:
+    try:
+        _matmul.force_panels(row, BY_PROCESSOR)
+    except ValueError:
+        return False
+    return True
+
+
+ROWS: Final = [each.row for each in matmul.kernel_sets() if each.available and _can_be_forced(each.row)]
+
+
+@pytest.fixture(autouse=True)
+def by_the_processor_again() -> Iterator[None]:
+    yield
+    for row in ROWS:
+        _matmul.force_panels(row, BY_PROCESSOR)
+
+
+def some_row() -> int:
+    if not ROWS:
+        pytest.skip("this processor has no AVX-512 VNNI, which panels need")
+    return ROWS[-1]
+
+
+def want_of(content: bytes, rows: int, columns: int, codes: Any) -> Any:
+    """The product by float64, which holds all of it exactly."""
+    weights = np.empty(rows * columns, dtype=np.uint8)
+    unpack(np.frombuffer(content, dtype=np.uint8), Scheme(32, False), None, weights, 1)
+    return (codes.astype(np.float64) @ weights.reshape(rows, columns).astype(np.float64).T).astype(np.int32)
+
+
+def got_of(forced: int, content: Any, rows: int, codes: Any, threads: int) -> Any:
+    row = some_row()
+    out = np.full((len(codes), rows), -7, dtype=np.int32)
+    _matmul.force_panels(row, forced)
+    _matmul.product(row, np.frombuffer(content, dtype=np.uint8), rows, codes, out, threads)
+    return out
+
+
+@given(
+    rows=st.one_of(st.integers(1, 180), st.sampled_from([16, 48, 64, 96, 640])), blocks=st.integers(1, 60),
+    tokens=st.integers(1, 129), threads=st.integers(1, 3), offset=st.sampled_from([0, 1, 32]),
+    ends=st.sampled_from([None, -128, 127]), seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+@examples(120)
+def test_both_kernels(
+    rows: int, blocks: int, tokens: int, threads: int, offset: int, ends: int | None, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    columns = 128 * blocks
+    content = rng.bytes(rows * columns // 4) if ends is None else b"\xff" * (rows * columns // 4)
+    codes = rng.integers(-128, 128, (tokens, columns)).astype(np.int8)
+    if ends is not None:
+        codes[:] = ends
+    payload = np.frombuffer(bytes(offset) + content, dtype=np.uint8)[offset:]
+    want = want_of(content, rows, columns, codes)
+    assert np.array_equal(got_of(PANELS, payload, rows, codes, threads), want)
+    assert np.array_equal(got_of(TILES, payload, rows, codes, threads), want)
+
+
+@pytest.mark.parametrize("tokens", range(1, 34))
+def test_every_number_of_tokens(tokens: int) -> None:
+    """Whole tiles and the rest; groups of 16 rows that are full and that are not; columns in one piece and in three."""
+    rng = np.random.default_rng(tokens)
+    for rows, columns in [(1, 128), (15, 256), (48, 3456), (97, 384), (47, 128 * 55)]:
+        content, codes = rng.bytes(rows * columns // 4), rng.integers(-128, 128, (tokens, columns)).astype(np.int8)
+        want = want_of(content, rows, columns, codes)
+        assert np.array_equal(got_of(PANELS, content, rows, codes, 1 + tokens % 3), want)
+
+
+@pytest.mark.parametrize("forced", [PANELS, TILES, BY_PROCESSOR])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_floats_of_many_tokens(forced: int, threads: int) -> None:
+    """The results of the parts of a product become floats in place: by the definition, each once."""
+    rng = np.random.default_rng(5)
+    rows, columns, tokens = 130, 1408, 50
+    content, x = rng.bytes(rows * columns // 4), rng.standard_normal((tokens, columns)).astype(np.float32)
+    made = bitlinear.quantize_activations(x)
+    scale = np.float32(0.25)
+    integers = want_of(content, rows, columns, made.codes) - made.sums[:, None]
+    want = integers.astype(np.float32) / made.scale[:, None] * scale
+    _matmul.force_panels(some_row(), forced)
+    assert np.array_equal(matmul.linear(content, scale, rows, columns, x, threads=threads), want)
+
+
+def test_whole_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prompt has the same logits, bit for bit, whichever kernel and however many threads."""
+    row = some_row()
+    monkeypatch.delenv("I2S_ISA", raising=False)
+    data, tokens, seen = model_file("bitnet-b1.58"), list(range(3, 43)), set()
+    for forced in (PANELS, TILES):
+        _matmul.force_panels(row, forced)
+        for threads in (1, 3):
+            logits = load_model(data, "fast", threads=threads).forward(tokens).logits
+            assert logits is not None
+            seen.add(logits.tobytes())
+    assert len(seen) == 1
+
+
+def test_which_processors_use_them() -> None:
+    """By the maker: Intel's multiply and mask on the same ports; nothing is measured."""
+    row = some_row()
+    facts = Path("/proc/cpuinfo")
+    if platform.machine() != "x86_64" or not facts.exists():
+        pytest.skip("the system does not name the maker of the processor here")
+    assert _matmul.panels_from(row) == (24 if "GenuineIntel" in facts.read_text(encoding="latin-1") else None)
+    _matmul.force_panels(row, 5)
+    assert _matmul.panels_from(row) == 5
+
+
+def test_sets_without_panels() -> None:
+    assert _matmul.panels_from(0) is None
+    with pytest.raises(ValueError, match="this set has no panels"):
+        _matmul.force_panels(0, PANELS)
