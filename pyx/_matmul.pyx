@@ -11,6 +11,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport free, malloc
 
 cdef extern from "matmul.h" nogil:
+    unsigned i2s_cpu_needs(int (*available)() noexcept nogil)
     ctypedef struct i2s_matmul_set:
         const char *name
         int (*available)() noexcept nogil
@@ -55,6 +56,11 @@ cdef extern from "matmul.h" nogil:
 def kernel_sets():
     """The kernel sets that were compiled, slowest first, and whether this processor can run each."""
     return [(i2s_matmul_sets[i].name.decode("ascii"), bool(i2s_matmul_sets[i].available())) for i in range(I2S_MATMUL_SETS)]
+
+
+def kernel_needs():
+    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    return [i2s_cpu_needs(i2s_matmul_sets[i].available) for i in range(I2S_MATMUL_SETS)]
 
 
 def product(int row, const uint8_t[::1] payload, int64_t rows, const int8_t[:, ::1] codes, int32_t[:, ::1] out,

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 def kernel_sets() -> list[tuple[str, bool]]: ...
+def kernel_needs() -> list[int]: ...
 def product(
     row: int,
     payload: NDArray[np.uint8],
