@@ -28,6 +28,7 @@ cdef extern from "kernels.h" nogil:
         int (*scan)(const uint8_t *, int64_t, int) noexcept nogil
         void (*histogram)(const uint8_t *, int64_t, uint64_t *) noexcept nogil
         uint64_t (*read)(const uint8_t *, int64_t) noexcept nogil
+        void (*write)(uint8_t *, int64_t) noexcept nogil
     const i2s_kernel_set *i2s_kernels
     int I2S_KERNEL_SETS
 
@@ -150,3 +151,12 @@ def read(int row, const uint8_t[::1] src):
     with nogil:
         found = i2s_kernels[row].read(s, n)
     return found
+
+
+def write(int row, uint8_t[::1] dst):
+    """Write every byte and compute nothing: the probe that benchmarks are held against where results stay in the cache."""
+    cdef uint8_t *d = <uint8_t *>start_of(dst)
+    cdef int64_t n = dst.shape[0]
+    if n:
+        with nogil:
+            i2s_kernels[row].write(d, n)

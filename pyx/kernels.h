@@ -321,13 +321,14 @@ typedef struct {
     int (*scan)(const uint8_t *, int64_t, int);
     void (*histogram)(const uint8_t *, int64_t, uint64_t[4]);
     uint64_t (*read)(const uint8_t *, int64_t);
+    void (*write)(uint8_t *, int64_t);
 } i2s_kernel_set;
 
 static int i2s_always(void) { return 1; }
 
 #define I2S_ROW(set, has)                                                                                               \
     {#set, has, i2s_unpack_##set, i2s_pack_##set, i2s_floats_##set, i2s_blocks_##set, i2s_to_rows_##set,                 \
-     i2s_of_rows_##set, i2s_scan_##set, i2s_histogram_##set, i2s_read_##set}
+     i2s_of_rows_##set, i2s_scan_##set, i2s_histogram_##set, i2s_read_##set, i2s_write_##set}
 
 /* From the slowest to the fastest. */
 static const i2s_kernel_set i2s_kernels[] = {
