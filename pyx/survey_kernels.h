@@ -190,7 +190,8 @@ I2S_AVX512VL static int i2s_codes_avx512vl(const uint8_t *p, uint64_t sums[8]) {
                 v[q] = _mm256_loadu_si256((const __m256i *)(p + i + 256 * k + 32 * q));
                 both = _mm256_ternarylogic_epi64(both, v[q], _mm256_srli_epi64(v[q], 1), 0xF8);  /* both | (v & v >> 1) */
             }
-            run |= I2S_SEEMS_RUN(p + i + 256 * k) | I2S_SEEMS_RUN(p + i + 256 * k + 128);
+            run |= I2S_SEEMS_RUN(p + i + 256 * k);
+            run |= I2S_SEEMS_RUN(p + i + 256 * k + 128);
 #pragma GCC unroll 4
             for (q = 0; q < 4; q++) I2S_CARRY256(two[q], left[0], v[2 * q], v[2 * q + 1]);
 #pragma GCC unroll 2
