@@ -27,6 +27,7 @@ cdef extern from "grams.h" nogil:
     void i2s_gram_correlations(const float *, int64_t, double *, float *) noexcept
 
 cdef extern from "bit_sums.h" nogil:
+    unsigned i2s_cpu_needs(int (*available)() noexcept nogil)
     ctypedef struct i2s_sums_set:
         const char *name
         int (*available)() noexcept nogil
@@ -43,6 +44,11 @@ cdef int64_t LONGEST = <int64_t>1 << 20
 def kernel_sets():
     """The kernel sets that were compiled, slowest first, and whether this processor can run each."""
     return [(i2s_sums_sets[i].name.decode("ascii"), bool(i2s_sums_sets[i].available())) for i in range(I2S_SUMS_SETS)]
+
+
+def kernel_needs():
+    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    return [i2s_cpu_needs(i2s_sums_sets[i].available) for i in range(I2S_SUMS_SETS)]
 
 
 def add_bit_sums(int row, const uint8_t[::1] data, int64_t width, int64_t segment, bint either, uint32_t[:, ::1] columns,

@@ -8,6 +8,7 @@ Nothing is checked here: `i2s_spec.codec.blocks.block_native` compares every siz
 from libc.stdint cimport int8_t, int64_t, uint8_t, uint64_t
 
 cdef extern from "blocks.h" nogil:
+    unsigned i2s_cpu_needs(int (*available)() noexcept nogil)
     ctypedef struct i2s_block:
         int elements, bytes, scale
     ctypedef struct i2s_block_set:
@@ -27,6 +28,11 @@ cdef extern from "blocks.h" nogil:
 def kernel_sets():
     """The kernel sets that were compiled, slowest first, and whether this processor can run each."""
     return [(i2s_block_sets[i].name.decode("ascii"), bool(i2s_block_sets[i].available())) for i in range(I2S_BLOCK_SETS)]
+
+
+def kernel_needs():
+    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    return [i2s_cpu_needs(i2s_block_sets[i].available) for i in range(I2S_BLOCK_SETS)]
 
 
 def kinds():

@@ -12,6 +12,8 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 cdef extern from "kernels.h" nogil:
+    unsigned i2s_cpu_needs(int (*available)() noexcept nogil)
+    int i2s_cpu_owns()
     ctypedef struct i2s_kernel_set:
         const char *name
         int (*available)() noexcept nogil
@@ -26,6 +28,7 @@ cdef extern from "kernels.h" nogil:
         int (*scan)(const uint8_t *, int64_t, int) noexcept nogil
         void (*histogram)(const uint8_t *, int64_t, uint64_t *) noexcept nogil
         uint64_t (*read)(const uint8_t *, int64_t) noexcept nogil
+        void (*write)(uint8_t *, int64_t) noexcept nogil
     const i2s_kernel_set *i2s_kernels
     int I2S_KERNEL_SETS
 
@@ -35,17 +38,27 @@ def kernel_sets():
     return [(i2s_kernels[i].name.decode("ascii"), bool(i2s_kernels[i].available())) for i in range(I2S_KERNEL_SETS)]
 
 
+def kernel_needs():
+    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    return [i2s_cpu_needs(i2s_kernels[i].available) for i in range(I2S_KERNEL_SETS)]
+
+
 cdef const uint8_t *start_of(const uint8_t[::1] data) noexcept nogil:
     return &data[0] if data.shape[0] else NULL
 
 
-def unpack(int row, const uint8_t[::1] src, int64_t blocks, int64_t group, bint lsb, int map, uint8_t[::1] dst, bint stream):
-    """`blocks` runs of `group` bytes to one byte an element."""
+def owns():
+    """Whether this processor writes lines that were asked for faster than past its cache."""
+    return bool(i2s_cpu_owns())
+
+
+def unpack(int row, const uint8_t[::1] src, int64_t blocks, int64_t group, bint lsb, int map, uint8_t[::1] dst, int way):
+    """`blocks` runs of `group` bytes to one byte an element; `way` is how they are stored (`kernels.h`)."""
     cdef const uint8_t *s = start_of(src)
     cdef uint8_t *d = <uint8_t *>start_of(dst)
     if blocks:
         with nogil:
-            i2s_kernels[row].unpack(s, blocks, group, lsb, map, d, stream)
+            i2s_kernels[row].unpack(s, blocks, group, lsb, map, d, way)
 
 
 def pack(int row, const uint8_t[::1] src, int64_t blocks, int64_t group, bint lsb, int map, uint8_t[::1] dst, bint stream):
@@ -60,12 +73,12 @@ def pack(int row, const uint8_t[::1] src, int64_t blocks, int64_t group, bint ls
 
 
 def floats(int row, const uint8_t[::1] src, int64_t blocks, int64_t group, bint lsb, int map, float scale,
-           float[::1] dst, bint stream):
+           float[::1] dst, int way):
     """`blocks` runs of `group` bytes to one float32 an element."""
     cdef const uint8_t *s = start_of(src)
     if blocks:
         with nogil:
-            i2s_kernels[row].floats(s, blocks, group, lsb, map, scale, &dst[0], stream)
+            i2s_kernels[row].floats(s, blocks, group, lsb, map, scale, &dst[0], way)
 
 
 def blocks(int row, const uint8_t[::1] src, int64_t count, int source, int target, const uint8_t[::1] remap,
@@ -138,3 +151,12 @@ def read(int row, const uint8_t[::1] src):
     with nogil:
         found = i2s_kernels[row].read(s, n)
     return found
+
+
+def write(int row, uint8_t[::1] dst):
+    """Write every byte and compute nothing: the probe that benchmarks are held against where results stay in the cache."""
+    cdef uint8_t *d = <uint8_t *>start_of(dst)
+    cdef int64_t n = dst.shape[0]
+    if n:
+        with nogil:
+            i2s_kernels[row].write(d, n)

@@ -14,6 +14,7 @@ from libc.string cimport memset
 from i2s_spec.model import _matmul
 
 cdef extern from "fast.h" nogil:
+    unsigned i2s_cpu_needs(int (*available)() noexcept nogil)
     ctypedef struct i2s_matmul_set:
         void (*quantize)(const float *, int64_t, int8_t *, float *, int32_t *) noexcept nogil
     ctypedef struct i2s_matmul_interface:
@@ -84,6 +85,11 @@ cdef const i2s_matmul_interface *_shared = <const i2s_matmul_interface *>PyCapsu
 def kernel_sets():
     """The kernel sets that were compiled, slowest first, and whether this processor can run each."""
     return [(i2s_fast_sets[i].name.decode("ascii"), bool(i2s_fast_sets[i].available())) for i in range(I2S_FAST_SETS)]
+
+
+def kernel_needs():
+    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    return [i2s_cpu_needs(i2s_fast_sets[i].available) for i in range(I2S_FAST_SETS)]
 
 
 cdef class Program:

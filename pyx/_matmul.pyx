@@ -14,6 +14,7 @@ cdef extern from "matmul.h" nogil:
     ctypedef struct i2s_matmul_many_kernel:
         int64_t (*from_ "from")() noexcept nogil
         int64_t *forced
+    unsigned i2s_cpu_needs(int (*available)() noexcept nogil)
     ctypedef struct i2s_matmul_set:
         const char *name
         int (*available)() noexcept nogil
@@ -73,6 +74,11 @@ def force_panels(int row, int64_t tokens):
     if i2s_matmul_sets[row].many == NULL:
         raise ValueError("this set has no panels")
     i2s_matmul_sets[row].many.forced[0] = tokens
+
+
+def kernel_needs():
+    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    return [i2s_cpu_needs(i2s_matmul_sets[i].available) for i in range(I2S_MATMUL_SETS)]
 
 
 def product(int row, const uint8_t[::1] payload, int64_t rows, const int8_t[:, ::1] codes, int32_t[:, ::1] out,

@@ -13,6 +13,7 @@ from libc.stdlib cimport free, malloc
 import numpy as np
 
 cdef extern from "reduce.h" nogil:
+    unsigned i2s_cpu_needs(int (*available)() noexcept nogil)
     ctypedef struct i2s_reduce_set:
         const char *name
         int (*available)() noexcept nogil
@@ -34,6 +35,11 @@ OUTPUTS = I2S_OUTPUTS
 def kernel_sets():
     """The kernel sets that were compiled, slowest first, and whether this processor can run each."""
     return [(i2s_reduce_sets[i].name.decode("ascii"), bool(i2s_reduce_sets[i].available())) for i in range(I2S_REDUCE_SETS)]
+
+
+def kernel_needs():
+    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    return [i2s_cpu_needs(i2s_reduce_sets[i].available) for i in range(I2S_REDUCE_SETS)]
 
 
 def products(int row, const double[:, :, ::1] x, int64_t tokens, object w, int kind, int64_t row_step, int64_t column_step,

@@ -12,6 +12,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
 cdef extern from "survey.h" nogil:
+    unsigned i2s_cpu_needs(int (*available)() noexcept nogil)
     ctypedef struct i2s_survey_set:
         const char *name
         int (*available)() noexcept nogil
@@ -66,6 +67,11 @@ def kernel_sets():
     """The kernel sets that were compiled, slowest first, and whether this processor can run each."""
     return [(i2s_survey_sets[i].name.decode("ascii"), bool(i2s_survey_sets[i].available()))
             for i in range(I2S_SURVEY_SETS)]
+
+
+def kernel_needs():
+    """What each set asks of a processor, as bits in the order of `_cpu.features()`."""
+    return [i2s_cpu_needs(i2s_survey_sets[i].available) for i in range(I2S_SURVEY_SETS)]
 
 
 cdef class Buffer:

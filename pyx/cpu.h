@@ -22,7 +22,29 @@ static const char *const i2s_cpu_names[] = {
 /* What the processor has, and what of it counts as missing: the names in I2S_HIDE, with commas between them. Tests run so as
  * on a lesser processor. Both are found out once, when the extension is loaded, and a name can only take away. */
 static unsigned i2s_cpu_found = 0, i2s_cpu_hidden = 0;
-#define I2S_HAS(name) ((i2s_cpu_found & ~i2s_cpu_hidden) >> I2S_CPU_##name & 1)
+
+/* What a set of kernels asks for is what its `available` does not do without: it is asked of processors that lack one feature
+ * each, which only this thread sees meanwhile. */
+#if defined(_MSC_VER) && !defined(__clang__)
+#define I2S_OF_THREAD __declspec(thread)
+#else
+#define I2S_OF_THREAD __thread
+#endif
+static I2S_OF_THREAD unsigned i2s_cpu_supposed = 0;
+#define I2S_CPU_ALL ((1u << I2S_CPU_COUNT) - 1)
+#define I2S_CPU_SUPPOSING (1u << 31)
+#define I2S_HAS(name)                                                                                                   \
+    ((i2s_cpu_supposed ? i2s_cpu_supposed : i2s_cpu_found & ~i2s_cpu_hidden) >> I2S_CPU_##name & 1)
+
+static inline unsigned i2s_cpu_needs(int (*available)(void)) {
+    unsigned found = 0, i;
+    for (i = 0; i < I2S_CPU_COUNT; i++) {
+        i2s_cpu_supposed = I2S_CPU_SUPPOSING | (I2S_CPU_ALL & ~(1u << i));
+        if (!available()) found |= 1u << i;
+    }
+    i2s_cpu_supposed = 0;
+    return found;
+}
 
 #if defined(__GNUC__) || defined(__clang__)
 #if defined(__x86_64__) || defined(__i386__)
@@ -114,6 +136,22 @@ static inline int i2s_cpu_halves_avx512(void) {
     }
     return known;
 }
+
+/* Whether lines that were asked for are written faster than past the cache: Intel's Skylake-SP, Cascade Lake and Cooper Lake
+ * (family 6, model 85), where a store past the cache holds one of a dozen line buffers until memory has taken it. */
+static inline int i2s_cpu_owns(void) {
+    static int known = -1;
+    if (known < 0) {
+        unsigned a, b, c, d;
+        __cpuid(0, a, b, c, d);
+        const int intel = b == 0x756E6547 && d == 0x49656E69 && c == 0x6C65746E;
+        __cpuid(1, a, b, c, d);
+        known = intel && (a >> 8 & 15) == 6 && ((a >> 4 & 15) | (a >> 12 & 0xF0)) == 85;
+    }
+    return known;
+}
+#else
+static inline int i2s_cpu_owns(void) { return 0; }
 #endif
 
 #if defined(__clang__)

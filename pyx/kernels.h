@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "carry_save.h"
 #include "cpu.h"
 
 /* What an unpacked byte stands for: the code itself, or the trit of a code map. */
@@ -85,6 +86,20 @@ typedef uint64_t v8qu __attribute__((vector_size(64), aligned(1), may_alias));
 #define I2S_UNROLL4 _Pragma("GCC unroll 4")
 #endif
 
+/* How results are stored. Past the cache: for what would not stay in it, on most processors. Owned: with plain stores, but
+ * the lines are asked for before they are written; a processor with few line buffers is faster so (`i2s_cpu_owns`). */
+enum { I2S_PLAIN, I2S_PAST, I2S_OWNED };
+#define I2S_OWN_AHEAD 2048
+#define I2S_BY_WAY(way)                                                                                                 \
+    switch (way) {                                                                                                      \
+    case I2S_PAST: I2S_CALL(I2S_PAST); _mm_sfence(); break;                                                             \
+    case I2S_OWNED: I2S_CALL(I2S_OWNED); break;                                                                         \
+    default: I2S_CALL(I2S_PLAIN);                                                                                       \
+    }
+
+/* Bytes of payload of which four distant rows are unpacked one after the other. */
+#define I2S_STRIP 4096
+
 #define I2S_CAN_STREAM(dst, group) ((uintptr_t)(dst) % 16 == 0 && ((group) == 1 || (group) % 16 == 0))
 
 #define I2S_NAME(x) x##_avx2
@@ -98,7 +113,7 @@ typedef uint64_t v8qu __attribute__((vector_size(64), aligned(1), may_alias));
 #undef I2S_WIDE_LOADED
 
 #define I2S_NAME(x) x##_avx512
-#define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vpopcntdq")))
+#define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
 #define I2S_WIDE v8q
 #define I2S_WIDE_LOADED v8qu
 #include "kernels_body.h"
@@ -166,8 +181,91 @@ __attribute__((target("avx2,popcnt"))) static void i2s_histogram_avx2(const uint
     count[0] = 4 * (uint64_t)n - count[1] - count[2] - count[3];
 }
 
-/* Two vectors become one of all their low bits and one of all their high bits, so that no bit of a count is wasted. */
-__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vpopcntdq"))) static void i2s_histogram_avx512(
+/* Two vectors become one of all their low bits and one of all their high bits, so that no bit of a count is wasted. Each
+ * kind is added up as in carry_save.h: of 16 such vectors, one is counted by table. */
+#define I2S_COUNTED __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
+typedef struct { __m512i ones, twos, fours, eights; } i2s_carries;
+
+static inline __attribute__((always_inline)) I2S_COUNTED __m512i i2s_bytes_of(__m512i v) {
+    const __m512i bits = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+    const __m512i nibble = _mm512_set1_epi8(15);
+    return _mm512_add_epi8(_mm512_shuffle_epi8(bits, _mm512_and_si512(v, nibble)),
+                           _mm512_shuffle_epi8(bits, _mm512_and_si512(_mm512_srli_epi16(v, 4), nibble)));
+}
+
+static inline __attribute__((always_inline)) I2S_COUNTED __m512i i2s_eighth(i2s_carries *c, const __m512i v[8]) {
+    __m512i two[4], four[2], eight;
+    I2S_CARRY512(two[0], c->ones, v[0], v[1]);
+    I2S_CARRY512(two[1], c->ones, v[2], v[3]);
+    I2S_CARRY512(four[0], c->twos, two[0], two[1]);
+    I2S_CARRY512(two[2], c->ones, v[4], v[5]);
+    I2S_CARRY512(two[3], c->ones, v[6], v[7]);
+    I2S_CARRY512(four[1], c->twos, two[2], two[3]);
+    I2S_CARRY512(eight, c->fours, four[0], four[1]);
+    return eight;
+}
+
+/* The bits of what is left in the carries, and of `sixteens`, in which each counts 16 times. */
+static inline __attribute__((always_inline)) I2S_COUNTED uint64_t i2s_counted(const i2s_carries *c, __m512i sixteens) {
+    const __m512i zero = _mm512_setzero_si512(), two = i2s_bytes_of(c->twos), eight = i2s_bytes_of(c->eights);
+    const __m512i one = _mm512_add_epi8(i2s_bytes_of(c->ones), _mm512_add_epi8(two, two));
+    const __m512i four = _mm512_add_epi8(i2s_bytes_of(c->fours), _mm512_add_epi8(eight, eight));
+    return (uint64_t)_mm512_reduce_add_epi64(_mm512_sad_epu8(one, zero)) +
+           4 * (uint64_t)_mm512_reduce_add_epi64(_mm512_sad_epu8(four, zero)) +
+           16 * (uint64_t)_mm512_reduce_add_epi64(sixteens);
+}
+
+I2S_COUNTED static void i2s_histogram_carry(const uint8_t *src, int64_t n, uint64_t count[4]) {
+    const __m512i even = _mm512_set1_epi8(0x55), zero = _mm512_setzero_si512();
+    i2s_carries carries[3] = {{zero, zero, zero, zero}, {zero, zero, zero, zero}, {zero, zero, zero, zero}};
+    __m512i sixteens[3] = {zero, zero, zero};
+    uint64_t ones, twos, threes;
+    int64_t i = 0;
+    int k, q;
+    while (n - i >= 2048) {
+        /* bytes of the inner sums grow by at most 8 in a step */
+        const int64_t stop = n - i > 31 * 2048 ? i + 31 * 2048 : n;
+        __m512i part[3] = {zero, zero, zero};
+        for (; i + 2048 <= stop; i += 2048) {
+            __m512i eight[3][2];
+#pragma GCC unroll 2
+            for (k = 0; k < 2; k++) {
+                __m512i low[8], high[8], both[8];
+#pragma GCC unroll 8
+                for (q = 0; q < 8; q++) {
+                    const uint8_t *p = src + i + 1024 * k + 128 * q;
+                    const __m512i v = _mm512_loadu_si512(p), w = _mm512_loadu_si512(p + 64);
+                    I2S_PREFETCH(p);
+                    I2S_PREFETCH(p + 64);
+                    low[q] = _mm512_ternarylogic_epi64(even, v, _mm512_add_epi8(w, w), 0xCA);  /* even ? v : w << 1 */
+                    high[q] = _mm512_ternarylogic_epi64(even, _mm512_srli_epi64(v, 1), w, 0xCA);
+                    both[q] = _mm512_and_si512(low[q], high[q]);
+                }
+                eight[0][k] = i2s_eighth(&carries[0], low);
+                eight[1][k] = i2s_eighth(&carries[1], high);
+                eight[2][k] = i2s_eighth(&carries[2], both);
+            }
+#pragma GCC unroll 3
+            for (k = 0; k < 3; k++) {
+                __m512i sixteen;
+                I2S_CARRY512(sixteen, carries[k].eights, eight[k][0], eight[k][1]);
+                part[k] = _mm512_add_epi8(part[k], i2s_bytes_of(sixteen));
+            }
+        }
+#pragma GCC unroll 3
+        for (k = 0; k < 3; k++) sixteens[k] = _mm512_add_epi64(sixteens[k], _mm512_sad_epu8(part[k], zero));
+    }
+    i2s_histogram_portable(src + i, n - i, count);
+    ones = i2s_counted(&carries[0], sixteens[0]);
+    twos = i2s_counted(&carries[1], sixteens[1]);
+    threes = i2s_counted(&carries[2], sixteens[2]);
+    count[1] += ones - threes;
+    count[2] += twos - threes;
+    count[3] += threes;
+    count[0] = 4 * (uint64_t)n - count[1] - count[2] - count[3];
+}
+/* The same, where the processor counts bits itself. */
+__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vpopcntdq"))) static void i2s_histogram_popcnt(
     const uint8_t *src, int64_t n, uint64_t count[4]) {
     const __m512i even = _mm512_set1_epi8(0x55);
     __m512i lows = _mm512_setzero_si512(), highs = lows, boths = lows;
@@ -194,10 +292,14 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vpopcntdq"))) st
     count[3] += threes;
     count[0] = 4 * (uint64_t)n - count[1] - count[2] - count[3];
 }
+
+static void i2s_histogram_avx512(const uint8_t *src, int64_t n, uint64_t count[4]) {
+    (i2s_cpu_avx512vpopcntdq() ? i2s_histogram_popcnt : i2s_histogram_carry)(src, n, count);
+}
 #pragma GCC diagnostic pop
 
 static int i2s_has_avx2(void) { return i2s_cpu_avx2() && i2s_cpu_popcnt(); }
-static int i2s_has_avx512(void) { return i2s_cpu_avx512bw() && i2s_cpu_avx512vpopcntdq(); }
+static int i2s_has_avx512(void) { return i2s_cpu_avx512bw(); }
 #endif
 
 #if defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
@@ -219,13 +321,14 @@ typedef struct {
     int (*scan)(const uint8_t *, int64_t, int);
     void (*histogram)(const uint8_t *, int64_t, uint64_t[4]);
     uint64_t (*read)(const uint8_t *, int64_t);
+    void (*write)(uint8_t *, int64_t);
 } i2s_kernel_set;
 
 static int i2s_always(void) { return 1; }
 
 #define I2S_ROW(set, has)                                                                                               \
     {#set, has, i2s_unpack_##set, i2s_pack_##set, i2s_floats_##set, i2s_blocks_##set, i2s_to_rows_##set,                 \
-     i2s_of_rows_##set, i2s_scan_##set, i2s_histogram_##set, i2s_read_##set}
+     i2s_of_rows_##set, i2s_scan_##set, i2s_histogram_##set, i2s_read_##set, i2s_write_##set}
 
 /* From the slowest to the fastest. */
 static const i2s_kernel_set i2s_kernels[] = {

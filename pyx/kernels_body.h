@@ -11,7 +11,8 @@
  * `map`: what an unpacked byte stands for. `remap`: NULL, or what i2s_remap_portable takes.
  *
  * `stream`: store past the cache, for a result that does not fit it. It is a wish: where the result is not aligned, or the
- * group is odd, ordinary stores serve.
+ * group is odd, ordinary stores serve. Where results are larger than payloads, `way` names a third way beside these two:
+ * I2S_OWNED, ordinary stores to lines that were asked for.
  *
  * Memory is asked for I2S_AHEAD bytes before it is used: what a kernel computes on a line keeps the processor from seeing
  * the next lines by itself early enough. Sums and maxima are taken in trees, because an operation may take two cycles.
@@ -34,13 +35,20 @@ I2S_INLINE void I2S_NAME(ask_four)(const uint8_t *run, const uint8_t *const piec
 I2S_INLINE v32 I2S_NAME(load)(const void *p) { return *(const v32u *)p; }
 
 /* A streamed store is two halves, so that an address need only be a multiple of 16: that of a bytes object is. */
-I2S_INLINE void I2S_NAME(store)(void *p, v32 v, int stream) {
-    if (stream) {
+I2S_INLINE void I2S_NAME(store)(void *p, v32 v, int way) {
+    if (way == I2S_PAST) {
         _mm_stream_si128((__m128i *)p, _mm256_castsi256_si128((__m256i)v));
         _mm_stream_si128((__m128i *)p + 1, _mm256_extracti128_si256((__m256i)v, 1));
     } else {
         *(v32u *)p = v;
     }
+}
+
+/* Asks for the lines of a result that are written a little later, so that the processor owns them by then. */
+I2S_INLINE void I2S_NAME(own)(const void *p, int bytes, int way) {
+    int i;
+    if (way == I2S_OWNED)
+        for (i = 0; i < bytes; i += 64) I2S_PREFETCH_AT((const uint8_t *)p + i, I2S_OWN_AHEAD);
 }
 
 /* Shifts are of 16-bit words: what slips in from the neighbour is masked away, or is zero for sound codes. */
@@ -148,16 +156,41 @@ I2S_INLINE v32 I2S_NAME(meaning)(v32 codes, int plain, const I2S_NAME(reading) *
     return plain ? codes - how->less : (codes ^ 2) - 2;
 }
 
+/* Four distant rows of one run, one after the other: of each, the codes of I2S_STRIP bytes, which stay in the nearest cache
+ * meanwhile. How many bytes of the run are done. */
+I2S_INLINE int64_t I2S_NAME(unpack_rows)(const uint8_t *src, int64_t group, int lsb, int plain, const I2S_NAME(reading) *how,
+                                         uint8_t *dst, int way) {
+    const int64_t whole = group & ~(int64_t)63;
+    int64_t from, i;
+    int p;
+    for (from = 0; from < whole; from += I2S_STRIP) {
+        const int64_t to = whole - from < I2S_STRIP ? whole : from + I2S_STRIP;
+        I2S_UNROLL4 for (p = 0; p < 4; p++) {
+            uint8_t *row = dst + (lsb ? 3 - p : p) * group;
+            for (i = from; i < to; i += 64) {
+                const v32 v = I2S_NAME(prepared)(I2S_NAME(load)(src + i), plain, how);
+                const v32 w = I2S_NAME(prepared)(I2S_NAME(load)(src + i + 32), plain, how);
+                I2S_NAME(own)(row + i, 64, way);
+                I2S_NAME(store)(row + i, I2S_NAME(meaning)(I2S_NAME(field)(v, 6 - 2 * p), plain, how), way);
+                I2S_NAME(store)(row + i + 32, I2S_NAME(meaning)(I2S_NAME(field)(w, 6 - 2 * p), plain, how), way);
+            }
+        }
+    }
+    return whole;
+}
+
 I2S_INLINE void I2S_NAME(unpack_runs)(const uint8_t *src, int64_t blocks, int64_t group, int lsb, int map, int plain,
-                                      const I2S_NAME(reading) *how, uint8_t *dst, int stream) {
+                                      const I2S_NAME(reading) *how, uint8_t *dst, int way) {
     int64_t b, j;
     int p;
     for (b = 0; b < blocks; b++, src += group, dst += 4 * group) {
-        for (j = 0; j + 32 <= group; j += 32) {
+        j = group < 64 ? 0 : I2S_NAME(unpack_rows)(src, group, lsb, plain, how, dst, way);
+        for (; j + 32 <= group; j += 32) {
+            if (group == 32) I2S_NAME(own)(dst, 128, way);
             v32 v = I2S_NAME(prepared)(I2S_NAME(load)(src + j), plain, how);
             I2S_UNROLL4 for (p = 0; p < 4; p++)
                 I2S_NAME(store)(dst + (lsb ? 3 - p : p) * group + j,
-                                I2S_NAME(meaning)(I2S_NAME(field)(v, 6 - 2 * p), plain, how), stream);
+                                I2S_NAME(meaning)(I2S_NAME(field)(v, 6 - 2 * p), plain, how), way);
         }
         for (; j < group; j++)
             for (p = 0; p < 4; p++) dst[(lsb ? 3 - p : p) * group + j] = i2s_meaning((src[j] >> (6 - 2 * p)) & 3, map);
@@ -166,64 +199,63 @@ I2S_INLINE void I2S_NAME(unpack_runs)(const uint8_t *src, int64_t blocks, int64_
 
 /* Both halves of a register hold the same 16 bytes, and are shifted so that two fields come out of one. */
 I2S_INLINE int64_t I2S_NAME(unpack_16)(const uint8_t *src, int64_t blocks, int plain, const I2S_NAME(reading) *how,
-                                       uint8_t *dst, int stream) {
+                                       uint8_t *dst, int way) {
     int64_t b;
     int h;
     for (b = 0; b + 2 <= blocks; b += 2) {
         v32 v = I2S_NAME(prepared)(I2S_NAME(load)(src + 16 * b), plain, how);
         for (h = 0; h < 2; h++) {
+            I2S_NAME(own)(dst + 64 * (b + h), 64, way);
             v32 twice = h ? I2S_NAME(highs)(v, v) : I2S_NAME(lows)(v, v);
             v32 first = (v32)((v4q)twice >> (v4q){6, 6, 4, 4}) & 3, second = (v32)((v4q)twice >> (v4q){2, 2, 0, 0}) & 3;
-            I2S_NAME(store)(dst + 64 * (b + h), I2S_NAME(meaning)(first, plain, how), stream);
-            I2S_NAME(store)(dst + 64 * (b + h) + 32, I2S_NAME(meaning)(second, plain, how), stream);
+            I2S_NAME(store)(dst + 64 * (b + h), I2S_NAME(meaning)(first, plain, how), way);
+            I2S_NAME(store)(dst + 64 * (b + h) + 32, I2S_NAME(meaning)(second, plain, how), way);
         }
     }
     return b;
 }
 
 I2S_INLINE int64_t I2S_NAME(unpack_1)(const uint8_t *src, int64_t blocks, int lsb, int plain, const I2S_NAME(reading) *how,
-                                      uint8_t *dst, int stream) {
+                                      uint8_t *dst, int way) {
     int64_t b;
     int p;
     for (b = 0; b + 32 <= blocks; b += 32) {
         v32 v = I2S_NAME(prepared)(I2S_NAME(load)(src + b), plain, how), x[4];
         I2S_UNROLL4 for (p = 0; p < 4; p++) x[p] = I2S_NAME(meaning)(I2S_NAME(field)(v, lsb ? 2 * p : 6 - 2 * p), plain, how);
+        I2S_NAME(own)(dst + 4 * b, 128, way);
         I2S_NAME(interleave)(x, 1);
-        I2S_UNROLL4 for (p = 0; p < 4; p++) I2S_NAME(store)(dst + 4 * b + 32 * p, x[p], stream);
+        I2S_UNROLL4 for (p = 0; p < 4; p++) I2S_NAME(store)(dst + 4 * b + 32 * p, x[p], way);
     }
     return b;
 }
 
 I2S_INLINE void I2S_NAME(unpack_with)(const uint8_t *src, int64_t blocks, int64_t group, int lsb, int map, int plain,
-                                      uint8_t *dst, int stream) {
+                                      uint8_t *dst, int way) {
     const I2S_NAME(reading) how = {(v32){0} + (uint8_t)(map == I2S_OFFSET_1 ? 1 : map == I2S_OFFSET_2 ? 2 : 0),
                                    (v32){0} + (uint8_t)(map == I2S_ZERO_FIRST ? 0x55 : 0)};
     int64_t done = 0;
     if (group == 32 && !lsb) {
-        I2S_NAME(unpack_runs)(src, blocks, 32, 0, map, plain, &how, dst, stream);
+        I2S_NAME(unpack_runs)(src, blocks, 32, 0, map, plain, &how, dst, way);
         return;
     }
     if (group == 1) {
-        if (lsb) done = I2S_NAME(unpack_1)(src, blocks, 1, plain, &how, dst, stream);
-        else done = I2S_NAME(unpack_1)(src, blocks, 0, plain, &how, dst, stream);
+        if (lsb) done = I2S_NAME(unpack_1)(src, blocks, 1, plain, &how, dst, way);
+        else done = I2S_NAME(unpack_1)(src, blocks, 0, plain, &how, dst, way);
     } else if (group == 16 && !lsb) {
-        done = I2S_NAME(unpack_16)(src, blocks, plain, &how, dst, stream);
+        done = I2S_NAME(unpack_16)(src, blocks, plain, &how, dst, way);
     }
-    I2S_NAME(unpack_runs)(src + done * group, blocks - done, group, lsb, map, plain, &how, dst + 4 * done * group, stream);
+    I2S_NAME(unpack_runs)(src + done * group, blocks - done, group, lsb, map, plain, &how, dst + 4 * done * group, way);
 }
 
 static I2S_TARGET void I2S_NAME(i2s_unpack)(const uint8_t *src, int64_t blocks, int64_t group, int lsb, int map,
-                                            uint8_t *dst, int stream) {
+                                            uint8_t *dst, int way) {
     const int plain = map != I2S_TWOS_COMPLEMENT && map != I2S_ZERO_FIRST;
-    if (stream && I2S_CAN_STREAM(dst, group)) {
-        if (plain) I2S_NAME(unpack_with)(src, blocks, group, lsb, map, 1, dst, 1);
-        else I2S_NAME(unpack_with)(src, blocks, group, lsb, map, 0, dst, 1);
-        _mm_sfence();
-    } else if (plain) {
-        I2S_NAME(unpack_with)(src, blocks, group, lsb, map, 1, dst, 0);
-    } else {
-        I2S_NAME(unpack_with)(src, blocks, group, lsb, map, 0, dst, 0);
-    }
+    if (way == I2S_PAST && !I2S_CAN_STREAM(dst, group)) way = I2S_PLAIN;
+#define I2S_CALL(WAY)                                                                                                   \
+    if (plain) I2S_NAME(unpack_with)(src, blocks, group, lsb, map, 1, dst, WAY);                                        \
+    else I2S_NAME(unpack_with)(src, blocks, group, lsb, map, 0, dst, WAY)
+    I2S_BY_WAY(way)
+#undef I2S_CALL
 }
 
 /* --- one byte an element to payload; whether anything was not -1, 0 or +1 (not 0 to 3 for codes) -------------------- */
@@ -362,17 +394,48 @@ I2S_INLINE v32 I2S_NAME(values)(const float table[4], __m256i words) {
     return (v32)_mm256_permutevar_ps(_mm256_broadcast_ps((const __m128 *)table), words);
 }
 
+/* Four distant rows of one run, one after the other. */
+I2S_INLINE int64_t I2S_NAME(float_rows)(const uint8_t *src, int64_t group, int lsb, const float table[4], float *dst, int way) {
+    const int64_t whole = group & ~(int64_t)15;
+    int64_t from, i;
+    int p;
+    for (from = 0; from < whole; from += I2S_STRIP / 4) {
+        const int64_t to = whole - from < I2S_STRIP / 4 ? whole : from + I2S_STRIP / 4;
+        I2S_UNROLL4 for (p = 0; p < 4; p++) {
+            float *row = dst + (lsb ? 3 - p : p) * group;
+            for (i = from; i < to; i += 16) {
+                const __m256i v = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(src + i)));
+                const __m256i w = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(src + i + 8)));
+                I2S_NAME(own)(row + i, 64, way);
+                I2S_NAME(store)(row + i, I2S_NAME(values)(table, _mm256_srli_epi32(v, 6 - 2 * p)), way);
+                I2S_NAME(store)(row + i + 8, I2S_NAME(values)(table, _mm256_srli_epi32(w, 6 - 2 * p)), way);
+            }
+        }
+    }
+    return whole;
+}
+
+/* Rows of 16 or 32 elements, each of them written as a whole. */
+I2S_INLINE void I2S_NAME(float_blocks)(const uint8_t *src, int64_t blocks, int group, const float table[4], float *dst, int way) {
+    int64_t b;
+    int p, q;
+    for (b = 0; b < blocks; b++, src += group, dst += 4 * group) {
+        __m256i words[4];
+        I2S_UNROLL4 for (q = 0; q < group / 8; q++)
+            words[q] = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(src + 8 * q)));
+        I2S_NAME(own)(dst, 16 * group, way);
+        I2S_UNROLL4 for (p = 0; p < 4; p++)
+            I2S_UNROLL4 for (q = 0; q < group / 8; q++)
+                I2S_NAME(store)(dst + p * group + 8 * q, I2S_NAME(values)(table, _mm256_srli_epi32(words[q], 6 - 2 * p)), way);
+    }
+}
+
 I2S_INLINE void I2S_NAME(float_runs)(const uint8_t *src, int64_t blocks, int64_t group, int lsb, const float table[4],
-                                     float *dst, int stream) {
+                                     float *dst, int way) {
     int64_t b, j;
     int p;
     for (b = 0; b < blocks; b++, src += group, dst += 4 * group) {
-        for (j = 0; j + 8 <= group; j += 8) {
-            const __m256i words = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(src + j)));
-            I2S_UNROLL4 for (p = 0; p < 4; p++)
-                I2S_NAME(store)(dst + (lsb ? 3 - p : p) * group + j,
-                                I2S_NAME(values)(table, _mm256_srli_epi32(words, 6 - 2 * p)), stream);
-        }
+        j = group < 64 ? 0 : I2S_NAME(float_rows)(src, group, lsb, table, dst, way);
         for (; j < group; j++)
             for (p = 0; p < 4; p++) dst[(lsb ? 3 - p : p) * group + j] = table[(src[j] >> (6 - 2 * p)) & 3];
     }
@@ -380,7 +443,7 @@ I2S_INLINE void I2S_NAME(float_runs)(const uint8_t *src, int64_t blocks, int64_t
 
 /* Four bytes are sixteen elements: each 32-bit word gets them all, shifted as its element wants it. */
 I2S_INLINE int64_t I2S_NAME(floats_1)(const uint8_t *src, int64_t blocks, int lsb, const float table[4], float *dst,
-                                      int stream) {
+                                      int way) {
     const __m256i first = lsb ? _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14) : _mm256_setr_epi32(6, 4, 2, 0, 14, 12, 10, 8);
     const __m256i second = _mm256_add_epi32(first, _mm256_set1_epi32(16));
     int64_t b;
@@ -389,37 +452,37 @@ I2S_INLINE int64_t I2S_NAME(floats_1)(const uint8_t *src, int64_t blocks, int ls
         __m256i words;
         memcpy(&four, src + b, 4);
         words = _mm256_set1_epi32(four);
-        I2S_NAME(store)(dst + 4 * b, I2S_NAME(values)(table, _mm256_srlv_epi32(words, first)), stream);
-        I2S_NAME(store)(dst + 4 * b + 8, I2S_NAME(values)(table, _mm256_srlv_epi32(words, second)), stream);
+        I2S_NAME(own)(dst + 4 * b, 64, way);
+        I2S_NAME(store)(dst + 4 * b, I2S_NAME(values)(table, _mm256_srlv_epi32(words, first)), way);
+        I2S_NAME(store)(dst + 4 * b + 8, I2S_NAME(values)(table, _mm256_srlv_epi32(words, second)), way);
     }
     return b;
 }
 
 I2S_INLINE void I2S_NAME(floats_with)(const uint8_t *src, int64_t blocks, int64_t group, int lsb, const float table[4],
-                                      float *dst, int stream) {
+                                      float *dst, int way) {
     int64_t done = 0;
-    if (group == 32 && !lsb) {
-        I2S_NAME(float_runs)(src, blocks, 32, 0, table, dst, stream);
+    if (!lsb && (group == 32 || group == 16)) {
+        if (group == 32) I2S_NAME(float_blocks)(src, blocks, 32, table, dst, way);
+        else I2S_NAME(float_blocks)(src, blocks, 16, table, dst, way);
         return;
     }
     if (group == 1) {
-        if (lsb) done = I2S_NAME(floats_1)(src, blocks, 1, table, dst, stream);
-        else done = I2S_NAME(floats_1)(src, blocks, 0, table, dst, stream);
+        if (lsb) done = I2S_NAME(floats_1)(src, blocks, 1, table, dst, way);
+        else done = I2S_NAME(floats_1)(src, blocks, 0, table, dst, way);
     }
-    I2S_NAME(float_runs)(src + done * group, blocks - done, group, lsb, table, dst + 4 * done * group, stream);
+    I2S_NAME(float_runs)(src + done * group, blocks - done, group, lsb, table, dst + 4 * done * group, way);
 }
 
 static I2S_TARGET void I2S_NAME(i2s_floats)(const uint8_t *src, int64_t blocks, int64_t group, int lsb, int map,
-                                            float scale, float *dst, int stream) {
+                                            float scale, float *dst, int way) {
     float table[4];
     int p;
     for (p = 0; p < 4; p++) table[p] = i2s_weight((uint8_t)p, map, scale);
-    if (stream && I2S_CAN_STREAM(dst, group == 1 ? 16 : 4 * group)) {
-        I2S_NAME(floats_with)(src, blocks, group, lsb, table, dst, 1);
-        _mm_sfence();
-    } else {
-        I2S_NAME(floats_with)(src, blocks, group, lsb, table, dst, 0);
-    }
+    if (way == I2S_PAST && !I2S_CAN_STREAM(dst, group == 1 ? 16 : 4 * group)) way = I2S_PLAIN;
+#define I2S_CALL(WAY) I2S_NAME(floats_with)(src, blocks, group, lsb, table, dst, WAY)
+    I2S_BY_WAY(way)
+#undef I2S_CALL
 }
 
 /* --- payload to payload, without an element ever leaving the registers --------------------------------------------- */
@@ -682,6 +745,18 @@ static I2S_TARGET uint64_t I2S_NAME(i2s_read)(const uint8_t *src, int64_t n) {
     }
     a |= b | c | d;
     return (a[0] | a[1] | a[2] | a[3]) | i2s_read_portable(src + i, n - i);
+}
+
+/* The write probe: stores and nothing else. */
+static I2S_TARGET void I2S_NAME(i2s_write)(uint8_t *dst, int64_t n) {
+    const v32 v = (v32){0} + 1;
+    int64_t i;
+    for (i = 0; i + 64 <= n; i += 64) {
+        I2S_NAME(store)(dst + i, v, I2S_PLAIN);
+        I2S_NAME(store)(dst + i + 32, v, I2S_PLAIN);
+        __asm__ volatile("" : : : "memory");  /* no call of memset */
+    }
+    memset(dst + i, 1, (size_t)(n - i));
 }
 
 #undef I2S_INLINE

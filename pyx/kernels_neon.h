@@ -461,6 +461,8 @@ static void i2s_histogram_neon(const uint8_t *src, int64_t n, uint64_t count[4])
     count[0] = 4 * (uint64_t)n - count[1] - count[2] - count[3];
 }
 
+#define i2s_write_neon i2s_write_portable
+
 /* The read probe of the benchmarks: what memory gives when nothing but an OR is done with it. */
 static uint64_t i2s_read_neon(const uint8_t *src, int64_t n) {
     uint8x16_t a = vdupq_n_u8(0), b = a, c = a, d = a;

@@ -24,6 +24,7 @@
 #include <unistd.h>
 #endif
 
+#include "carry_save.h"
 #include "cpu.h"
 
 #define I2S_TAIL 32

@@ -92,6 +92,7 @@ I2S_FLOATS_PORTABLE(i2s_floats_8_portable, uint64_t)
 #define I2S_SURVEY_X86 1
 
 #define I2S_AVX2 __attribute__((target("avx2")))
+#define I2S_AVX512VL __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
 #define I2S_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vpopcntdq")))
 
 /* --- AVX2: bits are counted nibble by nibble in a table, low bits in one half of an entry, high bits in the other --- */
@@ -165,6 +166,60 @@ I2S_FLOATS_AVX2(32)
 #define i2s_floats_4_avx2 i2s_floats_32_avx2
 #define i2s_floats_8_avx2 i2s_floats_8_portable
 
+/* --- AVX-512 without VPOPCNTDQ: carry-save adders over 256 bits, which cost such a processor no clock and use three ports. Of
+ * 16 vectors one is counted as above; what stays behind in the adders is counted at the end --- */
+
+I2S_AVX512VL static int i2s_codes_avx512vl(const uint8_t *p, uint64_t sums[8]) {
+    const __m256i bits = _mm256_setr_epi8(0, 1, 16, 17, 1, 2, 17, 18, 16, 17, 32, 33, 17, 18, 33, 34,
+                                          0, 1, 16, 17, 1, 2, 17, 18, 16, 17, 32, 33, 17, 18, 33, 34);
+    const __m256i nibble = _mm256_set1_epi8(0x0F), zero = _mm256_setzero_si256();
+    __m256i left[4] = {zero, zero, zero, zero};  /* ones, twos, fours, eights */
+    __m256i both = zero, low = zero, high = zero, lows, highs;
+    int run = 0, i, k, q;
+#define I2S_COUNTED(v)                                                                                                  \
+    _mm256_add_epi8(_mm256_shuffle_epi8(bits, _mm256_and_si256(v, nibble)),                                             \
+                    _mm256_shuffle_epi8(bits, _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble)))
+#define I2S_UPPER(v) _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble)
+    for (i = 0; i < I2S_BLOCK; i += 512) {
+        __m256i eight[2], sixteen;
+#pragma GCC unroll 2
+        for (k = 0; k < 2; k++) {
+            __m256i v[8], two[4], four[2];
+#pragma GCC unroll 8
+            for (q = 0; q < 8; q++) {
+                v[q] = _mm256_loadu_si256((const __m256i *)(p + i + 256 * k + 32 * q));
+                both = _mm256_ternarylogic_epi64(both, v[q], _mm256_srli_epi64(v[q], 1), 0xF8);  /* both | (v & v >> 1) */
+            }
+            run |= I2S_SEEMS_RUN(p + i + 256 * k);
+            run |= I2S_SEEMS_RUN(p + i + 256 * k + 128);
+#pragma GCC unroll 4
+            for (q = 0; q < 4; q++) I2S_CARRY256(two[q], left[0], v[2 * q], v[2 * q + 1]);
+#pragma GCC unroll 2
+            for (q = 0; q < 2; q++) I2S_CARRY256(four[q], left[1], two[2 * q], two[2 * q + 1]);
+            I2S_CARRY256(eight[k], left[2], four[0], four[1]);
+        }
+        I2S_CARRY256(sixteen, left[3], eight[0], eight[1]);
+        sixteen = I2S_COUNTED(sixteen);
+        low = _mm256_add_epi8(low, _mm256_and_si256(sixteen, nibble));
+        high = _mm256_add_epi8(high, I2S_UPPER(sixteen));
+    }
+    /* a byte has at most 4 low and 4 high bits in each of 8 vectors of sixteens, and 15 times that in what is left */
+    lows = _mm256_slli_epi64(_mm256_sad_epu8(low, zero), 4);
+    highs = _mm256_slli_epi64(_mm256_sad_epu8(high, zero), 4);
+    low = high = zero;
+#pragma GCC unroll 4
+    for (q = 3; q >= 0; q--) {
+        const __m256i counted = I2S_COUNTED(left[q]);
+        low = _mm256_add_epi8(_mm256_add_epi8(low, low), _mm256_and_si256(counted, nibble));
+        high = _mm256_add_epi8(_mm256_add_epi8(high, high), I2S_UPPER(counted));
+    }
+    _mm256_storeu_si256((__m256i *)sums, _mm256_add_epi64(lows, _mm256_sad_epu8(low, zero)));
+    _mm256_storeu_si256((__m256i *)(sums + 4), _mm256_add_epi64(highs, _mm256_sad_epu8(high, zero)));
+    return run | (_mm256_testz_si256(both, _mm256_set1_epi8(0x55)) ? 0 : I2S_SEEN_BOTH);
+}
+#undef I2S_COUNTED
+#undef I2S_UPPER
+
 /* --- AVX-512: two vectors become one of all their low bits and one of all their high bits ----------------------------- */
 
 #define I2S_FOLDED(v) _mm256_add_epi64(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1))
@@ -221,6 +276,7 @@ I2S_FLOATS_AVX512(64)
 #define i2s_floats_8_avx512 i2s_floats_64_avx512
 
 static int i2s_survey_has_avx2(void) { return i2s_cpu_avx2() && i2s_cpu_popcnt(); }
+static int i2s_survey_has_avx512vl(void) { return i2s_cpu_avx512bw(); }
 static int i2s_survey_has_avx512(void) { return i2s_cpu_avx512bw() && i2s_cpu_avx512vpopcntdq(); }
 #endif
 
@@ -247,6 +303,8 @@ static const i2s_survey_set i2s_survey_sets[] = {
     I2S_SURVEY_ROW(portable, i2s_floats_2_portable, i2s_floats_4_portable, i2s_floats_8_portable),
 #ifdef I2S_SURVEY_X86
     I2S_SURVEY_ROW(avx2, i2s_floats_2_avx2, i2s_floats_4_avx2, i2s_floats_8_avx2),
+    {"avx512vl", i2s_survey_has_avx512vl, i2s_codes_avx512vl, i2s_words_avx2, i2s_floats_2_avx2, i2s_floats_4_avx2,
+     i2s_floats_8_avx2, i2s_groups_avx512},
     I2S_SURVEY_ROW(avx512, i2s_floats_2_avx512, i2s_floats_4_avx512, i2s_floats_8_avx512),
 #endif
 };

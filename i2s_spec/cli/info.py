@@ -25,7 +25,8 @@ def describe() -> dict[str, Any]:
             libraries[name] = version(name)
         except PackageNotFoundError:
             libraries[name] = None
-    tables = {name: _kernels(sets) for name, sets in tables_of_kernels().items()}
+    needs = needs_of_kernels()
+    tables = {name: _kernels(sets, needs[name]) for name, sets in tables_of_kernels().items()}
     return {
         "schema_version": 1,
         "version": __version__,
@@ -44,6 +45,8 @@ def describe() -> dict[str, Any]:
 
 def tables_of_kernels() -> dict[str, tuple[isa.KernelSet, ...]]:
     """The tables of kernels, each of which chooses for itself."""
+    from i2s_spec.codec.blocks import block_native
+    from i2s_spec.inspect.evidence import bit_sums
     from i2s_spec.inspect.survey import reader
     from i2s_spec.model.arithmetic import reductions
     from i2s_spec.model.fast import fast_operations
@@ -51,21 +54,47 @@ def tables_of_kernels() -> dict[str, tuple[isa.KernelSet, ...]]:
 
     return {
         "codec": isa.kernel_sets(),
+        "blocks": block_native.kernel_sets(),
         "survey": reader.kernel_sets(),
+        "evidence": bit_sums.kernel_sets(),
         "products": matmul.kernel_sets(),
         "sums": reductions.kernel_sets(),
         "fast": fast_operations.kernel_sets(),
     }
 
 
-def _kernels(sets: tuple[isa.KernelSet, ...]) -> dict[str, Any]:
-    """A table of kernels: the set in use, and why it is not the one that was asked for."""
+def needs_of_kernels() -> dict[str, list[list[str]]]:
+    """The features that each set of each table asks of a processor."""
+    from i2s_spec.codec import _codec, _survey
+    from i2s_spec.codec.blocks import _blocks
+    from i2s_spec.inspect.evidence import _bit_sums
+    from i2s_spec.model import _fast, _matmul, _reduce
+
+    modules = {
+        "codec": _codec, "blocks": _blocks, "survey": _survey, "evidence": _bit_sums, "products": _matmul, "sums": _reduce,
+        "fast": _fast,
+    }  # fmt: skip
+    features = list(_cpu.features())
+    return {
+        table: [[name for bit, name in enumerate(features) if needs >> bit & 1] for needs in module.kernel_needs()]
+        for table, module in modules.items()
+    }
+
+
+def _kernels(sets: tuple[isa.KernelSet, ...], needs: list[list[str]]) -> dict[str, Any]:
+    """A table of kernels: the set in use, what those that cannot run miss, and why it is not the one that was asked for."""
     runs = {each.name: each.available for each in sets}
     used, asked = isa.chosen(sets).name, os.environ.get(isa.VARIABLE) or None
     note = None
     if asked not in (None, used):
         note = f"{isa.VARIABLE} is {asked}, which {'is not in this table' if asked not in runs else 'cannot run here'}"
-    return {"in_use": used, "sets": runs, "note": note}
+    has = _cpu.features()
+    missing = {
+        each.name: [feature for feature in wants if not has[feature]]
+        for each, wants in zip(sets, needs, strict=True)
+        if not each.available
+    }
+    return {"in_use": used, "sets": runs, "missing": missing, "note": note}
 
 
 @click.command("info", epilog="Example:  i2s info --json", short_help="Versions, processor features, kernels in use.")
@@ -94,11 +123,11 @@ def command(as_json: bool) -> None:
 
 
 def _line(table: dict[str, Any]) -> str:
-    shown = ", ".join(_kernel(name, runs, table["in_use"]) for name, runs in table["sets"].items())
+    shown = ", ".join(_kernel(name, table["missing"].get(name), table["in_use"]) for name in table["sets"])
     return shown if table["note"] is None else f"{shown}; {table['note']}"
 
 
-def _kernel(name: str, runs: bool, used: str) -> str:
+def _kernel(name: str, missing: list[str] | None, used: str) -> str:
     if name == used:
         return f"{name} (in use)"
-    return name if runs else f"{name} (not on this processor)"
+    return name if missing is None else f"{name} (needs {', '.join(missing)})"

@@ -1,4 +1,4 @@
-"""This module calls the compiled kernels on whole payloads: the scheme of a layout, threads, streaming stores.
+"""This module calls the compiled kernels on whole payloads: the scheme of a layout, threads, the way results are stored.
 
 Every layout is one scheme with two parameters, read off its formulas: bytes come in runs of `group`, and the four codes
 of byte j of a run belong to the elements j, group + j, 2 group + j and 3 group + j of a block; the first of them is in the
@@ -32,6 +32,14 @@ KINDS: Final = {(32, False): 0, (16, False): 1, (1, False): 2, (1, True): 3}
 BLOCK_BYTES: Final = 32
 BLOCK: Final = 128
 
+#: How results are stored, as the kernels number it: plainly, past the cache, or plainly to lines that were asked for before.
+PLAIN: Final = 0
+PAST: Final = 1
+OWNED: Final = 2
+#: Whether this processor is one that owns lines faster than it stores past the cache; on it, the latter is never done.
+OWNS: Final = _codec.owns()
+#: From so many threads on it is: to own a line is to read it first, and together they would want more than memory gives.
+OWN_BELOW: Final = 8
 #: Results from this size on go past the cache: they would not stay in it anyway.
 STREAM_FROM: Final = 16 << 20
 #: Streaming stores want addresses that are multiples of this.
@@ -66,11 +74,11 @@ def scheme(layout: Layout, rows: int, cols: int) -> Scheme:
 def unpack(payload: Bytes, where: Scheme, code_map: CodeMap | None, out: Bytes, threads: int) -> None:
     """One byte an element: the trit of a code map, or the code itself."""
     row, meaning = chosen().row, CODES if code_map is None else MAP_IDS[code_map]
-    group, stream = where.group, _streams(out, where)
+    group, way = where.group, way_of(out, where, threads)
 
     def part(start: int, stop: int) -> None:
         src, dst = payload[start * group : stop * group], out[4 * start * group : 4 * stop * group]
-        _codec.unpack(row, src, stop - start, group, where.lsb, meaning, dst, stream)
+        _codec.unpack(row, src, stop - start, group, where.lsb, meaning, dst, way)
 
     _spread(part, payload.size // group, group, threads)
 
@@ -78,7 +86,7 @@ def unpack(payload: Bytes, where: Scheme, code_map: CodeMap | None, out: Bytes, 
 def pack(elements: Bytes, where: Scheme, code_map: CodeMap | None, out: Bytes, threads: int) -> bool:
     """One byte an element to payload; False if one was no trit, or no code."""
     row, meaning = chosen().row, CODES if code_map is None else MAP_IDS[code_map]
-    group, stream = where.group, _streams(out, where)
+    group, stream = where.group, way_of(out, where, threads) == PAST
     bad: list[bool] = []
 
     def part(start: int, stop: int) -> None:
@@ -94,11 +102,11 @@ def floats(
 ) -> None:
     """One float32 an element: the trit times the scale."""
     row, meaning = chosen().row, MAP_IDS[code_map]
-    group, stream = where.group, _streams(out.view(np.uint8), where)
+    group, way = where.group, way_of(out.view(np.uint8), where, threads)
 
     def part(start: int, stop: int) -> None:
         src, dst = payload[start * group : stop * group], out[4 * start * group : 4 * stop * group]
-        _codec.floats(row, src, stop - start, group, where.lsb, meaning, float(scale), dst, stream)
+        _codec.floats(row, src, stop - start, group, where.lsb, meaning, float(scale), dst, way)
 
     _spread(part, payload.size // group, group, threads)
 
@@ -109,7 +117,7 @@ def recode(
     """One layout to another, and each code to `codes[code]`; nothing but payload is read and written where both layouts
     are permutations of blocks or of rows that the kernels know."""
     of, to = scheme(source, rows, cols), scheme(target, rows, cols)
-    row, remap, stream = chosen().row, remap_of(codes), _streams(out, to)
+    row, remap, stream = chosen().row, remap_of(codes), way_of(out, to, threads) == PAST
     source_kind, target_kind = (0, 0) if of == to else (of.kind, to.kind)
     if source_kind is not None and target_kind is not None:
         between: tuple[int, int] = source_kind, target_kind
@@ -181,10 +189,12 @@ def occurs(payload: Bytes, code: int, threads: int) -> bool:
     return any(found)
 
 
-def _streams(out: Bytes, where: Scheme) -> bool:
-    """Whether a result is so large that it should go past the cache, and lies so that it can."""
+def way_of(out: Bytes, where: Scheme, threads: int) -> int:
+    """How a result is stored: past the cache where it is so large that it should be and lies so that it can, or owned."""
+    if OWNS and threads < OWN_BELOW:
+        return OWNED
     even = where.group % BLOCK_BYTES == 0 or where.kind is not None
-    return even and out.size >= STREAM_FROM and _codec.address(out) % STREAM_STEP == 0
+    return PAST if even and out.size >= STREAM_FROM and _codec.address(out) % STREAM_STEP == 0 else PLAIN
 
 
 def _spread(part: Callable[[int, int], Any], count: int, unit_bytes: int, threads: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from processors import PROCESSORS
 
-from i2s_spec.cli.info import tables_of_kernels
+from i2s_spec.cli.info import needs_of_kernels, tables_of_kernels
 from i2s_spec.codec import _cpu, isa
 from i2s_spec.convert.synthetic.new import new
 
@@ -20,9 +20,10 @@ from i2s_spec.convert.synthetic.new import new
 AVX2: Final = {"avx2", "fma", "f16c"}
 AVX512: Final = {*AVX2, "avx512f", "avx512bw", "avx512vl", "avx512dq"}
 NEEDS: Final = {
-    ("codec", "avx2"): {"avx2", "popcnt"}, ("", "avx2"): {"avx2"}, ("sums", "avx2"): AVX2, ("fast", "avx2"): AVX2,
+    ("codec", "avx2"): {"avx2", "popcnt"}, ("survey", "avx2"): {"avx2", "popcnt"}, ("", "avx2"): {"avx2"},
+    ("sums", "avx2"): AVX2, ("fast", "avx2"): AVX2,
     ("", "avxvnni"): {"avx2", "avxvnni"}, ("", "avx512"): AVX512, ("", "avx512vl"): AVX512,
-    ("codec", "avx512"): {*AVX512, "avx512vpopcntdq"}, ("survey", "avx512"): {*AVX512, "avx512vpopcntdq"},
+    ("survey", "avx512"): {*AVX512, "avx512vpopcntdq"},
     ("products", "avx512"): {*AVX512, "avx512vnni"}, ("products", "avx512vl"): {*AVX512, "avx512vnni"},
     ("", "neon"): {"neon"}, ("", "dotprod"): {"neon", "dotprod"},
 }  # fmt: skip
@@ -68,16 +69,67 @@ def test_hidden_features_are_missing_in_every_table(profile: str) -> None:
             assert runs == (needs <= has), (name, kernels)
 
 
+def test_needs_are_told_as_they_are() -> None:
+    """What a set is said to need is what it asks for, and to ask changes nothing; blocks and evidence count bits too."""
+    features = _cpu.features()
+    for table, sets in tables_of_kernels().items():
+        for each, needs in zip(sets, needs_of_kernels()[table], strict=True):
+            wanted = NEEDS.get((table, each.name)) or NEEDS.get(("", each.name), set())
+            assert set(needs) - {"popcnt"} == wanted - {"popcnt"}, (table, each.name)
+            assert each.available == all(features[name] for name in needs)
+    assert _cpu.features() == features
+
+
+def test_cascade_lake_has_avx512_wherever_that_is_enough() -> None:
+    """AVX-512 with VNNI, but neither VPOPCNTDQ nor VBMI: only the survey counts otherwise, and no name is refused."""
+    told = facts(I2S_HIDE=PROCESSORS["cascade-lake"])
+    if not told["processor"].get("avx512vnni"):
+        pytest.skip("this processor has no AVX-512 VNNI")
+    used = {name: table["in_use"] for name, table in told["tables"].items()}
+    assert {name: used[name] for name in ("codec", "survey", "products", "sums", "fast")} == {
+        "codec": "avx512", "survey": "avx512vl", "products": "avx512", "sums": "avx512", "fast": "avx512",
+    }  # fmt: skip
+    assert told["tables"]["survey"]["missing"] == {"avx512": ["avx512vpopcntdq"]}
+    for name in ("avx512", "avx512vl", "avx2"):
+        asked = facts(I2S_HIDE=PROCESSORS["cascade-lake"], I2S_ISA=name)["tables"]
+        assert asked["products"]["in_use"] == name
+        assert asked["survey"]["in_use"] == ("avx2" if name == "avx2" else "avx512vl")
+
+
+COUNTS: Final = """
+import numpy as np
+from i2s_spec.codec import kernels
+for size in (2047, 2048, 31 * 2048, 32 * 2048 + 100):
+    for payload in (np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8), np.full(size, 255, dtype=np.uint8)):
+        codes = payload[:, None] >> np.array([0, 2, 4, 6], dtype=np.uint8) & 3
+        assert kernels.histogram(payload, 1) == tuple(np.bincount(codes.reshape(-1), minlength=4).tolist())
+"""
+
+
+def test_histograms_are_right_where_no_processor_counts_bits() -> None:
+    said = run("-c", COUNTS, I2S_HIDE=PROCESSORS["cascade-lake"])
+    assert said.returncode == 0, said.stderr
+
+
 def test_what_was_asked_for_and_is_not_there_is_told() -> None:
-    """On a processor without VPOPCNTDQ the codec has no set avx512, and the products have; here or on any other."""
+    """On a processor without VPOPCNTDQ the survey has no set avx512, and the products have; here or on any other."""
     masked = {"I2S_HIDE": PROCESSORS["cascade-lake"]}
     asked = next((name for name, runs in reversed(facts(**masked)["tables"]["products"]["sets"].items()) if runs))
     told = facts(I2S_ISA=asked, **masked)
     assert told["asked"] == asked
-    assert told["tables"]["products"] | {"sets": 0} == {"in_use": asked, "sets": 0, "note": None}
+    assert told["tables"]["products"] | {"sets": 0, "missing": 0} == {
+        "in_use": asked,
+        "sets": 0,
+        "missing": 0,
+        "note": None,
+    }
     text = run("-m", "i2s_spec", "info", I2S_ISA=asked, **masked).stdout
     for table in told["tables"].values():
         runs = [name for name, there in table["sets"].items() if there]
+        assert list(table["missing"]) == [name for name in table["sets"] if name not in runs]
+        for name, missing in table["missing"].items():
+            assert missing
+            assert f"{name} (needs {', '.join(missing)})" in text
         assert table["in_use"] in runs
         if table["in_use"] != asked:
             assert asked not in runs

@@ -185,8 +185,17 @@ def test_unsigned_values_that_int8_would_wrap() -> None:
         native.pack(np.full((1, 128), 256, dtype=np.int32), 1.0)
 
 
-def test_large_tensors_stream_past_the_cache(kernel_set: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "STREAM_FROM", 1 << 12)
+WAYS = {"plain": (False, 1 << 60), "past": (False, 1 << 12), "owned": (True, 1 << 12)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_results_are_the_same_however_they_are_stored(
+    kernel_set: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plainly, past the cache, and to lines that were asked for before, as on another processor."""
+    owns, stream_from = WAYS[way]
+    monkeypatch.setattr(kernels, "OWNS", owns)
+    monkeypatch.setattr(kernels, "STREAM_FROM", stream_from)
     monkeypatch.setattr(kernels, "THREAD_BYTES", 1 << 10)
     random = np.random.default_rng(2)
     shape = (64, 1152)
@@ -205,6 +214,61 @@ def test_large_tensors_stream_past_the_cache(kernel_set: str, monkeypatch: pytes
             buffer = bytearray(len(packed) + 16)
             native.pack(trits, -0.5, name, out=memoryview(buffer)[address % 16 : address % 16 + len(packed)])
             assert buffer[address % 16 : address % 16 + len(packed)] == packed
+
+
+@pytest.mark.parametrize("way", [kernels.PLAIN, kernels.PAST, kernels.OWNED])
+@pytest.mark.parametrize("group", [1, 16, 32, 33, 48, 64, 80, 96, 1000, 4096, 4160, 8250])
+def test_runs_of_every_length_are_stored_in_every_way(kernel_set: str, group: int, way: int) -> None:
+    """At any address, and not a byte before or behind what was asked for."""
+    row, blocks = chosen().row, 3 if group > 64 else 13
+    payload = np.random.default_rng(group).integers(0, 256, blocks * group, dtype=np.uint8)
+    fields = (payload.reshape(blocks, 1, group) >> np.array([6, 4, 2, 0], dtype=np.uint8)[:, None]) & 3
+    weights = np.array([-0.75, 0, 0.75, 1.5], dtype=np.float32)
+    for lsb in (False, True):
+        codes = fields[:, ::-1] if lsb else fields
+        codes = (codes.transpose(0, 2, 1) if group == 1 else codes).reshape(-1)
+        for offset in (0, 16, 3):
+            room = np.full(codes.size + 192, 0xEE, dtype=np.uint8)
+            start = -room.ctypes.data % 64 + 64 + offset
+            kernels._codec.unpack(
+                row, payload, blocks, group, lsb, kernels.CODES, room[start : start + codes.size], way
+            )
+            assert np.array_equal(room[start : start + codes.size], codes)
+            assert (room[:start] == 0xEE).all()
+            assert (room[start + codes.size :] == 0xEE).all()
+        for offset in (0, 16, 4):
+            space = np.full(4 * codes.size + 192, 0xEE, dtype=np.uint8)
+            start = -space.ctypes.data % 64 + 64 + offset
+            floats = space[start : start + 4 * codes.size].view(np.float32)
+            meaning = kernels.MAP_IDS[CODE_MAPS["offset-1"]]
+            kernels._codec.floats(row, payload, blocks, group, lsb, meaning, 0.75, floats, way)
+            assert np.array_equal(floats, weights[codes])
+            assert (space[:start] == 0xEE).all()
+            assert (space[start + 4 * codes.size :] == 0xEE).all()
+
+
+@pytest.mark.parametrize(("owns", "threads", "size", "address", "way"), [
+    (False, 1, 1 << 12, 0, kernels.PAST), (False, 64, 1 << 12, 16, kernels.PAST), (False, 1, 1 << 12, 8, kernels.PLAIN),
+    (False, 1, 1 << 11, 0, kernels.PLAIN), (True, 1, 1 << 11, 8, kernels.OWNED), (True, 7, 1 << 12, 0, kernels.OWNED),
+    (True, 8, 1 << 12, 0, kernels.PAST), (True, 8, 1 << 11, 0, kernels.PLAIN),
+])  # fmt: skip
+def test_how_a_result_is_stored_depends_on_processor_threads_size_and_address(
+    owns: bool, threads: int, size: int, address: int, way: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "OWNS", owns)
+    monkeypatch.setattr(kernels, "STREAM_FROM", 1 << 12)
+    room = np.empty(size + 128, dtype=np.uint8)
+    start = -room.ctypes.data % 64 + address
+    assert kernels.way_of(room[start : start + size], kernels.Scheme(32, False), threads) == way
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 2047, 2048, 2049, 4096, 31 * 2048, 32 * 2048 + 100, 63 * 2048])
+def test_histograms_count_every_byte(kernel_set: str, size: int) -> None:
+    for payload in (np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8), *(
+        np.full(size, value, dtype=np.uint8) for value in (0, 0x55, 0xAA, 0xFF)
+    )):  # fmt: skip
+        codes = (payload[:, None] >> np.array([0, 2, 4, 6], dtype=np.uint8)) & 3
+        assert kernels.histogram(payload, 1) == tuple(np.bincount(codes.reshape(-1), minlength=4).tolist())
 
 
 def test_out_is_exact() -> None:

@@ -61,6 +61,17 @@ def test_sizes(name: str, size: int, width: int, mask: int) -> None:
         assert got._replace(counts=want.counts if width else got.counts) == want
 
 
+@pytest.mark.parametrize("name", SETS)
+def test_the_most_that_a_block_can_hold(name: str) -> None:
+    """No inner sum overflows: blocks in which every code is 1, 2 or 3, and those in which one bit is another."""
+    for value in (0x55, 0xAA, 0xFF):
+        data = bytearray([value]) * (2 * BLOCK)
+        for at in (None, 0, BLOCK - 1, BLOCK + 777):
+            if at is not None:
+                data[at] ^= 0x10
+            assert seen(name, bytes(data)) == observe(bytes(data))
+
+
 @examples(60)
 @given(st.integers(0, 5 * BLOCK), st.integers(0, 2**32), st.integers(0, 1000))
 def test_runs_and_places(size: int, seed: int, block: int) -> None:

@@ -12,22 +12,27 @@ under any layout. A code counts where its lower bit is set, or where either is. 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from i2s_spec.codec.isa import chosen
+from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.inspect.evidence import _bit_sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+@cache
+def kernel_sets() -> tuple[KernelSet, ...]:
+    """Every set of these kernels that was compiled, the slowest first."""
+    return table(_bit_sums.kernel_sets())
+
+
 def kernel_row() -> int:
-    """The row of the kernel set in use; portable where there is none of that name."""
-    name = chosen().name
-    rows = (row for row, (each, available) in enumerate(_bit_sums.kernel_sets()) if each == name and available)
-    return next(rows, 0)
+    """The row of the kernel set in use."""
+    return chosen(kernel_sets()).row
 
 
 def bit_sums_reference(
