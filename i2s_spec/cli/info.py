@@ -44,6 +44,7 @@ def describe() -> dict[str, Any]:
 
 def tables_of_kernels() -> dict[str, tuple[isa.KernelSet, ...]]:
     """The tables of kernels, each of which chooses for itself."""
+    from i2s_spec.codec.quantization import float_passes_native
     from i2s_spec.inspect.survey import reader
     from i2s_spec.model.arithmetic import reductions
     from i2s_spec.model.fast import fast_operations
@@ -51,6 +52,7 @@ def tables_of_kernels() -> dict[str, tuple[isa.KernelSet, ...]]:
 
     return {
         "codec": isa.kernel_sets(),
+        "floats": float_passes_native.kernel_sets(),
         "survey": reader.kernel_sets(),
         "products": matmul.kernel_sets(),
         "sums": reductions.kernel_sets(),

@@ -127,16 +127,20 @@ def _matrix(change: Callable[[source_weights.TernaryMatrix], source_weights.Tern
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("float_matrix", "packed_matrix"):
             read = getattr(tensor_plan, name)
-            monkeypatch.setattr(tensor_plan, name, lambda *given, read=read: change(read(*given)))
+            monkeypatch.setattr(tensor_plan, name, lambda *given, read=read: change(_with_trits(read(*given))))
 
     return patch
+
+
+def _with_trits(matrix: source_weights.TernaryMatrix | source_weights.FloatMatrix) -> source_weights.TernaryMatrix:
+    return source_weights.TernaryMatrix(matrix.trits, matrix.scales, matrix.rule)
 
 
 def _absmean(change: Callable[[np.ndarray], tuple[np.ndarray, np.float32]]) -> Patch:
     """Another rule for floats: weights to trits and scale."""
 
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        def made(stored: Any, rule: str, threads: int = 1) -> source_weights.TernaryMatrix:
+        def made(stored: Any, rule: str, *_: Any) -> source_weights.TernaryMatrix:
             values = np.concatenate(list(source_weights.float_windows(stored))).reshape(stored.shape)
             trits, scale = change(values)
             return source_weights.TernaryMatrix(trits.astype(np.int8), np.full((1, 1), scale, np.float32), rule)
@@ -158,6 +162,8 @@ def _floats(change: Callable[[str, np.ndarray], np.ndarray]) -> Patch:
         monkeypatch.setattr(
             tensor_plan, "float_words", lambda name, values, type: words(name, change(name, values), type)
         )
+        slow = tensor_plan._float_bytes
+        monkeypatch.setattr(tensor_plan, "_table_bytes", lambda name, stored, type, _: slow(name, stored, type, 0.0))
 
     return patch
 
