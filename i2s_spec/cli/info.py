@@ -46,6 +46,7 @@ def describe() -> dict[str, Any]:
 def tables_of_kernels() -> dict[str, tuple[isa.KernelSet, ...]]:
     """The tables of kernels, each of which chooses for itself."""
     from i2s_spec.codec.blocks import block_native
+    from i2s_spec.codec.quantization import float_passes_native
     from i2s_spec.inspect.evidence import bit_sums
     from i2s_spec.inspect.survey import reader
     from i2s_spec.model.arithmetic import reductions
@@ -55,6 +56,7 @@ def tables_of_kernels() -> dict[str, tuple[isa.KernelSet, ...]]:
     return {
         "codec": isa.kernel_sets(),
         "blocks": block_native.kernel_sets(),
+        "floats": float_passes_native.kernel_sets(),
         "survey": reader.kernel_sets(),
         "evidence": bit_sums.kernel_sets(),
         "products": matmul.kernel_sets(),
@@ -67,12 +69,13 @@ def needs_of_kernels() -> dict[str, list[list[str]]]:
     """The features that each set of each table asks of a processor."""
     from i2s_spec.codec import _codec, _survey
     from i2s_spec.codec.blocks import _blocks
+    from i2s_spec.codec.quantization import _floats
     from i2s_spec.inspect.evidence import _bit_sums
     from i2s_spec.model import _fast, _matmul, _reduce
 
     modules = {
-        "codec": _codec, "blocks": _blocks, "survey": _survey, "evidence": _bit_sums, "products": _matmul, "sums": _reduce,
-        "fast": _fast,
+        "codec": _codec, "blocks": _blocks, "floats": _floats, "survey": _survey, "evidence": _bit_sums,
+        "products": _matmul, "sums": _reduce, "fast": _fast,
     }  # fmt: skip
     features = list(_cpu.features())
     return {

@@ -93,11 +93,8 @@ class OutputFile:
         try:
             os.fsync(self._fd)
             refuse_taken(self._path, self.force, self.name)
-            if self.force:
-                os.replace(self._part, self._path)
-                self._part = None
-            else:
-                self._link(self._part)
+            give_name(self._part, self._path, self.force)
+            self._part = None
         except OSError as error:
             raise self._named(error) from error
         finally:
@@ -124,23 +121,6 @@ class OutputFile:
         else:
             self.discard()
 
-    def _link(self, part: str) -> None:
-        """Give the name without replacing anything; the caller removes the temporary name."""
-        try:
-            os.link(part, self._path)
-            return
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-        # No hard links here: take the name with an empty file of our own, which alone is then replaced.
-        os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        try:
-            os.replace(part, self._path)
-        except BaseException:
-            os.unlink(self._path)
-            raise
-        self._part = None
-
     def _keep_mode(self) -> None:
         """Take over the mode of the file that will be replaced."""
         with suppress(OSError):  # there is none, or the file system has no modes
@@ -151,6 +131,31 @@ class OutputFile:
         if error.errno == errno.EEXIST:
             return _taken(self.name)
         return OSError(error.errno, error.strerror, self.name)
+
+
+def give_name(part: str, path: str, force: bool) -> None:
+    """Give a complete file another name, in one step; without `force` nothing is ever replaced.
+
+    :raises OSError: as the system does; then the file has its first name
+    """
+    if not force:
+        try:
+            os.link(part, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # No hard links here: take the name with an empty file of our own, which alone is then replaced.
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        else:
+            with suppress(OSError):
+                os.unlink(part)
+            return
+    try:
+        os.replace(part, path)
+    except BaseException:
+        if not force:
+            os.unlink(path)
+        raise
 
 
 def refuse_taken(path: str | os.PathLike[str], force: bool = False, name: str | None = None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final
 
@@ -186,8 +187,16 @@ def _items(value: Any, kinds: _Kinds, prefix: str) -> tuple[int, bytes]:
         return len(value), b"".join(encoded(item, kinds, prefix) for item in value)
     if kind == ValueType.STRING:
         length = struct.Struct(prefix + "Q").pack
-        return len(value), b"".join(part for text in map(_text, value) for part in (length(len(text)), text))
+        return len(value), b"".join([length(len(text)) + text for text in _texts(value)])
     return len(value), _packed(value, kind, prefix)
+
+
+def _texts(values: Sequence[Any]) -> list[bytes]:
+    """All of them: vocabularies have hundreds of thousands, nearly always of plain text."""
+    if set(map(type, values)) <= {str}:
+        with suppress(UnicodeEncodeError):
+            return [value.encode("utf-8", "surrogateescape") for value in values]
+    return list(map(_text, values))
 
 
 def _text(value: Any) -> bytes:

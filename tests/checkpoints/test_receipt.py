@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -30,6 +35,7 @@ import i2s_spec as i2s
 from i2s_spec.checkpoints.receipt import checkpoint_forward
 from i2s_spec.checkpoints.receipt.checkpoint_forward import CheckpointForward
 from i2s_spec.checkpoints.receipt.checkpoint_witness import Witness
+from i2s_spec.checkpoints.receipt.import_with_receipt import import_with_receipt
 from i2s_spec.checkpoints.receipt.make_receipt import embed_receipt, failed, make_receipt, verify_receipt, write_receipt
 from i2s_spec.checkpoints.source import recognition, source_weights
 from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
@@ -127,16 +133,20 @@ def _matrix(change: Callable[[source_weights.TernaryMatrix], source_weights.Tern
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("float_matrix", "packed_matrix"):
             read = getattr(tensor_plan, name)
-            monkeypatch.setattr(tensor_plan, name, lambda *given, read=read: change(read(*given)))
+            monkeypatch.setattr(tensor_plan, name, lambda *given, read=read: change(_with_trits(read(*given))))
 
     return patch
+
+
+def _with_trits(matrix: source_weights.TernaryMatrix | source_weights.FloatMatrix) -> source_weights.TernaryMatrix:
+    return source_weights.TernaryMatrix(matrix.trits, matrix.scales, matrix.rule)
 
 
 def _absmean(change: Callable[[np.ndarray], tuple[np.ndarray, np.float32]]) -> Patch:
     """Another rule for floats: weights to trits and scale."""
 
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        def made(stored: Any, rule: str, threads: int = 1) -> source_weights.TernaryMatrix:
+        def made(stored: Any, rule: str, *_: Any) -> source_weights.TernaryMatrix:
             values = np.concatenate(list(source_weights.float_windows(stored))).reshape(stored.shape)
             trits, scale = change(values)
             return source_weights.TernaryMatrix(trits.astype(np.int8), np.full((1, 1), scale, np.float32), rule)
@@ -158,6 +168,8 @@ def _floats(change: Callable[[str, np.ndarray], np.ndarray]) -> Patch:
         monkeypatch.setattr(
             tensor_plan, "float_words", lambda name, values, type: words(name, change(name, values), type)
         )
+        slow = tensor_plan._float_bytes
+        monkeypatch.setattr(tensor_plan, "_table_bytes", lambda name, stored, type, _: slow(name, stored, type, 0.0))
 
     return patch
 
@@ -416,6 +428,47 @@ def test_a_receipt_in_the_file(tmp_path: Path) -> None:
     assert (run.exit_code, "changed: tensor 'blk.1.ffn_up.weight' differs: data, trits" in run.output) == (1, True)
     with pytest.raises(ValueError, match="another file: tensors differ"):
         embed_receipt(written, path)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("step", ["make_receipt", "embed_receipt", "give_name"])
+def test_a_killed_run_leaves_no_file_without_its_receipt(tmp_path: Path, step: str) -> None:
+    """Whatever the run was about to do: the old file stays as it was, and the next run removes what was left."""
+    folder, path = packed_2b4t().write(tmp_path / "c"), tmp_path / "o.gguf"
+    path.write_bytes(b"old")
+    code = f"""
+import os, signal
+from i2s_spec.checkpoints.receipt import import_with_receipt as module
+module.{step} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+module.import_with_receipt({str(folder)!r}, {str(path)!r}, force=True)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    assert path.read_bytes() == b"old"
+    (left,) = (each for each in tmp_path.iterdir() if each.name not in ("c", "o.gguf"))
+    assert left.name.startswith(".o.gguf.")
+    imported, receipt = import_with_receipt(folder, path, force=True)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["c", "o.gguf"]
+    assert (imported.size, receipt["file"]["name"]) == (path.stat().st_size, "o.gguf")
+    assert not verify_receipt(path)["changed"]
+
+
+def test_what_is_refused_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, path = packed_2b4t().write(tmp_path / "c"), tmp_path / "o.gguf"
+    path.write_bytes(b"old")
+    with pytest.raises(FileExistsError):
+        import_with_receipt(folder, path)
+    path.unlink()
+    with pytest.raises(FormatError):
+        import_with_receipt(folder, path, rule="ternary", latent=tmp_path)
+    monkeypatch.setattr(os, "link", _no_room)
+    with pytest.raises(OSError, match=r"No space left on device: '.*o\.gguf'$") as error:
+        import_with_receipt(folder, path)
+    assert error.value.filename == str(path)
+    assert [each.name for each in tmp_path.iterdir()] == ["c"]
+
+
+def _no_room(part: str, _: str) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", part)
 
 
 def test_a_file_without_a_receipt_says_so(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ AVX2: Final = {"avx2", "fma", "f16c"}
 AVX512: Final = {*AVX2, "avx512f", "avx512bw", "avx512vl", "avx512dq"}
 NEEDS: Final = {
     ("codec", "avx2"): {"avx2", "popcnt"}, ("survey", "avx2"): {"avx2", "popcnt"}, ("", "avx2"): {"avx2"},
-    ("sums", "avx2"): AVX2, ("fast", "avx2"): AVX2,
+    ("sums", "avx2"): AVX2, ("floats", "avx2"): AVX2, ("fast", "avx2"): AVX2,
     ("", "avxvnni"): {"avx2", "avxvnni"}, ("", "avx512"): AVX512, ("", "avx512vl"): AVX512,
     ("survey", "avx512"): {*AVX512, "avx512vpopcntdq"},
     ("products", "avx512"): {*AVX512, "avx512vnni"}, ("products", "avx512vl"): {*AVX512, "avx512vnni"},

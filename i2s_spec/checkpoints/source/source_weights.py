@@ -8,20 +8,23 @@
 `absmean` is what BitLinear does on every pass with the floats that it was trained as. A matrix that is ternary already is
 not put through it: the scale would shrink by the share of zeros.
 
-Floats are read in windows; a matrix takes a byte for each weight, and four more where its mean is needed.
+Floats are read in windows, by several threads. A matrix takes a byte for each weight; by `absmean` it takes its own words,
+of which trits are made when they are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from i2s_spec.checkpoints.source.bounded_json import refused
 from i2s_spec.codec.form import widened
+from i2s_spec.codec.quantization.float_passes import least_one, wide, width_of
+from i2s_spec.codec.quantization.float_passes_native import cut_words, sum_runs
 from i2s_spec.codec.quantization.in_order import in_order
-from i2s_spec.codec.quantization.mean import torch_mean
+from i2s_spec.codec.quantization.mean import COLUMNS, torch_mean, torch_runs
 from i2s_spec.codec.quantization.quantize import SMALLEST_SCALE
 from i2s_spec.codec.trits import WINDOW
 from i2s_spec.convert.hugging_face.packed import PackedMatrix
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 
 #: Floats that are read here, as little-endian words.
 FLOATS: Final = {"F32": "<u4", "F16": "<u2", "BF16": "<u2"}
+
+#: Elements that are read and added up before the next: few enough to be in the cache still.
+_PIECE: Final = 1 << 18
 
 #: Lengths of groups that are tried, the longest first; 0 stands for a row.
 GROUPS: Final = (0, 256, 128, 64, 32)
@@ -57,14 +63,80 @@ class TernaryMatrix(NamedTuple):
         """The only scale."""
         return np.float32(self.scales.item())
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """[rows, cols]"""
+        rows, cols = self.trits.shape
+        return rows, cols
+
+    def window(self, start: int, stop: int) -> NDArray[np.int8]:
+        """The trits of elements `start` to `stop`, row by row."""
+        return self.trits.reshape(-1)[start:stop]
+
+    def in_rows(self, order: Callable[[NDArray[Any]], NDArray[Any]]) -> TernaryMatrix:
+        """The matrix with its rows in another order, and their scales with them."""
+        scales = order(self.scales) if self.scales.shape[0] > 1 else self.scales
+        return self._replace(trits=np.ascontiguousarray(order(self.trits)), scales=scales)
+
+
+class FloatMatrix(NamedTuple):
+    """A matrix of floats with one scale, whose trits are made when they are asked for.
+
+    :param words: its bytes, uint8 [rows, bytes of a row]
+    :param least: the bits of the least magnitude that is 1
+    :param scales: float32 [1, 1]
+    """
+
+    words: NDArray[np.uint8]
+    type: str
+    least: int
+    scales: NDArray[np.float32]
+    rule: str
+
+    @property
+    def trits(self) -> NDArray[np.int8]:
+        """All of them, int8 [rows, cols]."""
+        return cut_words(self.words.reshape(-1), self.type, self.least).reshape(self.shape)
+
+    @property
+    def scale(self) -> np.float32:
+        """The only scale."""
+        return np.float32(self.scales.item())
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """[rows, cols]"""
+        return self.words.shape[0], self.words.shape[1] // width_of(self.type)
+
+    def window(self, start: int, stop: int) -> NDArray[np.int8]:
+        """The trits of elements `start` to `stop`, row by row."""
+        width = width_of(self.type)
+        return cut_words(self.words.reshape(-1)[start * width : stop * width], self.type, self.least)
+
+    def in_rows(self, order: Callable[[NDArray[Any]], NDArray[Any]]) -> FloatMatrix:
+        """The matrix with its rows in another order."""
+        return self._replace(words=np.ascontiguousarray(order(self.words)))
+
+
+class Room:
+    """Memory that one matrix after the other is read into: new memory for each would cost as much time as the sums."""
+
+    def __init__(self) -> None:
+        self._bytes = np.empty(0, dtype=np.uint8)
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        """So many bytes, which the next call gives again."""
+        if self._bytes.size < size:
+            self._bytes = np.empty(size, dtype=np.uint8)
+        return self._bytes[:size]
+
 
 def floats(stored: Stored, start: int, stop: int) -> NDArray[np.float32]:
     """Elements of a tensor as float32.
 
     :raises FormatError: H104 for another type, and for weights that are not finite
     """
-    if stored.dtype not in FLOATS:
-        raise refused(f"tensor {quote(stored.name)} is {quote(stored.dtype)}; {', '.join(FLOATS)} are read here")
+    check_type(stored)
     width = int(FLOATS[stored.dtype][2:])
     words = np.frombuffer(stored.read(start * width, stop * width), dtype=FLOATS[stored.dtype])
     found = widened(words.astype(words.dtype.newbyteorder("="), copy=False), stored.dtype)
@@ -72,6 +144,12 @@ def floats(stored: Stored, start: int, stop: int) -> NDArray[np.float32]:
         odd = int(np.count_nonzero(~np.isfinite(found)))
         raise refused(f"tensor {quote(stored.name)} has {odd:,} values that are infinite or NaN")
     return found
+
+
+def check_type(stored: Stored) -> None:
+    """Refuse what holds no floats that are read here."""
+    if stored.dtype not in FLOATS:
+        raise refused(f"tensor {quote(stored.name)} is {quote(stored.dtype)}; {', '.join(FLOATS)} are read here")
 
 
 def float_windows(stored: Stored) -> Iterator[NDArray[np.float32]]:
@@ -109,39 +187,52 @@ def looks_ternary(stored: Stored) -> bool:
     return False
 
 
-def float_matrix(stored: Stored, rule: str, threads: int = 1) -> TernaryMatrix:
+def float_matrix(stored: Stored, rule: str, threads: int = 1, room: Room | None = None) -> TernaryMatrix | FloatMatrix:
     """A matrix of floats by a rule.
 
     :param rule: `ternary`, which refuses floats that are not, with one scale or by groups; or `absmean`
+    :param room: what the matrix is read into; it is then overwritten by the next
     :raises FormatError: H104 as `floats` does, and for weights that are not ternary
     """
     if len(stored.shape) != 2 or not all(stored.shape):
         raise refused(f"tensor {quote(stored.name)} has the shape {list(stored.shape)}; a matrix is needed")
     if rule == "absmean":
-        return _absmean(stored, threads)
+        return _absmean(stored, threads, room or Room())
     whole = _whole(stored)
     return _by_groups(stored) if whole is None else whole
 
 
-def _absmean(stored: Stored, threads: int) -> TernaryMatrix:
+def _absmean(stored: Stored, threads: int, room: Room) -> FloatMatrix:
+    """Each thread reads a window and adds it up while it is in the cache."""
+    check_type(stored)
     rows, cols = stored.shape
-    values = np.empty(rows * cols, dtype=np.float32)
-    at = 0
-    for part in float_windows(stored):
-        values[at : at + part.size] = part
-        at += part.size
-    mean = torch_mean(lambda start, stop: np.abs(values[start:stop]), values.size)
+    type, width, n = stored.dtype, width_of(stored.dtype), rows * cols
+    words = room.take(n * width)
+    run, runs = torch_runs(n)
+    unit = run * COLUMNS
+    piece = max(_PIECE // unit, 1) * unit
+    step = max(WINDOW // piece, 1) * piece
+    sums = np.empty((runs, COLUMNS), dtype=np.float32)
+
+    def read(start: int) -> bool:
+        odd = False
+        for at in range(start, min(start + step, n), piece):
+            part = words[at * width : min(at + piece, start + step) * width]
+            stored.readinto(at * width, part.data)
+            first, last = at // unit, min((at + piece) // unit, runs)
+            used = (last - first) * unit * width
+            odd |= sum_runs(part[:used], type, run, sums[first:last])
+            odd |= not np.isfinite(wide(part[used:], type)).all()
+        return odd
+
+    if any(list(in_order(read, range(0, n, step), threads))):
+        for _ in float_windows(stored):
+            pass  # which says how many
+        raise refused(f"tensor {quote(stored.name)} was changed while it was read")
+    mean = torch_mean(lambda start, stop: np.abs(wide(words[start * width : stop * width], type)), n, sums)
     gain = np.float32(1) / np.maximum(mean, np.float32(SMALLEST_SCALE))
-    trits = np.empty(values.size, dtype=np.int8)
-
-    def cut(start: int) -> None:
-        part = values[start : start + WINDOW] * gain
-        trits[start : start + WINDOW] = np.clip(np.rint(part, out=part), -1, 1, out=part)
-
-    for _ in in_order(cut, range(0, values.size, WINDOW), threads):
-        pass
-    scale = np.float32(1) / gain
-    return TernaryMatrix(trits.reshape(rows, cols), np.full((1, 1), scale), "absmean")
+    scales = np.full((1, 1), np.float32(1) / gain)
+    return FloatMatrix(words.reshape(rows, -1), type, least_one(gain, type), scales, "absmean")
 
 
 def _whole(stored: Stored) -> TernaryMatrix | None:

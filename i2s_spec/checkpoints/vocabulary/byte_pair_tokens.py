@@ -34,7 +34,7 @@ def from_tokenizer_json(
     if not isinstance(model, dict) or model.get("type", "BPE") != "BPE" or not isinstance(model.get("vocab"), dict):
         kind = model.get("type") if isinstance(model, dict) else None
         raise refused(f"tokenizer.json is of the kind {quote(str(kind))}; BPE is known here")
-    merges = list(_merges(model))
+    merges = _merges(model)
     tokens, types = by_id(model["vocab"], added_tokens(tokenizer, settings), size)
     known = set(tokens)
     for left, right in merges:
@@ -43,22 +43,31 @@ def from_tokenizer_json(
     flags = _first_and_last(tokenizer, settings)
     if model.get("byte_fallback"):
         return _pieces(tokenizer, tokens, types, merges, flags, model.get("unk_token"))
-    lines = [f"{left.replace(' ', _SPACE)} {right.replace(' ', _SPACE)}" for left, right in merges]
+    lines = [f"{left} {right}" for left, right in merges]
+    if any(" " in token for token in tokens):  # of which a merge may be made
+        lines = [f"{left.replace(' ', _SPACE)} {right.replace(' ', _SPACE)}" for left, right in merges]
     name, notes = (
         pre_tokenizer_name(tokenizer, usual) if pre is None else (pre, ("the pre-tokenizer was chosen by hand",))
     )
     return TokenLists("gpt2", name, tokens, types, None, lines, flags, notes)
 
 
-def _merges(model: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _merges(model: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The pairs that are merged; a model has hundreds of thousands, so that good ones are taken on the shortest way."""
     found = model.get("merges")
     if not isinstance(found, list) or len(found) > MOST_MERGES:
         raise refused(f"tokenizer.json has no list of at most {MOST_MERGES:,} merges")
+    pairs: list[tuple[str, str]] = []
     for merge in found:
         parts = merge.split(" ") if isinstance(merge, str) else merge
-        if not isinstance(parts, list) or len(parts) != 2 or not all(isinstance(part, str) and part for part in parts):
+        try:
+            left, right = parts
+        except (TypeError, ValueError):
+            left = right = ""
+        if not left or not right or type(left) is not str or type(right) is not str or type(parts) is not list:
             raise refused(f"a merge of tokenizer.json is not a pair: {quote(str(merge)[:60])}")
-        yield parts[0], parts[1]
+        pairs.append((left, right))
+    return pairs
 
 
 def _pieces(

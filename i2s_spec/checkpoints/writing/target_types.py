@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from i2s_spec.checkpoints.source.bounded_json import refused
-from i2s_spec.checkpoints.source.source_weights import TernaryMatrix
+from i2s_spec.checkpoints.source.source_weights import FloatMatrix, TernaryMatrix
 from i2s_spec.codec.blocks import block_native
 from i2s_spec.codec.form import FLOAT_WORDS, Form
 from i2s_spec.codec.quantization.in_order import in_order
@@ -41,20 +41,23 @@ def fitting(shapes: set[tuple[int, ...]]) -> list[str]:
     return [type for type in TARGETS if not any(why_not(type, shape) for shape in shapes)]
 
 
-def encoded(name: str, matrix: TernaryMatrix, type: str, threads: int) -> Iterator[bytes]:
+def encoded(name: str, matrix: TernaryMatrix | FloatMatrix, type: str, threads: int) -> Iterator[bytes]:
     """The bytes of a matrix, a window at a time.
 
     :raises FormatError: H104 for scales by groups that the type has no place for, and for scales that it cannot hold
     """
     try:
-        if matrix.scales.size > 1:
+        if isinstance(matrix, TernaryMatrix) and matrix.scales.size > 1:
             yield from _grouped(name, matrix, type)
             return
-        encoder = Encoder(Form(type, matrix.trits.shape), matrix.scale)
-        flat, unit = matrix.trits.reshape(-1), encoder.form.unit
+        encoder = Encoder(Form(type, matrix.shape), matrix.scale)
+        size, unit = encoder.form.elements, encoder.form.unit
         step = max(WINDOW // unit, 1) * unit
-        parts = (flat[start : start + step] for start in range(0, flat.size, step))
-        yield from in_order(encoder.proved, parts, threads)
+
+        def made(start: int) -> bytes:
+            return encoder.proved(matrix.window(start, min(start + step, size)))
+
+        yield from in_order(made, range(0, size, step), threads)
         yield encoder.tail()
     except ProofError:
         raise

@@ -19,13 +19,21 @@ from i2s_spec.checkpoints.source.config_sizes import ModelSizes
 from i2s_spec.checkpoints.source.families import ABSMEAN, DERIVED, PROJECTIONS, SHAPES
 from i2s_spec.checkpoints.source.recognition import Recognized
 from i2s_spec.checkpoints.source.source_weights import (
+    FloatMatrix,
+    Room,
     TernaryMatrix,
+    check_type,
     float_matrix,
     float_windows,
+    floats,
     looks_ternary,
     packed_matrix,
 )
 from i2s_spec.checkpoints.writing.target_types import encoded, fitting, float_words, why_not
+from i2s_spec.codec.quantization.float_passes import width_of
+from i2s_spec.codec.quantization.float_passes_native import change_words
+from i2s_spec.codec.quantization.in_order import in_order
+from i2s_spec.codec.trits import WINDOW
 from i2s_spec.convert.hugging_face.names import WHOLE, to_gguf_rows
 from i2s_spec.convert.hugging_face.packed import PackedWeights
 from i2s_spec.convert.hugging_face.safetensors import Stored
@@ -106,6 +114,7 @@ class _Plan:
         self.packed = PackedWeights(folder.tensors, recognized.convention).matrices
         self.misfits: dict[tuple[int, ...], str] = {}
         self.rules: set[str] = set()
+        self.room = Room()
 
     def source(self, module: str, end: str = "weight") -> str:
         """The name of a tensor in the checkpoint: `model.` is missing where only the body was saved."""
@@ -205,6 +214,7 @@ class _Plan:
         if self.family.rows == "neighbours":
             heads = {"attn_q": self.sizes.h.heads, "attn_k": self.sizes.h.heads_kv}.get(name)
         packed = self.packed.get(source.removesuffix(".weight"))
+        read: Callable[[], TernaryMatrix | FloatMatrix]
         if packed is not None:
             if packed.shape != shape:
                 raise refused(
@@ -214,7 +224,7 @@ class _Plan:
         else:
             stored = self.stored(source, shape)
             rule = self.choices.rule or self._rule(stored)
-            read = partial(float_matrix, stored, rule, self.choices.threads)
+            read = partial(float_matrix, stored, rule, self.choices.threads, self.room)
         self.rules.add(rule)
         type = self.choices.to
         if why := why_not(type, shape):
@@ -239,7 +249,9 @@ class _Plan:
         source = "lm_head.weight" if module == "lm_head" else self.source(module)
         stored = self.stored(source, self.shape(words))
         name, type = f"{WHOLE[module]}.weight", self.choices.embedding
-        return PlannedTensor(name, stored.shape, type, source, "", partial(_float_bytes, name, stored, type, 0.0))
+        return PlannedTensor(
+            name, stored.shape, type, source, "", partial(_table_bytes, name, stored, type, self.choices.threads)
+        )
 
     def norm(
         self, module: str, target: str, words: tuple[str, ...], offset: float, end: str = "weight"
@@ -260,23 +272,31 @@ class _Plan:
 
 
 def _matrix_bytes(
-    name: str, read: Callable[[], TernaryMatrix], heads: int | None, type: str, threads: int
+    name: str, read: Callable[[], TernaryMatrix | FloatMatrix], heads: int | None, type: str, threads: int
 ) -> Iterator[bytes]:
+    """The rows of queries and keys come in the order of an architecture that rotates neighbours, where heads are given."""
     matrix = read()
     if heads is not None:
-        matrix = _permuted(matrix, heads)
+        matrix = matrix.in_rows(lambda rows: to_gguf_rows(rows, heads))
     yield from encoded(name, matrix, type, threads)
-
-
-def _permuted(matrix: TernaryMatrix, heads: int) -> TernaryMatrix:
-    """The rows of queries or keys in the order of an architecture that rotates neighbours, and their scales with them."""
-    scales: Any = matrix.scales
-    if scales.shape[0] > 1:
-        scales = to_gguf_rows(scales, heads)
-    return matrix._replace(trits=np.ascontiguousarray(to_gguf_rows(matrix.trits, heads)), scales=scales)
 
 
 def _float_bytes(name: str, stored: Stored, type: str, offset: float) -> Iterator[bytes]:
     for part in float_windows(stored):
         values: NDArray[np.float32] = part + np.float32(offset) if offset else part
         yield float_words(name, values, type)
+
+
+def _table_bytes(name: str, stored: Stored, type: str, threads: int) -> Iterator[Any]:
+    """The words of a table in another type, a window at a time, by several threads."""
+    check_type(stored)
+    width = width_of(stored.dtype)
+    count = stored.nbytes // width
+
+    def made(start: int) -> Any:
+        stop = min(start + WINDOW, count)
+        words = np.frombuffer(stored.read(start * width, stop * width), dtype=np.uint8)
+        found, odd = change_words(words, stored.dtype, type)
+        return float_words(name, floats(stored, start, stop), type) if odd else found.data  # which says what is wrong
+
+    yield from in_order(made, range(0, count, WINDOW), threads)

@@ -83,7 +83,7 @@ def command(
 
     With --receipt, tensors, scales, token ids and logits of OUT are then derived from CHECKPOINT once more, by other code,
     and compared; the exit code is 1 where a check fails. --receipt-in-file keeps that in OUT itself, where `i2s verify OUT`
-    finds it.
+    finds it; OUT then gets its name when it holds the receipt.
     """
     from i2s_spec.checkpoints.source.checkpoint_folder import files_read
     from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint
@@ -101,8 +101,17 @@ def command(
         with writing(receipt):
             refuse_taken(receipt, options["force"])
     with writing(target), reading(checkpoint), progress_bar("importing", quiet or as_json) as progress:
-        result = import_checkpoint(checkpoint, target, progress=progress, **options)
-    checks = _receipt(checkpoint, target, receipt, receipt_in_file, options, base, latent) if wanted else None
+        checks: dict[str, Any] | None = None
+        if receipt_in_file:
+            from i2s_spec.checkpoints.receipt.import_with_receipt import import_with_receipt
+
+            result, checks = import_with_receipt(
+                checkpoint, target, base=base, latent=latent, progress=progress, **options
+            )
+        else:
+            result = import_checkpoint(checkpoint, target, progress=progress, **options)
+    if receipt is not None:
+        checks = _receipt(checkpoint, target, receipt, checks, options, base, latent)
     if as_json:
         sys.stdout.writelines(json_document({"schema_version": SCHEMA_VERSION, **_document(target, result, checks)}))
     elif not quiet:
@@ -116,22 +125,20 @@ def command(
 def _receipt(
     checkpoint: str,
     target: str,
-    receipt: str | None,
-    in_file: bool,
+    receipt: str,
+    checks: dict[str, Any] | None,
     options: dict[str, Any],
     base: str | None,
     latent: str | None,
 ) -> dict[str, Any]:
-    from i2s_spec.checkpoints.receipt.make_receipt import embed_receipt, make_receipt, write_receipt
+    """Write the receipt, which is made here where the file has none in its keys."""
+    from i2s_spec.checkpoints.receipt.make_receipt import make_receipt, write_receipt
 
-    with writing(receipt or target), reading(checkpoint):
-        checks = make_receipt(
+    with writing(receipt), reading(checkpoint):
+        checks = checks or make_receipt(
             checkpoint, target, rule=options["rule"], weight_scale=options["weight_scale"], base=base, latent=latent
         )
-        if in_file:
-            checks = embed_receipt(checks, target)
-        if receipt is not None:
-            write_receipt(checks, receipt, force=options["force"])
+        write_receipt(checks, receipt, force=options["force"])
     return checks
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TypeVar
 
 _Part = TypeVar("_Part")
@@ -18,11 +18,13 @@ def in_order(
     Parts are taken from their iterator by the caller's thread, so that what reads them need not be safe for threads. No
     more than two for each thread are under way, whatever their number.
 
-    :param threads: how many threads work; with 1 everything happens in the caller's
+    :param threads: how many threads work, no more than parts where those are counted; with 1 all happens in the caller's
     :raises ValueError: for fewer threads than 1; else what the function raises, at the part that it raises for
     """
     if threads < 1:
         raise ValueError(f"{threads} threads do nothing; at least 1 is needed")
+    if isinstance(parts, Sized):  # no thread is started that would have nothing to do
+        threads = max(min(threads, len(parts)), 1)
     if threads == 1:
         yield from map(function, parts)
         return

@@ -48,6 +48,12 @@ class Stored(NamedTuple):
         stop = self.nbytes if stop is None else stop
         return self.source.read(self.start + start, stop - start)
 
+    def readinto(self, start: int, buffer: memoryview) -> None:
+        """Fill a buffer with its bytes from a place on."""
+        if start + buffer.nbytes > self.nbytes:
+            raise ValueError(f"tensor {quote(self.name)} has {self.nbytes:,} bytes")
+        self.source.readinto(self.start + start, buffer)
+
 
 class Checkpoint(Mapping[str, Stored]):
     """The tensors of one or more safetensors files, by name.

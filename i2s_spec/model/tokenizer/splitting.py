@@ -26,16 +26,16 @@ _RETAINED: Final = 1 << 14
 
 
 @cache
+def _categories() -> str:
+    """The first letter of the general category of every code point."""
+    return "".join(map(unicodedata.category, map(chr, range(0x110000))))[::2]
+
+
+@cache
 def _members(category: str) -> str:
     """The characters of a general category, as the inside of a class."""
-    ranges: list[list[int]] = []
-    for code in range(0x110000):
-        if unicodedata.category(chr(code))[0] == category:
-            if ranges and ranges[-1][1] == code - 1:
-                ranges[-1][1] = code
-            else:
-                ranges.append([code, code])
-    return "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in ranges)
+    runs = re.finditer(f"{category}+", _categories())
+    return "".join(rf"\U{run.start():08x}-\U{run.end() - 1:08x}" for run in runs)
 
 
 @cache

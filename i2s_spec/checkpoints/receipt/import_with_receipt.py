@@ -1,0 +1,88 @@
+"""This module makes a GGUF file of a checkpoint whose keys hold its receipt: `import_with_receipt`.
+
+The file is made, checked and written once more in a folder under a temporary name, and then gets its own name in one step.
+A run that is killed leaves that folder, which the next one that writes the same file removes, and never a file without
+its receipt.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from i2s_spec.checkpoints.receipt.make_receipt import embed_receipt, make_receipt
+from i2s_spec.checkpoints.writing.import_checkpoint import Imported, import_checkpoint
+from i2s_spec.gguf.atomic_file import give_name, refuse_taken
+from i2s_spec.gguf.unfinished import hold, remove_leftovers, temporary_name
+
+if TYPE_CHECKING:
+    from i2s_spec.checkpoints.receipt.make_receipt import Path
+
+
+def import_with_receipt(
+    checkpoint: Path,
+    target: Path,
+    *,
+    base: Path | None = None,
+    latent: Path | None = None,
+    force: bool = False,
+    **choices: Any,
+) -> tuple[Imported, dict[str, Any]]:
+    """Import a checkpoint, check the file, and put the receipt into its keys before it gets its name.
+
+    :param base: as for `make_receipt`
+    :param latent: as for `make_receipt`
+    :param force: replace an existing file
+    :param choices: the keywords of `import_checkpoint`
+    :returns: what was imported, and the receipt of the file as it is
+    :raises FormatError, OSError: as `import_checkpoint` and `make_receipt` do; then nothing has been written
+    """
+    name = os.fsdecode(target)
+    refuse_taken(name, force)
+    with _workplace(name) as folder:
+        path = os.path.join(folder, os.path.basename(name))
+        imported = import_checkpoint(checkpoint, path, **choices)
+        made = make_receipt(
+            checkpoint,
+            path,
+            rule=choices.get("rule"),
+            weight_scale=choices.get("weight_scale"),
+            base=base,
+            latent=latent,
+        )
+        receipt = embed_receipt(made, path)
+        size = os.path.getsize(path)
+        with suppress(OSError):  # there is no file that is replaced, or the file system has no modes
+            os.chmod(path, stat.S_IMODE(os.stat(name).st_mode) & 0o777)
+        refuse_taken(name, force)
+        give_name(path, name, force)
+    return imported._replace(size=size), receipt
+
+
+@contextmanager
+def _workplace(name: str) -> Iterator[str]:
+    """A folder beside a file that will be, held so that nobody takes it for left over, and removed in the end."""
+    parent, base = os.path.split(os.path.abspath(name))
+    remove_leftovers(parent, base)
+    folder, fd = "", -1
+    try:
+        while True:
+            folder = os.path.join(parent, temporary_name(base))
+            os.mkdir(folder)
+            fd = os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)) if os.name == "posix" else -1
+            if fd < 0 or hold(fd, folder):
+                break
+            os.close(fd)
+        yield folder
+    except OSError as error:
+        if error.filename is None or not os.fsdecode(error.filename).startswith(folder):
+            raise
+        raise OSError(error.errno, error.strerror, name) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if fd >= 0:
+            os.close(fd)
