@@ -34,9 +34,6 @@ MOST_REDIRECTS = 8
 TRIES = 3
 WAITS = 6
 
-#: The longest wait that a server may ask for, where the budget leaves more; windows of rate limits are of 300 seconds.
-LONGEST_WAIT = 600
-
 _REDIRECTS = (301, 302, 303, 307, 308)
 _PASSING = (500, 502, 503, 504)
 
@@ -216,7 +213,7 @@ class Transport:
         """Sit out a rate limit, where that is within the budget."""
         asked = wait_of(body.headers)
         seconds = asked if asked is not None else float(2**waits)
-        most = min(LONGEST_WAIT, self._deadline.left())
+        most = min(self.policy.wait, self._deadline.left())
         if waits >= WAITS or seconds > most:
             words = (
                 f"{host_of(url)} asks for {seconds:,.0f} seconds"
@@ -224,7 +221,9 @@ class Transport:
                 else f"{host_of(url)} does not say how long"
             )
             more = f"; that is after {waits} waits" if waits else f"; {most:,.0f} are left"
-            raise FormatError(faults.REMOTE_RATE_LIMITED, Span(0, 0), reason=TrustedText(words + more))
+            raise FormatError(
+                faults.REMOTE_RATE_LIMITED, Span(0, 0), round(seconds, 3), reason=TrustedText(words + more)
+            )
         self._wait(seconds)
 
     def close(self) -> None:

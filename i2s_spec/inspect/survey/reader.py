@@ -261,21 +261,21 @@ class SurveyReader:
         if self._server is None:
             return tensors
         found = list(tensors)
-        kept = [each for each in found if each[3]] or found
+        candidates = [each for each in found if each[3]] or found
         ends = [
             (base + offset + next(iter(_windows(size, BLOCK, 1)))[0], base + offset + size + tail)
-            for _, offset, size, tail, _ in kept
+            for _, offset, size, tail, _ in candidates
         ]
         more = self._server.far_ranges(ends)
         if more is None:
             return found
-        count = min(len(kept), 2 + more)
-        kept = [kept[number * (len(kept) - 1) // (count - 1)] for number in range(count)]
+        count = min(len(candidates), 2 + more)
+        candidates = [candidates[number * (len(candidates) - 1) // (count - 1)] for number in range(count)]
         ternary = sum(bool(each[3]) for each in found)
-        chosen = sum(bool(each[3]) for each in kept)
-        self._surveyed.left_out = ternary - chosen, len(found) - len(kept) - (ternary - chosen)
+        chosen = sum(bool(each[3]) for each in candidates)
+        self._surveyed.left_out = ternary - chosen, len(found) - len(candidates) - (ternary - chosen)
         self._windows = 1
-        return kept
+        return candidates
 
     def _tensors(self) -> Iterator[tuple[int, int, int, int, str]]:
         """Row, offset, bytes, bytes of tail and type of the tensors that lie in the file and in nothing else.

@@ -199,7 +199,7 @@ class _Run:
             words = f"{type(error).__name__}: {quote(str(error), bare=True)}"
             raise SettingError(f"the workers cannot run the task: {words}") from None
         else:
-            self._coordinator.done(batch, answer)
+            self._coordinator.done(batch, answer, monotonic())
         future.release()
 
     def _pulse(self, heard: float) -> float:
