@@ -133,7 +133,9 @@ def check_batch(entries: Sequence[Entry], options: bytes, key: str) -> list[Reco
     """
     # Before NumPy is imported: threads of its matrix products would wait for those of the other workers.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    work = _impatient(_checked(options, key))
+    work = _checked(options, key)
+    if not all(entry.is_local for entry in entries):
+        work = _impatient(work)
     found: list[Record | None] = []
     limited: set[str] = set()
     with open_reference(work.options) as weights:
