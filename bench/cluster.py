@@ -3,7 +3,8 @@
 Both judge the same files with two processes and write the same report. The run on Dask looks for equal contents as well,
 keeps its results, and makes the Parquet table; what it takes beyond `--jobs` is the price of all that. Files are of
 different content: else one would be judged. A quarter of the files is a run of its own, so that what a cluster takes to
-start is told from what each further file takes. `I2S_BENCH_FILES` says how many files there are.
+start is told from what each further file takes. There are small models, and twenty times as many files of some hundred
+bytes, of which a run is little else than its own cost. `I2S_BENCH_FILES` says how many small models there are.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from bench import processes
 from bench.measure import Claim, Result, Row, ratios
 from bench.parts import Benchmark, Setting
 
-#: Files of the benchmark; 100,000 take 15 GB and, on two processors, half an hour a contender.
-MANY = int(os.environ.get("I2S_BENCH_FILES", "10000"))
+#: Small models; 100,000 take 15 GB and, on two processors, half an hour a contender.
+MANY = int(os.environ.get("I2S_BENCH_FILES", "5000"))
+
+#: Tiny files for each of them.
+TINY = 20
 
 #: Files in a folder.
 IN_FOLDER = 1000
@@ -27,23 +31,32 @@ Times = dict[str, tuple[float, ...]]
 
 def benchmarks() -> list[Benchmark]:
     """What is measured, in this order."""
-    return [Benchmark("small-files", small_files)]
+    return [Benchmark("small-files", small_files), Benchmark("tiny-files", tiny_files)]
 
 
-def make_files(setting: Setting, count: int) -> int:
-    """Two folders of small models of equal size and different content, a quarter and the rest; gives the size of one."""
+def _small_model(setting: Setting) -> bytes:
     from i2s_spec.convert.synthetic.new import new
 
     seed = setting.folder / "seed.gguf"
     new(seed, "bitnet-b1.58", layers=1)
-    data = bytearray(seed.read_bytes())
+    return seed.read_bytes()
+
+
+def _tiny_file(setting: Setting) -> bytes:
+    from i2s_spec.testing.sample import Draft
+
+    return Draft().data + bytes(4)
+
+
+def make_files(setting: Setting, seed: bytes, count: int) -> None:
+    """Two folders of files of equal size and different content, a quarter and the rest."""
+    data = bytearray(seed)
     for number in range(count):
         part = "quarter" if number % 4 == 0 else "rest"
         place = setting.folder / "many" / part / f"{number // IN_FOLDER:04}"
         place.mkdir(parents=True, exist_ok=True)
         data[-4:] = number.to_bytes(4, "little")
         (place / f"{number:07}.gguf").write_bytes(data)
-    return len(data)
 
 
 class _Pair:
@@ -76,9 +89,18 @@ class _Pair:
 
 
 def small_files(setting: Setting) -> Result:
-    """`lint --engine dask` against `lint --jobs`, two processes each."""
-    count = 60 if setting.quick else MANY
-    size = make_files(setting, count)
+    """`lint --engine dask` against `lint --jobs`, two processes each, of small models."""
+    return _compared(setting, _small_model(setting), 60 if setting.quick else MANY)
+
+
+def tiny_files(setting: Setting) -> Result:
+    """The same of files with a header and a tensor."""
+    return _compared(setting, _tiny_file(setting), 60 if setting.quick else TINY * MANY)
+
+
+def _compared(setting: Setting, seed: bytes, count: int) -> Result:
+    size = len(seed)
+    make_files(setting, seed, count)
     setting.say(f"{count:,} files of {size:,} bytes")
     few = _Pair(setting, setting.folder / "many" / "quarter", (count + 3) // 4)
     all_of_them = _Pair(setting, setting.folder / "many", count)
@@ -97,6 +119,9 @@ def small_files(setting: Setting) -> Result:
         *(Row(f"{name}, {count:,} files", tuple(wall[name]), "s") for name in wall),
         *(Row(f"{name}, processor time", tuple(work[name]), "s") for name in work),
         *(Row(f"{name}, processor time for each further file", further[name], "s") for name in work),
+        Row(
+            "what Dask adds to that", tuple(b - a for a, b in zip(further["--jobs"], further["dask"], strict=True)), "s"
+        ),
     )
     goal = None if setting.quick else 1.1
     claims = (

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from i2s_spec.model.projection import integer_product as integer_product
     from i2s_spec.model.projection import quantize_activations as quantize_activations
     from i2s_spec.model.tokenizer.tokenizer import load_tokenizer as load_tokenizer
+    from i2s_spec.remote.policy import Policy as Policy
 
 #: Where each public name lives.
 _HOMES = {
@@ -89,6 +90,7 @@ _HOMES = {
     "check": "i2s_spec.linter.cluster.check_entry",
     "manifest": "i2s_spec.linter.cluster.manifest",
     "lint_manifest": "i2s_spec.linter.cluster.lint_manifest",
+    "Policy": "i2s_spec.remote.policy",
     "load_model": "i2s_spec.model.load",
     "bitlinear": "i2s_spec.model.projection",
     "integer_product": "i2s_spec.model.projection",

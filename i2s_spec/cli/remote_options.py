@@ -29,7 +29,7 @@ def remote_options(command: Command) -> Command:
             expose_value=False,
             callback=_limit,
             envvar="I2S_REMOTE_LIMIT",
-            help="Budget of a file on a server: bytes, requests, seconds, timeout.",
+            help="Budget of a file on a server: bytes, requests, seconds, timeout, wait, sample.",
         ),
     )
     return reduce(lambda made, option: option(made), reversed(options), command)

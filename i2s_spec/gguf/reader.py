@@ -24,7 +24,7 @@ from itertools import islice
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.header_index import HeaderIndex, KeyValue
 from i2s_spec.gguf.metadata import Metadata
-from i2s_spec.gguf.source import Origin, Source, source_of
+from i2s_spec.gguf.source import FetchingSource, Origin, Source, source_of
 from i2s_spec.gguf.tensors_read import Tensor, Tensors
 from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.light_typing import Any, TypeVar, cast
@@ -97,9 +97,8 @@ class File:
         self.infos_end: int | None = self.index.infos_end
         self.metadata = Metadata(self.index)
         self.tensors = Tensors(self.index)
-        expect = getattr(source, "expect", None)
-        if expect is not None and self.fault is None:  # on a server: all scales in as few requests as possible
-            expect(self._tails())
+        if self.fault is None and isinstance(source, FetchingSource):  # all scales in as few requests as possible
+            source.expect(self._tails())
 
     def _tails(self) -> Iterator[tuple[int, int]]:
         """Where the scales of the file are."""

@@ -13,7 +13,7 @@ import mmap
 import os
 import stat
 from _thread import allocate_lock  # `threading` is more, and takes longer to import
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
@@ -55,6 +55,26 @@ class Source(Protocol):
         """Why what was read may not belong together any more, or None."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class FetchingSource(Source, Protocol):
+    """A source that fetches from a server: who knows what it will read says so, since a request costs more than bytes."""
+
+    def expect(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Announce ranges that will be read: they are asked for together when the first of them is needed."""
+
+    def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Ask for ranges now, in as few requests as possible."""
+
+    def far_ranges(self, ranges: Sequence[tuple[int, int]]) -> int | None:
+        """How many ranges that lie apart a sample may ask for, beside the first and the last of these, which are fetched.
+
+        None where that needs no bound: a request takes many of them.
+        """
+
+    def holds(self, start: int, stop: int) -> bool:
+        """Whether reading this range would ask for nothing."""
 
 
 class BufferSource:

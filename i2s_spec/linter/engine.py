@@ -142,7 +142,8 @@ class _Run:
         finally:
             subject.end()
         found = self._collection.findings
-        found[:] = [finding._replace(excerpt=excerpt_of(source, finding.span)) for finding in found]
+        fetched = self._reading.mode != "full"  # no request is made for bytes that are only shown
+        found[:] = [finding._replace(excerpt=excerpt_of(source, finding.span, fetched=fetched)) for finding in found]
 
     def _begin(self, subject: Subject) -> bool:
         """Have the payloads read while the rules on the header run; False where the file went away."""
@@ -182,11 +183,20 @@ class _Run:
         survey = None if stopped else subject.survey
         if survey is not None and survey.complete:
             return Sample((), ())
-        unable = {Sampled.NOT, Sampled.LOCAL} if subject.on_server else {Sampled.NOT}
+        unable, whole = {Sampled.NOT}, {Sampled.WHOLE}
+        if subject.on_server:
+            unable.add(Sampled.LOCAL)
+        scales = None
+        if survey is not None and survey.is_selection:
+            unable.add(Sampled.SPREAD)
+            scales = len(survey), survey.i2s_tensors
+            if scales[0] < scales[1]:
+                whole.clear()
         payload = [(code, rule.sampled) for code, rule in sorted(self._rules.items()) if rule.payload]
         return Sample(
             tuple(code for code, reach in payload if reach in unable),
-            tuple(code for code, reach in payload if reach not in {*unable, Sampled.WHOLE}),
+            tuple(code for code, reach in payload if reach not in unable | whole),
+            scales,
         )
 
     def spent(self, source: Source) -> None:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, FormatError, Span, quote
-from i2s_spec.gguf.source import Source, is_address
+from i2s_spec.gguf.source import FetchingSource, Source, is_address
 from i2s_spec.light_typing import Any, NamedTuple
 from i2s_spec.linter.rule import Excerpt, Finding, Severity
 from i2s_spec.schema import faults
@@ -36,10 +36,13 @@ class Bug(NamedTuple):
 class Sample(NamedTuple):
     """What a report is not about, where a part of each tensor was read: rules that say nothing of tensors that were not
     read whole, and rules that say nothing of the rest of them. Both are empty where the sample was everything.
+
+    `scales` is there where a server gives one range at a time: how many scales were read, and of how many.
     """
 
     not_evaluated: tuple[str, ...]
     in_part: tuple[str, ...]
+    scales: tuple[int, int] | None = None
 
 
 class Remote(NamedTuple):
@@ -164,6 +167,8 @@ class Report(NamedTuple):
             more["sampled"] = True
             more["not_evaluated"] = list(self.sampled.not_evaluated)
             more["evaluated_in_part"] = list(self.sampled.in_part)
+            if self.sampled.scales is not None:
+                more["scales"] = dict(zip(("read", "of"), self.sampled.scales, strict=True))
         if self.remote is not None:
             names = {"version": self.remote.version, "etag": self.remote.etag}
             shown = {key: None if name is None else quote(name, 512, bare=True) for key, name in names.items()}
@@ -275,8 +280,14 @@ def reading_words(report: FileReport) -> list[str]:
     words = []
     if "sampled" in report:
         skipped, partly = ", ".join(report["not_evaluated"]), len(report["evaluated_in_part"])
+        part = "a part of each tensor was read; "
+        if "scales" in report:
+            part = (
+                f"{report['scales']['read']:,} of {report['scales']['of']:,} scales and the codes before them were read, "
+                "since the server gives one range at a time; --remote-limit sample=N allows more requests; "
+            )
         words.append(
-            "sampled: a part of each tensor was read; "
+            f"sampled: {part}"
             + (f"not evaluated: {skipped}; " if skipped else "every rule was evaluated; ")
             + (f"{partly:,} rules on payloads saw a part" if partly else "no tensor is larger than its sample")
         )
@@ -359,17 +370,19 @@ ROW = 16
 ROWS = 3
 
 
-def excerpt_of(source: Source, span: Span) -> Excerpt | None:
+def excerpt_of(source: Source, span: Span, *, fetched: bool = False) -> Excerpt | None:
     """The rows of sixteen bytes that the span lies in, at most three; the row before an empty span at the file's end.
 
     None where there is no byte to show, as for what is about the file as a whole, or where it can no longer be read.
+
+    :param fetched: whether only bytes are shown that are here already, of a file on a server
     """
     if span.stop == 0:
         return None
     start = min(span.start, max(source.size - 1, 0)) // ROW * ROW
     stop = min(max(span.stop, span.start + 1), start + ROW * ROWS)
     stop = min((stop + ROW - 1) // ROW * ROW, source.size)
-    if stop <= start:
+    if stop <= start or (fetched and isinstance(source, FetchingSource) and not source.holds(start, stop)):
         return None
     try:
         return Excerpt(start, source.read(start, stop - start))

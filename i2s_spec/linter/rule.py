@@ -57,6 +57,8 @@ class Sampled(StrEnum):
     NOT = "not"
     #: It reads some layers whole: not of a server.
     LOCAL = "local"
+    #: It reads places of its own in many tensors: not of a server that gives one range at a time.
+    SPREAD = "spread"
 
 
 class Stops(NamedTuple):

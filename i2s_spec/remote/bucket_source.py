@@ -46,7 +46,7 @@ class BucketSource(RangeSource):
         if about.get("type") == "directory" or not isinstance(size, int):
             raise _fault(faults.REMOTE_MISSING, "the bucket has no object of that name, but perhaps others below it")
         self._about = self._version(about)
-        super().__init__(name, size, self._about)
+        super().__init__(name, size, self._about, self._policy.sample)
         self.etag = self._about
         # Of S3 this asks for each range with If-Match.
         self._file = self._ask(lambda: self._fs.open(self._path, "rb", cache_type="none"), cost=0)

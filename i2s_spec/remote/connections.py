@@ -13,12 +13,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from i2s_spec.errors import FormatError, Span, TrustedText
-from i2s_spec.remote.policy import Policy, require_public
+from i2s_spec.remote.policy import Policy, refused, require_public
 from i2s_spec.schema import faults
 
 #: Sockets are shut down by a thread that has their number twice; the deadline of the thread that uses them says when.
@@ -84,11 +86,31 @@ def over_budget(name: str, most: int) -> FormatError:
     return FormatError(faults.REMOTE_OVER_BUDGET, Span(0, 0), reason=TrustedText(words))
 
 
+def proxy_for(url: str, policy: Policy) -> str | None:
+    """The proxy that the environment names for an address: HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, unless NO_PROXY excepts it.
+
+    The proxy resolves names, and decides what it lets through; a numeric address is looked at here all the same.
+
+    :raises FormatError: S916 for an address of a private network behind a proxy
+    """
+    parts = urlsplit(url)
+    proxies, host = getproxies_environment(), parts.hostname or ""
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass_environment(host if parts.port is None else f"{host}:{parts.port}", proxies):
+        return None
+    try:
+        require_public(host, "127.0.0.1" if host == "localhost" or host.endswith(".localhost") else host, policy)
+    except ValueError as error:
+        if isinstance(error, FormatError):
+            raise
+    return proxy
+
+
 def _connect(connection: Any) -> socket.socket:
     """A socket to the first address of a name that answers; all of them must be allowed."""
     deadline: Deadline = _OPENING.deadline
     found = socket.getaddrinfo(connection.host, connection.port, type=socket.SOCK_STREAM)
-    for *_, place in found:
+    for *_, place in found if connection.proxy is None else ():  # a proxy is the caller's own
         require_public(connection.host, str(place[0]), deadline.policy)
     failure: OSError = OSError("the name has no address")
     for family, kind, protocol, _, place in found:
@@ -146,8 +168,23 @@ class _SecurePool(urllib3.HTTPSConnectionPool):
     ConnectionCls = _Secure
 
 
-def pools() -> urllib3.PoolManager:
-    """Connections by host, kept open between requests."""
-    manager = urllib3.PoolManager(num_pools=8, maxsize=1, block=False, retries=False)
+def pools(most: int, proxy: str | None = None) -> urllib3.PoolManager:
+    """Connections by host, so many at most kept open between requests.
+
+    :param proxy: the address of a proxy, with its user and password where it asks for them
+    :raises FormatError: S916 where it is no proxy that can be used
+    """
+    settings: dict[str, Any] = {"num_pools": 8, "maxsize": most, "block": False, "retries": False}
+    if proxy is None:
+        manager = urllib3.PoolManager(**settings)
+    else:
+        try:
+            parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+            user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+            place = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+            headers = urllib3.make_headers(proxy_basic_auth=user) if parts.username else None
+            manager = urllib3.ProxyManager(place, proxy_headers=headers, **settings)
+        except (ValueError, urllib3.exceptions.HTTPError):
+            raise refused("the proxy that the environment names is no http:// or https:// address") from None
     manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
     return manager

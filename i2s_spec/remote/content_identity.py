@@ -40,7 +40,7 @@ def identity_of(text: str) -> Identity | None:
     if isinstance(address, HubAddress):
         if not address.path or hub.is_offline():
             return None
-        url, transport = hub.url_of(address), hub.transport()
+        url, transport = hub.url_of(address), hub.transport(hub.ETAG_TIMEOUT)
     else:
         url, transport = address.url, Transport(current())
     try:

@@ -7,12 +7,13 @@ first address is asked again. Size, ETag and, on hubs, the commit of the first a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.remote.multipart import CONTENT_RANGE, boundary_of, read_parts
 from i2s_spec.remote.range_source import FIRST, Range, RangeSource, Usage
-from i2s_spec.remote.transport import Answer, Transport, fault_of, misbehaves
+from i2s_spec.remote.transport import CONNECTIONS, Answer, Transport, fault_of, misbehaves
 from i2s_spec.schema import faults
 
 #: Ranges of one request: their list stays below the 8 kB that servers take as a header, and below Apache's 200.
@@ -25,6 +26,9 @@ LONGEST_ETAG = 512
 TRIES = 3
 
 _EXPIRED = (401, 403, 410)
+
+#: What servers answer that take no list of ranges: bad request, range not satisfiable, not implemented.
+_REFUSED = (400, 416, 501)
 
 
 class Pinned(NamedTuple):
@@ -61,13 +65,13 @@ class HttpSource(RangeSource):
     ) -> None:
         self._transport = transport
         self._neighbours = missing
-        self._many_at_once = True
+        self.many_at_once = True
         try:
             with transport.get(url, {"Range": f"bytes=0-{FIRST - 1}"}, (416,)) as answer:
                 first, version = (url, None) if pin is None else pin(answer.first)
                 self._first_url, self._url = first, first if answer.url == url else answer.url
                 self._pinned = self._pin(answer)
-                super().__init__(name, self._pinned.size, version or self._pinned.etag)
+                super().__init__(name, self._pinned.size, version or self._pinned.etag, transport.policy.sample)
                 self.etag = etag_of(answer)
                 head = bytearray(min(FIRST, self.size))
                 if head and transport.read(answer.body, memoryview(head)) != len(head):
@@ -90,15 +94,23 @@ class HttpSource(RangeSource):
 
     def fetch(self, ranges: Sequence[Range]) -> list[bytes]:
         found: list[bytes] = []
-        while len(found) < len(ranges):
-            group = ranges[len(found) : len(found) + MOST_RANGES]
-            several = self._several(group) if self._many_at_once and len(group) > 1 else None
-            if several is None:
-                data = bytearray(group[0][1] - group[0][0])
-                self.fetch_into(group[0][0], memoryview(data))
-                several = [bytes(data)]
-            found += several
-        return found
+        while self.many_at_once and len(ranges) - len(found) > 1:
+            found += self._several(ranges[len(found) : len(found) + MOST_RANGES])
+        left = ranges[len(found) :]
+        if len(left) < 2:
+            return found + [self._one(each) for each in left]
+        # One after another they would take as many round trips as there are ranges.
+        with ThreadPoolExecutor(min(CONNECTIONS, len(left)), "i2s ranges") as threads:
+            try:
+                return found + list(threads.map(self._one, left))
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _one(self, span: Range) -> bytes:
+        data = bytearray(span[1] - span[0])
+        self.fetch_into(span[0], memoryview(data))
+        return bytes(data)
 
     def fetch_into(self, start: int, buffer: memoryview) -> None:
         done, tries = 0, 0
@@ -111,8 +123,8 @@ class HttpSource(RangeSource):
             if done < buffer.nbytes and tries == TRIES:
                 raise misbehaves(self._url, "ends its answer before the range that it announced")
 
-    def _several(self, ranges: Sequence[Range]) -> list[bytes] | None:
-        """Many ranges in one request; None where the server does not do that, and is not asked to again."""
+    def _several(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Many ranges in one request; of a server that does not do that the first or none, and it is not asked to again."""
         with self._asked(ranges) as answer:
             boundary = boundary_of(answer.headers.get("Content-Type", ""))
             if answer.status == 206 and boundary is not None:
@@ -125,10 +137,15 @@ class HttpSource(RangeSource):
                     if isinstance(error, FormatError):
                         raise
                     # some join ranges, or give them in parts of their own: one at a time, they are checked all the same
-            elif answer.status == 200:
+            elif answer.status in (200, 206):
                 self._check_version(answer)
-        self._many_at_once = False
-        return None
+                self.many_at_once = False
+                if answer.status == 206 and self._is_range(answer, ranges[0]):
+                    data = bytearray(ranges[0][1] - ranges[0][0])
+                    if self._transport.read(answer.body, memoryview(data)) == len(data):
+                        return [bytes(data)]
+        self.many_at_once = False
+        return []
 
     # --- requests ---
 
@@ -140,11 +157,15 @@ class HttpSource(RangeSource):
         spans = ",".join(f"{start}-{stop - 1}" for start, stop in ranges)
         return self._url, {"Range": f"bytes={spans}", **self._pinned.condition}
 
-    def expired(self, answer: Answer) -> bool:
-        """Whether an answer says that an address to which a redirect led is no longer good; it is forgotten then."""
-        if answer.status not in _EXPIRED or self._url == self._first_url or answer.url != self._url:
+    def expired(self, asked: str, answer: Answer) -> bool:
+        """Whether an answer says that an address to which a redirect led is no longer good; it is forgotten then.
+
+        :param asked: the address that was asked; other threads may know another one by now
+        """
+        if answer.status not in _EXPIRED or asked == self._first_url or answer.url != asked:
             return False
-        self._url = self._first_url
+        if self._url == asked:
+            self._url = self._first_url
         return True
 
     def moved(self, answer: Answer) -> None:
@@ -212,6 +233,15 @@ class HttpSource(RangeSource):
         if length is not None and length != str(span[1] - span[0]):
             raise misbehaves(answer.url, f"announces {quote(length)} bytes for a range of {span[1] - span[0]:,}")
 
+    def _is_range(self, answer: Answer, span: Range) -> bool:
+        """Whether an answer is this range and nothing else."""
+        try:
+            self._check_encoding(answer)
+            self._check_range(answer, span, self.size)
+        except FormatError:
+            return False
+        return True
+
     def _check_encoding(self, answer: Answer) -> None:
         encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("", "identity"):
@@ -229,15 +259,16 @@ class _Asking:
         source = self._source
         while True:
             url, headers = source.request(self._ranges)
-            self._context = source.transport.get(url, headers, (*_EXPIRED, 412, 416))
+            several = _REFUSED if len(self._ranges) > 1 else ()
+            self._context = source.transport.get(url, headers, (*_EXPIRED, 412, 416, *several))
             answer = self._context.__enter__()
-            if source.expired(answer):
+            if source.expired(url, answer):
                 self._context.__exit__(None, None, None)
                 continue
             try:
                 if answer.status in _EXPIRED:
                     raise fault_of(answer)
-                if answer.status in (412, 416):
+                if answer.status in (412, 416) and answer.status not in several:
                     raise _changed(source.size, f"the server answers {answer.status} where its bytes were asked for")
             except FormatError:
                 self._context.__exit__(None, None, None)

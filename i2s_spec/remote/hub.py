@@ -1,8 +1,8 @@
 """This module knows the hub: where its files are, what its repositories hold, and what its clients have in their cache.
 
-HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE and HF_HUB_CACHE (or HF_HOME) mean what they mean to the hub's own client. The token
-goes to the endpoint only. A file of the cache is used where it is of the commit that the hub names, and without asking where
-the address names a commit, or the hub is not to be asked.
+HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE, HF_HUB_CACHE (or HF_HOME), HF_HUB_ETAG_TIMEOUT and HF_HUB_DOWNLOAD_TIMEOUT mean what
+they mean to the hub's own client. The token goes to the endpoint only. A file of the cache is used where it is of the commit
+that the hub names, and without asking where the address names a commit, or the hub is not to be asked.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.pattern import pattern
 from i2s_spec.remote.addresses import HubAddress, endpoint
 from i2s_spec.remote.http_source import HttpSource
-from i2s_spec.remote.policy import current
+from i2s_spec.remote.policy import Policy, current
 from i2s_spec.remote.transport import Transport, misbehaves
 from i2s_spec.schema import faults
 
 _COMMIT = pattern(r"[0-9a-f]{40}")
+
+#: Variables of the hub's client: seconds for what describes a file, and for its bytes.
+ETAG_TIMEOUT = "HF_HUB_ETAG_TIMEOUT"
+DOWNLOAD_TIMEOUT = "HF_HUB_DOWNLOAD_TIMEOUT"
 
 #: The most bytes of a repository's description that are read, and the most files that it may list.
 MOST_DESCRIPTION = 1 << 26
@@ -42,9 +46,17 @@ def is_offline() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in ("1", "ON", "YES", "TRUE")
 
 
-def transport() -> Transport:
-    """Requests to the hub, with the token of the environment."""
-    return Transport(current(), (os.environ.get("HF_TOKEN") or "").strip() or None, endpoint())
+def transport(timeout: str) -> Transport:
+    """Requests to the hub, with the token of the environment.
+
+    :param timeout: the variable that says after how many seconds without a byte the hub counts as gone, unless the policy
+        in force says something else than the default
+    """
+    policy = current()
+    stated = os.environ.get(timeout, "").strip()
+    if stated.isascii() and stated.isdigit() and int(stated[:9]) > 0 and policy.timeout == Policy().timeout:
+        policy = policy._replace(timeout=int(stated[:9]))
+    return Transport(policy, (os.environ.get("HF_TOKEN") or "").strip() or None, endpoint())
 
 
 def cached(address: HubAddress, commit: str | None = None) -> str | None:
@@ -97,7 +109,7 @@ def open_file(name: str, address: HubAddress) -> HttpSource:
         held = set(list_files(address).names)
         return sum((f"{folder}/{each}" if folder else each) not in held for each in names)
 
-    return HttpSource(name, url, transport(), pin, missing)
+    return HttpSource(name, url, transport(DOWNLOAD_TIMEOUT), pin, missing)
 
 
 class Listing(NamedTuple):
@@ -120,7 +132,7 @@ def list_files(address: HubAddress) -> Listing:
         return Listing(commit, found)
     kind = address.kind or "models"
     url = f"{endpoint()}/api/{kind}/{address.repository}/revision/{percent(address.revision, safe='')}"
-    requests = transport()
+    requests = transport(ETAG_TIMEOUT)
     try:
         with requests.get(url, {"Accept": "application/json"}, ()) as answer:
             data = bytearray(1 << 16)

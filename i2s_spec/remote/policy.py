@@ -25,6 +25,9 @@ class Policy(NamedTuple):
     :param requests: requests that may be made for it, redirects and repeated ones included
     :param seconds: from its first request to its last, waiting included
     :param timeout: seconds without a byte after which a server counts as gone
+    :param wait: seconds that a server may ask to wait for, where the budget leaves more
+    :param sample: requests of a sample, where a server gives one range at a time: the scales of as many tensors are read
+        as these allow, and those of two at least
     :param private: whether addresses of private, local and reserved networks may be asked
     """
 
@@ -32,6 +35,8 @@ class Policy(NamedTuple):
     requests: int = 20_000
     seconds: int = 3600
     timeout: int = 30
+    wait: int = 600
+    sample: int = 12
     private: bool = False
 
 
@@ -41,6 +46,8 @@ NUMBERS = {
     "requests": "for one file",
     "seconds": "for one file",
     "timeout": "in seconds without a byte",
+    "wait": "in seconds that a server asks to wait for",
+    "sample": "for a sample, where a server gives one range at a time",
 }
 
 _IN_FORCE: ContextVar[Policy | None] = ContextVar("remote policy", default=None)

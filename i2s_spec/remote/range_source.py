@@ -52,15 +52,18 @@ class RangeSource(ABC):
     """A `Source` over ranges; threads may read from one, each waits for the others.
 
     `version` is what the server calls this content: an ETag, a commit, or None where it gives nothing. `etag` changes when
-    the content does: of a hub not with every commit.
+    the content does: of a hub not with every commit. `many_at_once` says whether a request takes many ranges, as far as that
+    is known, and `sample` how many requests a sample takes where it does not.
     """
 
     etag: str | None = None
+    many_at_once = False
 
-    def __init__(self, name: str, size: int, version: str | None) -> None:
+    def __init__(self, name: str, size: int, version: str | None, sample: int) -> None:
         self.name = name
         self.size = size
         self.version = version
+        self._sample = sample
         self._lock = threading.RLock()
         self._starts: list[int] = []
         self._pieces: dict[int, bytes] = {}
@@ -129,6 +132,25 @@ class RangeSource(ABC):
         """
         with self._lock:
             self._get([gap for a, b in ranges for gap in self._missing(max(0, a), min(b, self.size))])
+
+    def holds(self, start: int, stop: int) -> bool:
+        """Whether reading this range would ask for nothing."""
+        with self._lock:
+            return not self._missing(max(0, start), min(stop, self.size))
+
+    def far_ranges(self, ranges: Sequence[Range]) -> int | None:
+        """How many ranges that lie apart a sample may ask for, beside the first and the last of these, which are fetched.
+
+        None where that needs no bound: a request takes many ranges, or all but one of these are here.
+
+        :raises FormatError: where they cannot be had
+        """
+        with self._lock:
+            missing = merged((gap for a, b in ranges for gap in self._missing(max(0, a), min(b, self.size))), NEAR)
+            if len(missing) < 2:
+                return None
+            self._get([missing[0], missing[-1]])
+            return None if self.many_at_once else max(0, self._sample - self.usage.requests)
 
     def _checked(self, start: int, length: int) -> int:
         if start < 0 or length < 0 or start + length > self.size:

@@ -6,6 +6,7 @@ because every hop counts. An answer is read only as far as it was asked for; the
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,9 +20,12 @@ import urllib3
 from i2s_spec._version import __version__
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.pattern import pattern
-from i2s_spec.remote.connections import Deadline, over_budget, pools
+from i2s_spec.remote.connections import Deadline, over_budget, pools, proxy_for
 from i2s_spec.remote.policy import Policy, refused
 from i2s_spec.schema import faults
+
+#: Connections to a host by which ranges are asked for side by side.
+CONNECTIONS = 6
 
 #: Hops from an address to its bytes.
 MOST_REDIRECTS = 8
@@ -29,9 +33,6 @@ MOST_REDIRECTS = 8
 #: How often a request is repeated that failed on the way, and one that was told to wait.
 TRIES = 3
 WAITS = 6
-
-#: The longest wait that a server may ask for, where the budget leaves more; windows of rate limits are of 300 seconds.
-LONGEST_WAIT = 600
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _PASSING = (500, 502, 503, 504)
@@ -70,11 +71,12 @@ class Transport:
         self.policy = policy
         self.requests = 0
         self.bytes = 0
+        self._counting = threading.Lock()
         self._deadline = Deadline(policy)
         self._token = token
         self._token_for = _origin(token_for) if token else None
         self._sleep = sleep
-        self._pools = pools()
+        self._pools: dict[str | None, urllib3.PoolManager] = {}
 
     @contextmanager
     def get(self, url: str, headers: Mapping[str, str], accept: tuple[int, ...]) -> Iterator[Answer]:
@@ -136,17 +138,26 @@ class Transport:
             raise fault_of(answer)
 
     def _once(self, url: str, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
-        self.requests += 1
-        if self.requests > self.policy.requests:
+        with self._counting:
+            self.requests += 1
+            requests = self.requests
+        if requests > self.policy.requests:
             raise over_budget("requests", self.policy.requests)
         sent = {"User-Agent": f"i2s-spec/{__version__}", "Accept-Encoding": "identity", **headers}
         if self._token and _origin(url) == self._token_for:
             sent["Authorization"] = f"Bearer {self._token}"
         timeout = min(self.policy.timeout, self._deadline.left())
-        return self._pools.request(
+        return self._pool(proxy_for(url, self.policy)).request(
             "GET", url, headers=sent, redirect=False, retries=False, preload_content=False, decode_content=False,
             timeout=urllib3.Timeout(connect=timeout, read=timeout),
         )  # fmt: skip
+
+    def _pool(self, proxy: str | None) -> urllib3.PoolManager:
+        """Connections without or by a proxy."""
+        with self._counting:
+            if proxy not in self._pools:
+                self._pools[proxy] = pools(CONNECTIONS, proxy)
+            return self._pools[proxy]
 
     def _next(self, url: str, location: str, seen: set[str], hops: int) -> str:
         """Where a redirect leads."""
@@ -186,8 +197,10 @@ class Transport:
             if not part:
                 self._deadline.left()  # a connection that the deadline ended looks like the end of the body
                 break
-            self.bytes += len(part)
-            if self.bytes > self.policy.bytes:
+            with self._counting:
+                self.bytes += len(part)
+                total = self.bytes
+            if total > self.policy.bytes:
                 raise over_budget("bytes", self.policy.bytes)
             buffer[done : done + len(part)] = part
             done += len(part)
@@ -200,7 +213,7 @@ class Transport:
         """Sit out a rate limit, where that is within the budget."""
         asked = wait_of(body.headers)
         seconds = asked if asked is not None else float(2**waits)
-        most = min(LONGEST_WAIT, self._deadline.left())
+        most = min(self.policy.wait, self._deadline.left())
         if waits >= WAITS or seconds > most:
             words = (
                 f"{host_of(url)} asks for {seconds:,.0f} seconds"
@@ -208,11 +221,14 @@ class Transport:
                 else f"{host_of(url)} does not say how long"
             )
             more = f"; that is after {waits} waits" if waits else f"; {most:,.0f} are left"
-            raise FormatError(faults.REMOTE_RATE_LIMITED, Span(0, 0), reason=TrustedText(words + more))
+            raise FormatError(
+                faults.REMOTE_RATE_LIMITED, Span(0, 0), round(seconds, 3), reason=TrustedText(words + more)
+            )
         self._wait(seconds)
 
     def close(self) -> None:
-        self._pools.clear()
+        for each in self._pools.values():
+            each.clear()
 
 
 def wait_of(headers: Mapping[str, str]) -> float | None:

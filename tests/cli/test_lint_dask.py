@@ -20,7 +20,7 @@ import pytest
 from i2s_spec.testing.sample import Draft
 
 sys.path.append(str(Path(__file__).parents[1] / "remote"))
-from range_server import Server, serving
+from range_server import Handler, Seen, Server, serving
 
 pytest.importorskip("distributed", reason="the extra [dask] is not installed")
 parquet = pytest.importorskip("pyarrow.parquet", reason="the extra [dask] is not installed")
@@ -138,6 +138,39 @@ def test_without_the_extra_one_sentence_says_what_to_install(tmp_path: Path, mon
         main(["lint", "--engine", "dask", "m.gguf"])
     assert stop.value.code == 2
     assert "--engine dask needs the extra [dask]: " in capsys.readouterr().err
+
+
+@pytest.mark.thorough
+def test_all_workers_wait_where_one_is_told_to(tmp_path: Path, server: Server) -> None:
+    """While a host asks to be left alone, nobody asks it but who was at it; every file has its result in the end."""
+    data, seconds = Draft().data, 4.0
+    server.files |= {f"/{i}.gguf": data + i.to_bytes(4, "little") for i in range(40)}
+    (tmp_path / "list.txt").write_text("".join(f"{server.url}{path}\n" for path in server.files), encoding="utf-8")
+    begun: list[float] = []
+    refused: list[float] = []
+
+    def limit(handler: Handler, seen: Seen) -> bool:
+        now = time.monotonic()
+        if handler.number <= 10:
+            return False
+        begun.append(now)
+        left = begun[0] + seconds - now
+        if left <= 0:
+            return False
+        refused.append(now)
+        handler.answer(429, {"Retry-After": str(int(left) + 1)})
+        return True
+
+    server.faults.append(limit)
+    arguments = ("lint", "--engine", "dask", "--jobs", "2", "--results", "r.jsonl", "--allow-private", "list.txt")
+    code, _, err = ended(i2s(*arguments, cwd=tmp_path))
+    assert (code, err.count("Traceback")) == (0, 0), err
+    found = lines(tmp_path / "r.jsonl")
+    assert Counter(Counter(line["url"] for line in found).values()) == {1: 40}
+    assert not any(finding["code"] == "S913" for line in found for finding in line["report"]["findings"])
+    # A batch ends at the first refusal; at most those that were out when it came ask once more.
+    assert 1 <= len(refused) <= 6
+    assert len(server.seen) == 40 + len(refused)
 
 
 # --- killed in the middle -----------------------------------------------------------------------------------------

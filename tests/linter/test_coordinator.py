@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import random
@@ -75,7 +76,7 @@ class Engine:
                 continue
             if batch.kind in ("check", "alone"):
                 self.judged.update(entry.url for entry in batch.entries)
-            self.run.done(batch, found)
+            self.run.done(batch, found, self.now)
 
 
 def addresses(count: int, host: str = "https://hub.example", size: int = 10) -> list[Entry]:
@@ -257,6 +258,47 @@ def test_hosts_keep_their_rates_and_do_not_wait_for_each_other(tmp_path: Path) -
             assert sent <= 20 + 2 * (end - start) + 1e-6
     assert engine.now == pytest.approx((400 - 20) / 2, rel=0.1)
     assert all(now == 0 for now, batch in engine.batches if batch.entries[0].host == "quick.example")
+
+
+def test_a_host_that_asks_to_wait_is_left_alone_by_all(tmp_path: Path) -> None:
+    """One worker hears it, nobody asks before the time, others go on, and every file has its record in the end."""
+    limited, free = addresses(100, "https://slow.example"), addresses(100, "https://quick.example")
+    asked: list[float] = []
+
+    def work(batch: Batch) -> list[Record | None]:
+        records: list[Record | None] = [plain(entry) for entry in batch.entries]
+        if batch.entries[0].host == "slow.example":
+            asked.append(engine.now)
+            if engine.now < 30:
+                first = plain(batch.entries[0])
+                first["report"]["findings"] = [{"code": "S913", "got": 30}]
+                return [first, *[None] * (len(records) - 1)]
+        return records
+
+    with ResultsLog(tmp_path / "r.jsonl") as log:
+        engine = Engine(Coordinator([*limited, *free], defaults(), KEY, log), work)
+        found = list(engine.records())
+    assert Counter(record["url"] for record in found) == Counter(entry.url for entry in [*limited, *free])
+    assert not any(record["report"]["findings"] for record in found)
+    assert not [now for now in asked if 0 < now < 30]
+    assert engine.now == pytest.approx(30, abs=1)
+
+
+@pytest.mark.parametrize(("seconds", "times"), [(1, 7), (100_000, 1)])
+def test_a_host_that_never_gives_is_a_result(tmp_path: Path, seconds: int, times: int) -> None:
+    asked: list[float] = []
+
+    def work(batch: Batch) -> list[Record]:
+        asked.append(engine.now)
+        record = plain(batch.entries[0])
+        record["report"]["findings"] = [{"code": "S913", "got": seconds}]
+        return [record]
+
+    with ResultsLog(tmp_path / "r.jsonl") as log:
+        engine = Engine(Coordinator(addresses(1), defaults(), KEY, log), work)
+        assert [record["report"]["findings"][0]["code"] for record in engine.records()] == ["S913"]
+    assert len(asked) == times
+    assert [round(b - a) for a, b in itertools.pairwise(asked)] == [1, 2, 4, 8, 16, 32][: times - 1]
 
 
 # --- equal content ------------------------------------------------------------------------------------------------

@@ -16,6 +16,14 @@ def server() -> Iterator[Server]:
         yield running
 
 
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No proxy of whoever runs the tests is used."""
+    for name in ("http", "https", "all", "no"):
+        monkeypatch.delenv(f"{name}_proxy", raising=False)
+        monkeypatch.delenv(f"{name.upper()}_PROXY", raising=False)
+
+
 @pytest.fixture
 def private() -> Iterator[None]:
     """Servers of this machine may be asked."""

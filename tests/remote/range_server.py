@@ -99,6 +99,7 @@ class Server(ThreadingHTTPServer):
         self.seen: list[Seen] = []
         self.etag = '"one"'
         self.multipart = True
+        self.connections = 0
 
     @property
     def url(self) -> str:
@@ -108,6 +109,10 @@ class Server(ThreadingHTTPServer):
     def other_url(self) -> str:
         """The same server under the name of another host."""
         return f"http://localhost:{self.server_address[1]}"
+
+    def process_request(self, *args: Any) -> None:
+        self.connections += 1
+        super().process_request(*args)
 
     def handle_error(self, *args: Any) -> None:
         """A client that goes away is no error here."""

@@ -17,7 +17,7 @@ from i2s_spec.remote.http_source import HttpSource
 from i2s_spec.remote.open_remote import open_remote
 from i2s_spec.remote.policy import Policy, using
 from i2s_spec.remote.range_source import FIRST, LEAST_STEP
-from i2s_spec.remote.transport import Transport, wait_of
+from i2s_spec.remote.transport import CONNECTIONS, Transport, wait_of
 
 pytestmark = pytest.mark.usefixtures("private")
 
@@ -103,14 +103,111 @@ def test_what_is_near_is_one_range(server: Server, url: str, near: bool) -> None
     source.close()
 
 
-def test_a_server_without_several_ranges_is_asked_for_one_after_another(server: Server, url: str) -> None:
-    server.multipart = False  # it answers with the first of them
+def first_alone(handler: Handler, seen: Seen) -> None:
+    handler.ranges(DATA, seen._replace(headers={**seen.headers, "Range": seen.headers["Range"].partition(",")[0]}))
+
+
+def whole_for_many(handler: Handler, seen: Seen) -> None:
+    handler.answer(200, {"ETag": handler.server.etag}, DATA)
+
+
+#: What servers answer that do not give several ranges, and how many of four are still missing then.
+ALONE: dict[str, tuple[Callable[[Handler, Seen], None], int]] = {
+    "the first": (first_alone, 3),
+    "the file": (whole_for_many, 4),
+    **{str(code): (status(code), 4) for code in (400, 416, 501)},
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_server_without_several_ranges_is_asked_for_each(server: Server, url: str, name: str) -> None:
+    answer, missing = ALONE[name]
+
+    def fault(handler: Handler, seen: Seen) -> bool:
+        if len(seen.ranges) < 2:
+            return False
+        answer(handler, seen)
+        return True
+
+    server.faults.append(fault)
     places = [(at, at + 32) for at in range(3 << 20, 4 << 20, 1 << 18)]
     source = opened(url)
     for _ in range(2):
         source.prefetch(places)
         assert [source.read(a, b - a) for a, b in places] == [DATA[a:b] for a, b in places]
-    assert [len(seen.ranges) for seen in server.seen] == [1, 4, 1, 1, 1, 1]
+    assert [len(seen.ranges) for seen in server.seen] == [1, 4, *[1] * missing]
+    assert not source.many_at_once
+    source.close()
+
+
+def test_single_ranges_are_asked_for_side_by_side(server: Server, url: str) -> None:
+    """A few connections, each for many requests."""
+    server.multipart = False
+    together = threading.Barrier(CONNECTIONS, timeout=20)
+    waiting = iter(range(CONNECTIONS))
+
+    def fault(handler: Handler, seen: Seen) -> bool:
+        if handler.number > 2 and next(waiting, None) is not None:
+            together.wait()  # nobody passes who is asked alone
+        return False
+
+    server.faults.append(fault)
+    places = [(at, at + 32) for at in range(3 << 20, 5 << 20, 1 << 15)]
+    source = opened(url)
+    source.prefetch(places)
+    assert [source.read(a, b - a) for a, b in places] == [DATA[a:b] for a, b in places]
+    assert len(server.seen) == 1 + len(places)
+    assert server.connections <= 1 + CONNECTIONS  # that of the answer of which only a part was wanted is closed
+    source.close()
+
+
+def test_side_by_side_an_address_that_expired_is_resolved_again(server: Server, url: str) -> None:
+    server.multipart = False
+    server.redirects["/link"] = "/f?Signature=1"
+    source = opened(server.url + "/link")
+    server.redirects["/link"] = "/f?Signature=2"
+
+    def fault(handler: Handler, seen: Seen) -> bool:
+        if not seen.path.endswith("Signature=1"):
+            return False
+        handler.answer(403)
+        return True
+
+    server.faults.append(fault)
+    places = [(at, at + 32) for at in range(3 << 20, 5 << 20, 1 << 16)]
+    source.many_at_once = False
+    source.prefetch(places)
+    assert [source.read(a, b - a) for a, b in places] == [DATA[a:b] for a, b in places]
+    source.close()
+
+
+def test_side_by_side_the_first_fault_ends_all(server: Server, url: str) -> None:
+    source = opened(url)
+    source.many_at_once = False
+    server.faults.append(every(4, status(404)))
+    with pytest.raises(FormatError, match="S912"):
+        source.prefetch([(at, at + 32) for at in range(3 << 20, 5 << 20, 1 << 14)])
+    assert len(server.seen) < 40
+    source.close()
+
+
+def test_far_ranges_of_a_sample(server: Server, url: str) -> None:
+    places = [(at, at + 32) for at in range(3 << 20, 5 << 20, 1 << 17)]
+    with using(Policy(private=True, sample=7)):
+        source = opened(url)
+    assert source.far_ranges([(0, 10), (1 << 20, 2 << 20)]) is None  # all of it is here
+    assert source.far_ranges([(0, 10), places[0]]) is None
+    assert len(server.seen) == 1
+    assert source.far_ranges(places) is None
+    assert server.seen[1].ranges == [places[0], places[-1]]
+    assert source.holds(*places[0])
+    assert not source.holds(*places[1])
+    source.close()
+    server.multipart = False
+    with using(Policy(private=True, sample=7)):
+        source = opened(url)
+    assert source.far_ranges(places) == 7 - 3
+    assert (source.usage.requests, source.holds(*places[-1])) == (3, True)
     source.close()
 
 

@@ -183,7 +183,7 @@ def test_a_sample_never_says_ok_alone(large: Path, server: Server, form: str) ->
 def test_a_sample_that_is_everything_says_so(model: Path) -> None:
     report = lint(str(model), payload="sample")
     assert report.sampled is not None
-    assert report.sampled == ((), ())
+    assert report.sampled == ((), (), None)
     assert "every rule was evaluated" in make("text").file(report)
 
 
@@ -260,3 +260,45 @@ def test_header_and_scales_of_a_file_of_the_full_size(server: Server) -> None:
     assert report.remote.requests == len(server.seen) <= 16
     assert report.remote.bytes < 4 * base
     assert not report.bugs
+
+
+@pytest.mark.parametrize(("limit", "read"), [(12, 3), (1, 2), (40, 31), (10_000, 210)])
+def test_a_sample_of_a_server_of_single_ranges(server: Server, limit: int, read: int) -> None:
+    """The scales that were read are those that the budget allows, and the report says how many."""
+    file, base, scales = full_size()
+    server.multipart = False
+    server.files["/cdn"], server.redirects["/m.gguf"] = file, "/cdn?Signature=1"
+    with using(Policy(private=True, sample=limit)):
+        report = lint(server.url + "/m.gguf", payload="sample")
+    assert report.remote is not None
+    assert report.sampled is not None
+    assert not report.bugs
+    assert report.remote.requests == len(server.seen) == 9 + read
+    if limit == 12:
+        assert report.remote.bytes <= 1.1 * base
+    assert report.sampled.scales == (read, len(scales))
+    assert ("I302" in report.sampled.in_part) == (read < len(scales))
+    assert "M121" in report.sampled.not_evaluated
+    text = make("text").file(report)
+    assert f"{read} of 210 scales and the codes before them were read" in text
+    assert report.as_dict()["scales"] == {"read": read, "of": len(scales)}
+
+
+def test_a_scale_that_was_not_read_is_no_finding(server: Server, large: Path) -> None:
+    """Of seven matrices the first, the last and those between that the budget allows are looked at."""
+    data = bytearray(large.read_bytes())
+    with open_file(large) as opened:
+        spans = [tensor.tail_span for tensor in opened.tensors.values() if tensor.type.name == "I2_S"]
+    for span in spans:
+        data[span.start : span.start + 4] = struct.pack("<f", float("nan"))
+    server.multipart = False
+    server.files["/m.gguf"] = bytes(data)
+    for limit in (1, 10_000):
+        with using(Policy(private=True, sample=limit)):
+            report = lint(server.url + "/m.gguf", payload="sample")
+        found = [finding.span.start for finding in report.findings if finding.code == "I302"]
+        here = [span.start for span in spans]
+        assert found == (here if limit > 1 else [here[0], here[-1]])
+        assert report.sampled is not None
+        assert report.sampled.scales == (len(found), 7)
+        assert not report.bugs

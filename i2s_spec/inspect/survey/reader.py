@@ -27,7 +27,7 @@ from i2s_spec.codec.blocks.kernel_kinds import KINDS, TILE, group_bytes
 from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.codec.payload_facts import GROUPS_FROM
 from i2s_spec.errors import FormatError, Span, TrustedText
-from i2s_spec.gguf.source import FileSource
+from i2s_spec.gguf.source import FetchingSource, FileSource
 from i2s_spec.inspect.survey.result import WINDOWS, Reading, Survey, Surveyed
 from i2s_spec.light_typing import TYPE_CHECKING, Final
 from i2s_spec.schema import faults, limits, types
@@ -106,8 +106,8 @@ class SurveyReader:
         self._descriptor = -1
         self._planned = False
         #: Fetches ranges together, where the file is on a server.
-        self._prefetch = getattr(file.source, "prefetch", None)
-        self._windows = reading.windows if self._prefetch is None else min(REMOTE_WINDOWS, reading.windows)
+        self._server = file.source if isinstance(file.source, FetchingSource) else None
+        self._windows = reading.windows if self._server is None else min(REMOTE_WINDOWS, reading.windows)
 
     def __enter__(self) -> SurveyReader:
         return self
@@ -193,7 +193,7 @@ class SurveyReader:
         """Read a source that is neither a file nor in memory."""
         source, parts, fetched = self._file.source, self._parts, 0
         for number in range(len(parts)):
-            if self._prefetch is not None and self._reading.mode == "sample" and number == fetched:
+            if self._server is not None and self._reading.mode == "sample" and number == fetched:
                 fetched = self._fetch_from(number)
             start, _, size = parts.where(number)
             tail = parts.tail_bytes(number)
@@ -210,8 +210,8 @@ class SurveyReader:
             ranges.append((start, start + size + self._parts.tail_bytes(number)))
             left -= size
             number += 1
-        assert self._prefetch is not None
-        self._prefetch(ranges)
+        assert self._server is not None
+        self._server.prefetch(ranges)
         return number
 
     # --- what to read ---
@@ -224,7 +224,7 @@ class SurveyReader:
         step = max(PART, -(-max(0, self._file.size - base) // PARTS // BLOCK) * BLOCK)
         big, sample = self._file.byte_order == "big", self._reading.mode == "sample"
         add, surveyed, number = self._parts.add, self._surveyed, len(self._parts)
-        for row, offset, size, tail, name in self._tensors():
+        for row, offset, size, tail, name in self._chosen(base) if sample else self._tensors():
             width, mask = EXPONENTS.get(name, (1, 0)) if not tail else (0, 0)
             layout = BLOCK_LAYOUTS.get(name)
             group = group_bytes(layout, self._file.index.tensor(row).ne[0]) if layout is not None else 0
@@ -251,6 +251,31 @@ class SurveyReader:
             self._parts.of_file(self._descriptor, _is_sparse(self._descriptor))
         elif source.view is not None:
             self._parts.of_memory(source.view)
+
+    def _chosen(self, base: int) -> Iterable[tuple[int, int, int, int, str]]:
+        """The tensors of a sample: all, but of a server that gives one range at a time the ends of some, evenly spread.
+
+        Those are I2_S tensors, where there are any: the end of one is the scale and the last codes before it.
+        """
+        tensors = self._tensors()
+        if self._server is None:
+            return tensors
+        found = list(tensors)
+        candidates = [each for each in found if each[3]] or found
+        ends = [
+            (base + offset + next(iter(_windows(size, BLOCK, 1)))[0], base + offset + size + tail)
+            for _, offset, size, tail, _ in candidates
+        ]
+        more = self._server.far_ranges(ends)
+        if more is None:
+            return found
+        count = min(len(candidates), 2 + more)
+        candidates = [candidates[number * (len(candidates) - 1) // (count - 1)] for number in range(count)]
+        ternary = sum(bool(each[3]) for each in found)
+        chosen = sum(bool(each[3]) for each in candidates)
+        self._surveyed.left_out = ternary - chosen, len(found) - len(candidates) - (ternary - chosen)
+        self._windows = 1
+        return candidates
 
     def _tensors(self) -> Iterator[tuple[int, int, int, int, str]]:
         """Row, offset, bytes, bytes of tail and type of the tensors that lie in the file and in nothing else.

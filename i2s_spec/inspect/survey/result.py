@@ -163,6 +163,8 @@ class Surveyed:
     def __init__(self, file: File, parts: Parts) -> None:
         self.file = file
         self.parts = parts
+        #: Tensors that were left out of a sample, which a server would give one by one: with I2_S, and others.
+        self.left_out = 0, 0
         #: For each tensor its row, the first of its parts, and how many bytes it has without a tail.
         self.i2s = array("q"), array("q"), array("q")
         self.others = array("q"), array("q"), array("q")
@@ -170,6 +172,12 @@ class Surveyed:
     def observed(self, number: int) -> Observation:
         """What was seen in a tensor, by the number of its first part."""
         return tuple.__new__(Observation, self.parts.found(number))
+
+    def start(self, number: int) -> int:
+        """Where a tensor begins in the file, by the number of its first part, which need not be its beginning."""
+        at, position, _ = self.parts.where(number)
+        begin: int = at - position
+        return begin
 
     def groups(self, number: int) -> Groups | None:
         """What was seen in the groups of a tensor, by the number of its first part."""
@@ -181,7 +189,8 @@ class Survey(Sequence[TensorSurvey]):
     """The I2_S tensors of a file whose bytes all lie in it, in the order of the tensor table.
 
     What each holds is made when it is asked for: a file may have a hundred thousand of them. A tensor that is not here
-    reaches beyond the end of the file, into the next tensor, or has a shape that no tensor can have.
+    reaches beyond the end of the file, into the next tensor, or has a shape that no tensor can have; or it was left out of
+    a sample (`is_selection`).
     """
 
     def __init__(self, mode: Mode, read: int, surveyed: Surveyed) -> None:
@@ -195,9 +204,23 @@ class Survey(Sequence[TensorSurvey]):
         self._format = order_prefix(surveyed.file.byte_order) + "f"
 
     @property
+    def is_selection(self) -> bool:
+        """Whether some tensors were left out of a sample, since a server would have given them one by one."""
+        return any(self._of.left_out)
+
+    @property
+    def i2s_tensors(self) -> int:
+        """How many I2_S tensors there are, those that were left out of a sample included."""
+        return len(self) + self._of.left_out[0]
+
+    @property
     def complete(self) -> bool:
         """Whether every tensor was read whole."""
-        return all(tensor.complete for tensor in self) and all(other.complete for other in self.others)
+        return (
+            not self.is_selection
+            and all(tensor.complete for tensor in self)
+            and all(other.complete for other in self.others)
+        )
 
     def digest(self, place: int) -> tuple[int | None, int]:
         """The fingerprint of one payload, None where it was not read whole, and its size; nothing else is worked out."""
@@ -234,13 +257,13 @@ class Survey(Sequence[TensorSurvey]):
     def extents(self) -> Iterator[tuple[int, int, int, int | None]]:
         """Row, first byte in the file and size with the tail of every tensor, in the order of the table; and its place
         here, which tensors of other types do not have."""
-        where, tails = self._of.parts.where, self._of.parts.tail_bytes
+        start, tails = self._of.start, self._of.parts.tail_bytes
         ours: Iterator[tuple[int, int, int, int | None]] = (
-            (row, where(number)[0], size + tails(number), place)
+            (row, start(number), size + tails(number), place)
             for place, (row, number, size) in enumerate(zip(*self._of.i2s, strict=True))
         )
         theirs: Iterator[tuple[int, int, int, int | None]] = (
-            (row, where(number)[0], size, None) for row, number, size in zip(*self._of.others, strict=True)
+            (row, start(number), size, None) for row, number, size in zip(*self._of.others, strict=True)
         )
         if not self._of.i2s[0] or not self._of.others[0]:
             return chain(ours, theirs)
@@ -285,7 +308,7 @@ class Survey(Sequence[TensorSurvey]):
         seen, info, tail = of.observed(number), of.file.index.tensor(row), of.parts.tail(number)
         complete = seen.seen == size
         return TensorSurvey(
-            row, info.name, info.ne, of.parts.where(number)[0], size, seen.seen, complete, seen.counts,
+            row, info.name, info.ne, of.start(number), size, seen.seen, complete, seen.counts,
             None if seen.first_unused < 0 else seen.first_unused, _longest_run(seen), _last_run(seen, size),
             seen.digest if complete else None, struct.unpack_from(self._format, tail)[0], tail, classify(tail),
         )  # fmt: skip
@@ -314,7 +337,7 @@ class _Others(Sequence[OtherSurvey]):
         complete, first = seen.seen == size, seen.first_non_finite
         assert tensor.type is not None
         return OtherSurvey(
-            row, tensor.raw_name, tensor.ne, tensor.type.name, of.parts.where(number)[0], size, seen.seen, complete,
+            row, tensor.raw_name, tensor.ne, tensor.type.name, of.start(number), size, seen.seen, complete,
             _longest_run(seen), _last_run(seen, size), seen.digest if complete else None,
             seen.non_finite, None if first < 0 else first, of.parts.width(number), of.groups(number),
         )  # fmt: skip

@@ -139,7 +139,7 @@ def in_front(subject: Subject, tensor: TensorSurvey) -> InFront | None:
     codes: then the codes are shifted, what stands in the place of the scale are the last four bytes of them, and the
     float holds a code 3, which ternary codes do not.
     """
-    if tensor.payload_bytes < 64:
+    if tensor.payload_bytes < 64 or subject.ranges_are_few:
         return None
     head = subject.file.source.read(tensor.start, HEADER)
     prefix = order_prefix(subject.file.byte_order)

@@ -13,6 +13,7 @@ from math import prod
 
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File, Tensor
+from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, size_of, sound_shape
 from i2s_spec.inspect.survey.result import Reading
@@ -113,12 +114,18 @@ class Subject:
     @property
     def on_server(self) -> bool:
         """Whether every byte is fetched from a server."""
-        return hasattr(self.file.source, "prefetch")
+        return isinstance(self.file.source, FetchingSource)
 
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Fetch ranges of a file on a server together; nothing is done where a read costs nothing."""
-        if self.on_server:
-            self.file.source.prefetch(ranges)  # type: ignore[attr-defined]
+        source = self.file.source
+        if isinstance(source, FetchingSource):
+            source.prefetch(ranges)
+
+    @property
+    def ranges_are_few(self) -> bool:
+        """Whether a sample was asked for of a server that gives one range at a time: some tensors were looked at then."""
+        return self.reading.mode == "sample" and self.survey is not None and self.survey.is_selection
 
     def _override_data_start(self) -> bool:
         """Take the data section to begin at a multiple of 32 where `general.alignment` says otherwise, and the running

@@ -26,6 +26,7 @@ from i2s_spec.linter.cluster.options_key import RECORD_VERSION, options_key
 from i2s_spec.linter.cluster.origin_facts import WithFacts
 from i2s_spec.linter.engine import open_reference
 from i2s_spec.linter.options import Options, defaults, options_of
+from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
     from i2s_spec.linter.reference.weights import Weights
@@ -35,6 +36,9 @@ Record = dict[str, Any]
 
 #: Bytes at each end of a file that its short digest is made of.
 ENDS: Final = 1 << 16
+
+#: Seconds that a worker of a cluster waits by itself, where a server asks it to.
+SHORT_WAIT: Final = 1
 
 
 def check(entry: str | Mapping[str, Any], options: Options | None = None, **keywords: Any) -> Record:
@@ -116,18 +120,48 @@ class WrongVersion(RuntimeError):
     """A worker has other rules than the one who asks."""
 
 
-def check_batch(entries: Sequence[Entry], options: bytes, key: str) -> list[Record]:
+def check_batch(entries: Sequence[Entry], options: bytes, key: str) -> list[Record | None]:
     """Judge files one after another: what a task of an engine does.
+
+    A server that asks for a longer wait than `SHORT_WAIT` ends what concerns its host: whoever gave the batch tells all
+    workers to wait, and this one works on.
 
     :param options: the options, pickled: a worker that saw them before does not read them again
     :param key: the key that they have where the run was started
+    :returns: records; None for a file that was not asked for, since its host had asked to wait before
     :raises WrongVersion: where they have another key here: this worker has another version of the package
     """
     # Before NumPy is imported: threads of its matrix products would wait for those of the other workers.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     work = _checked(options, key)
+    if not all(entry.is_local for entry in entries):
+        work = _impatient(work)
+    found: list[Record | None] = []
+    limited: set[str] = set()
     with open_reference(work.options) as weights:
-        return [_judge(entry, work, weights) for entry in entries]
+        for entry in entries:
+            found.append(None if entry.host in limited else _judge(entry, work, weights))
+            if found[-1] is not None and wait_asked(found[-1]) is not None:
+                limited.add(entry.host)
+    return found
+
+
+def wait_asked(record: Record) -> float | None:
+    """The seconds that a server asked to wait, where it did not give the file for that reason."""
+    for finding in record["report"]["findings"]:
+        if finding["code"] == faults.REMOTE_RATE_LIMITED.code:
+            seconds = finding.get("got")
+            return float(seconds) if isinstance(seconds, int | float) else 0.0
+    return None
+
+
+def _impatient(work: _Work) -> _Work:
+    """The same work, with short waits for servers where files are on them."""
+    from i2s_spec.remote.policy import Policy
+
+    policy = work.options.remote or Policy()
+    short = policy._replace(wait=min(SHORT_WAIT, policy.wait))
+    return work._replace(with_facts=work.with_facts.replaced(remote=short))
 
 
 def _checked(options: bytes, key: str) -> _Work:
@@ -149,7 +183,9 @@ def check_alone(entries: Sequence[Entry], options: bytes, key: str) -> list[Reco
 
 
 def _one(entry: Entry, options: bytes, key: str) -> Record:
-    return check_batch([entry], options, key)[0]
+    record = check_batch([entry], options, key)[0]
+    assert record is not None  # nothing came before it
+    return record
 
 
 def identities(entries: Sequence[Entry], options: bytes, key: str) -> list[tuple[str, int] | None]:

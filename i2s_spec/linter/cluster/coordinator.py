@@ -12,16 +12,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from i2s_spec.errors import quote
-from i2s_spec.linter.cluster.check_entry import Record, died, is_short
+from i2s_spec.linter.cluster.check_entry import Record, died, is_short, wait_asked
 from i2s_spec.linter.cluster.host_rates import HostRates, Rate
 from i2s_spec.linter.cluster.manifest import Entry
 from i2s_spec.linter.cluster.results_log import ResultsLog, key_of
 from i2s_spec.linter.cluster.same_content import SameContent
 from i2s_spec.linter.options import Options
 from i2s_spec.linter.report_data import uri_of
+from i2s_spec.remote.policy import Policy
 from i2s_spec.schema import faults
 
 #: Files and bytes of a batch: enough that an engine's own work for a task does not count.
@@ -33,6 +35,9 @@ UNKNOWN_SIZE: Final = 64 << 20
 
 #: Bytes of files that workers are at or have waiting, unless a run says otherwise.
 IN_FLIGHT: Final = 4 << 30
+
+#: How often a file waits for a server that asks to be left alone.
+WAITS: Final = 6
 
 #: How often a worker may die although the files are in a process beside it, as where somebody kills workers.
 ATTEMPTS: Final = 3
@@ -80,6 +85,8 @@ class Coordinator:
         self._bytes_out = 0
         self._waiting: dict[tuple[Kind, str], deque[Entry]] = {}
         self._retries: deque[Batch] = deque()
+        #: How often a file waited, since its server answered that it gets too many requests.
+        self._waits: dict[str, int] = {}
         self._followers: dict[str, list[Entry]] = {}
         #: Judged files whose digest is known, by address: further ones of their content get a copy of the record.
         self._done: dict[str, bytes] = {}
@@ -209,8 +216,11 @@ class Coordinator:
         ]
         return min((time for time in times if time > 0), default=None)
 
-    def done(self, batch: Batch, answer: Any) -> None:
-        """Take what a task gave: records, one record, digests, or identities."""
+    def done(self, batch: Batch, answer: Any, now: float = 0.0) -> None:
+        """Take what a task gave: records, one record, digests, or identities.
+
+        :param now: seconds of the clock of `next`
+        """
         self._back(batch)
         if batch.kind == "look":
             for entry, found in zip(batch.entries, answer, strict=True):
@@ -220,7 +230,23 @@ class Coordinator:
             for entry, digest in zip(batch.entries, answer, strict=True):
                 self._same.digested(entry, digest, batch.kind == "whole")
             return
-        self._take(answer)
+        self._take(
+            [each for each in map(partial(self._asked_again, now=now), batch.entries, answer) if each is not None]
+        )
+
+    def _asked_again(self, entry: Entry, record: Record | None, now: float) -> Record | None:
+        """A record; None where the server asked to wait: then no worker asks it before that, and the file waits."""
+        seconds = 0.0 if record is None else wait_asked(record)
+        if seconds is None:
+            return record
+        if record is not None:
+            waits = self._waits[entry.url] = self._waits.get(entry.url, 0) + 1
+            most = (self._options.remote or Policy()).wait
+            if waits > WAITS or seconds > most:
+                return record
+            self._rates.pause(entry.host, now + max(seconds, 2.0 ** (waits - 1)))
+        self._queue("check", entry)
+        return None
 
     def died(self, batch: Batch, words: str) -> None:
         """A worker died at a batch, or at another one that was on it."""

@@ -162,13 +162,14 @@ class _Run:
     def _give(self) -> None:
         """Give out what may be given out."""
         while (batch := self._coordinator.next(monotonic())) is not None:
+            entries = pickle.dumps(batch.entries, pickle.HIGHEST_PROTOCOL)
             if batch.kind in ("ends", "whole"):
-                call: tuple[Any, ...] = (digests, batch.entries, batch.kind == "whole")
+                call: tuple[Any, ...] = (digests, entries, batch.kind == "whole")
             else:
                 work = {"alone": check_alone, "look": identities}.get(batch.kind, check_batch)
-                call = work, batch.entries, self._options, self._key
+                call = work, entries, self._options, self._key
             try:
-                future = self._client.submit(*call, pure=False)
+                future = self._client.submit(_packed, *call, pure=False)
             except Exception as error:
                 raise self._lost(error) from None
             self._out[future.key] = future, batch
@@ -198,7 +199,7 @@ class _Run:
             words = f"{type(error).__name__}: {quote(str(error), bare=True)}"
             raise SettingError(f"the workers cannot run the task: {words}") from None
         else:
-            self._coordinator.done(batch, answer)
+            self._coordinator.done(batch, answer, monotonic())
         future.release()
 
     def _pulse(self, heard: float) -> float:
@@ -235,6 +236,11 @@ class _Run:
             f"{reason} after {coordinator.recorded:,} of {coordinator.total:,} files; the results are kept, "
             "and the same command goes on from there"
         )
+
+
+def _packed(work: Callable[..., Any], entries: bytes, *more: Any) -> Any:
+    """Call the function of a task with entries that came pickled: in plain tuples Dask would look for its own tasks."""
+    return work(pickle.loads(entries), *more)
 
 
 def _tasks_for(threads: dict[str, int]) -> int:

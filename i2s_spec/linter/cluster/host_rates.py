@@ -29,6 +29,12 @@ class HostRates:
         self._rates = {host.lower(): rate for host, rate in rates.items()}
         self._left = {host: rate.requests for host, rate in self._rates.items()}
         self._at: dict[str, float] = {}
+        #: When a host that asked to be left alone may be asked again.
+        self._until: dict[str, float] = {}
+
+    def pause(self, host: str, until: float) -> None:
+        """Ask a host for nothing before a time, since it answered that it gets too many requests."""
+        self._until[host] = max(until, self._until.get(host, until))
 
     def available(self, host: str, now: float) -> float | None:
         """The requests in the bucket; None for a host without a rate."""
@@ -44,11 +50,12 @@ class HostRates:
         return True
 
     def wait(self, host: str, requests: float, now: float) -> float:
-        """Seconds until so many requests are in the bucket."""
+        """Seconds until so many requests are in the bucket, and the host may be asked."""
+        pause = max(0.0, self._until.get(host, now) - now)
         rate = self._rates.get(host)
         if rate is None:
-            return 0.0
+            return pause
         per_second = rate.requests / rate.seconds
         left = min(rate.requests, self._left[host] + (now - self._at.get(host, now)) * per_second)
         self._left[host], self._at[host] = left, now
-        return max(0.0, (min(requests, rate.requests) - left) / per_second)
+        return max(pause, (min(requests, rate.requests) - left) / per_second)

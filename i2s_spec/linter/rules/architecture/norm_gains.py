@@ -7,7 +7,7 @@ from i2s_spec.errors import TrustedText
 from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.rule import WARNING, Finding, rule
+from i2s_spec.linter.rule import WARNING, Finding, Sampled, rule
 from i2s_spec.schema.checks import order_prefix
 
 WITH_NORMS: Final = "ternary models with four norms, if payloads are read"
@@ -22,7 +22,9 @@ NEGATIVE: Final = 0.2
 
 
 def _norms(subject: Subject, known: ArchitectureView) -> list[tuple[Row, tuple[float, ...]]]:
-    """Some norms with their first values."""
+    """Some norms with their first values; none where each would be a request of a sample."""
+    if subject.ranges_are_few:
+        return []
     rows = [row for row in known.ternary_model_rows if row.type == "F32" and len(row.ne) == 1 and _is_norm(row)]
     step = max(1, len(rows) // NORMS)
     chosen = []
@@ -43,7 +45,7 @@ def _is_norm(row: Row) -> bool:
 
 
 @rule("M121", "gains-all-one", "all gains of {got} norms that were looked at are exactly 1; the first is {name}",
-      severity=WARNING, clause="4.4", when=WITH_NORMS, payload=True)  # fmt: skip
+      severity=WARNING, clause="4.4", when=WITH_NORMS, payload=True, sampled=Sampled.SPREAD)  # fmt: skip
 def gains_all_one(subject: Subject) -> Iterator[Finding]:
     """The gains of all norms are exactly 1.
 
@@ -64,7 +66,7 @@ def gains_all_one(subject: Subject) -> Iterator[Finding]:
 
 @rule("M122", "gains-around-zero", "the gains of {name} have a mean of {got}, and {share} of them are below 0: the 1 that "
       "is added to them seems to be missing (norms like that: {norms} of {want})", severity=WARNING, clause="4.4",
-      when=WITH_NORMS, payload=True)  # fmt: skip
+      when=WITH_NORMS, payload=True, sampled=Sampled.SPREAD)  # fmt: skip
 def gains_around_zero(subject: Subject) -> Iterator[Finding]:
     """Gains lie around 0, where trained ones are positive.
 

@@ -285,6 +285,8 @@ def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
             continue
         if survey is not None and places[placement.row] >= 0:
             at, window = start, survey.tail(places[placement.row])
+        elif subject.ranges_are_few:
+            continue
         elif not at <= start <= at + len(window) - 4:  # one read serves many tensors where they are small
             at, window = start, source.read(base + start, min(WINDOW if placement.size < WINDOW else 4, size - start))
         seen += 1
