@@ -46,7 +46,7 @@ def cases_of(name: str, rows: int, blocks: int, seed: int) -> bytes:
             sane, shape, name, byte_order="big" if swap else "little", unused_code="plus-two"
         )
         if np.isfinite(floats).all():
-            made += case("floats", kind, run, swap, 0, sane.tobytes(), floats.tobytes())
+            made += case("floats", kind, run, swap, int(values.max() == 2), sane.tobytes(), floats.tobytes())
             if not by_row:
                 scales = read_scales(sane, shape, name, "big" if swap else "little")
                 made += case("scales", kind, run, swap, 0, sane.tobytes(), scales.tobytes())
