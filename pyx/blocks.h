@@ -53,7 +53,7 @@ static inline uint8_t i2s_digits_byte(uint8_t number) {
 #define I2S_ALWAYS static inline __attribute__((always_inline))
 #define I2S_ALIGNED __attribute__((aligned(64)))
 /* How far ahead of its use memory is asked for; behind the end of a buffer too, which is allowed and does nothing. */
-#define I2S_BLOCKS_AHEAD 4096
+#define I2S_BLOCKS_AHEAD 8192
 #define I2S_ASK(p) __builtin_prefetch((const char *)((uintptr_t)(p) + I2S_BLOCKS_AHEAD))
 #else
 #define I2S_ASK(p) (void)(p)
@@ -77,6 +77,14 @@ typedef struct {
     int (*floats)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front, int swap, float *dst, int stream);
     void (*count)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front, uint64_t count[3]);
 } i2s_block_set;
+
+/* How many of n bytes end where a line of memory does; all, where they do not go past the cache, and less than 64 where they
+ * are the first of a place that does not begin with a line. */
+static inline size_t i2s_whole_lines(const void *dst, size_t n, int stream) {
+    const size_t before = (size_t)(0 - (uintptr_t)dst) % 64;
+    if (!stream || before > n) return n;
+    return before ? before : n - n % 64;
+}
 
 /* Moves a tile to where it belongs; past the cache where that is wanted and the address allows it. */
 I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stream) {
@@ -105,6 +113,10 @@ I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stre
 #define I2S_NAME(x) x##_avx2
 #define I2S_TARGET __attribute__((target("avx2,popcnt")))
 #define I2S_WIDTH 32
+#define I2S_RUN 32
+#define I2S_LOOK_RUN(table, at) I2S_LOOK32(table, at)
+#define I2S_STEPS(v) i2s_steps32((__m256i)(v))
+#define I2S_STEPS16(v) i2s_steps16((__m128i)(v))
 #define I2S_WIDEN(p) _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p)))
 #define I2S_WIDEN_SIGNED(p) _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p)))
 #define I2S_NARROW(p, v) i2s_narrow_avx2(p, v)
@@ -120,6 +132,10 @@ I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stre
 #undef I2S_NAME
 #undef I2S_TARGET
 #undef I2S_WIDTH
+#undef I2S_RUN
+#undef I2S_LOOK_RUN
+#undef I2S_STEPS
+#undef I2S_STEPS16
 #undef I2S_WIDEN
 #undef I2S_WIDEN_SIGNED
 #undef I2S_NARROW
@@ -134,6 +150,10 @@ I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stre
 #define I2S_NAME(x) x##_avx512
 #define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt" I2S_BY_512)))
 #define I2S_WIDTH 64
+#define I2S_RUN 32
+#define I2S_LOOK_RUN(table, at) I2S_LOOK32(table, at)
+#define I2S_STEPS(v) i2s_steps32((__m256i)(v))
+#define I2S_STEPS16(v) i2s_steps16((__m128i)(v))
 #define I2S_WIDEN(p) _mm512_cvtepu8_epi32(I2S_LOAD16(p))
 #define I2S_WIDEN_SIGNED(p) _mm512_cvtepi8_epi32(I2S_LOAD16(p))
 #define I2S_NARROW(p, v) _mm_storeu_si128((__m128i *)(p), _mm512_cvtepi32_epi8(v))
@@ -149,6 +169,10 @@ I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stre
 #undef I2S_NAME
 #undef I2S_TARGET
 #undef I2S_WIDTH
+#undef I2S_RUN
+#undef I2S_LOOK_RUN
+#undef I2S_STEPS
+#undef I2S_STEPS16
 #undef I2S_WIDEN
 #undef I2S_WIDEN_SIGNED
 #undef I2S_NARROW
@@ -170,6 +194,10 @@ I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stre
 #define I2S_NAME(x) x##_neon
 #define I2S_TARGET 
 #define I2S_WIDTH 16
+#define I2S_RUN 16
+#define I2S_LOOK_RUN(table, at) I2S_LOOK16(vld1q_u8(table), at)
+#define I2S_STEPS(v) i2s_steps16((uint8x16_t)(v))
+#define I2S_STEPS16(v) I2S_STEPS(v)
 #define I2S_WIDEN(p) i2s_widen_neon(p)
 #define I2S_WIDEN_SIGNED(p) i2s_widen_signed_neon((const uint8_t *)(p))
 #define I2S_NARROW(p, v) i2s_narrow_neon(p, v)
@@ -185,6 +213,10 @@ I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stre
 #undef I2S_NAME
 #undef I2S_TARGET
 #undef I2S_WIDTH
+#undef I2S_RUN
+#undef I2S_LOOK_RUN
+#undef I2S_STEPS
+#undef I2S_STEPS16
 #undef I2S_WIDEN
 #undef I2S_WIDEN_SIGNED
 #undef I2S_NARROW

@@ -21,8 +21,14 @@ I2S_ALWAYS void q2_codes_portable(const uint8_t *src, int n, uint8_t *codes) {
 /* Runs of `width` bytes, whose four fields are runs of as many elements, the first in the low bits. */
 I2S_ALWAYS void run_codes_portable(const uint8_t *src, int width, uint8_t *codes) {
     int m, p;
-    for (p = 0; p < 4; p++)
-        for (m = 0; m < width; m++) codes[p * width + m] = src[m] >> (2 * p) & 3;
+    for (m = 0; m < width; m += 8) {
+        uint64_t v, field;
+        memcpy(&v, src + m, 8);
+        for (p = 0; p < 4; p++) {
+            field = v >> (2 * p) & 0x0303030303030303u;
+            memcpy(codes + p * width + m, &field, 8);
+        }
+    }
 }
 
 I2S_ALWAYS void next_digit_portable(uint8_t *q, int n, uint8_t *codes) {

@@ -4,12 +4,13 @@
  *
  *     I2S_WIDEN, I2S_WIDEN_SIGNED, I2S_NARROW   a quarter of as many bytes as numbers of 32 bits; and their low bytes
  *     I2S_FOURS      four codes in four bytes to one byte
- *     I2S_LOOK, I2S_LOOK16   bytes of each 16 by their places; from place 128 on 0
+ *     I2S_LOOK, I2S_LOOK16   bytes of each 16 by their places; from place 128 on 0. With I2S_RUN, I2S_STEPS and
+ *                    I2S_LOOK_RUN are of vectors of so many bytes, 32 where a vector has them
  *     I2S_TIMES      products of bytes, modulo 256
  *     I2S_THIRDS     the first digit of each byte, as a value
  *     I2S_PLACES     16 bytes from each of as many places as fill a vector
  *     I2S_MOST       the larger bytes of two vectors
- *     I2S_HIGH_878   878 times each number of 16 bits, the upper 16 bits of it
+ *     I2S_STEPS, I2S_STEPS16   ceil(13 number / 243) of each byte, a number of five digits
  *     I2S_TWELVE     IQ1_BN's bytes of 64 values, but for the last one
  *
  * Parts of a block never go through memory to be joined: a load of what two stores have just written waits for both. */
@@ -19,15 +20,14 @@ typedef uint32_t I2S_NAME(longs) __attribute__((vector_size(I2S_WIDTH)));
 typedef int32_t I2S_NAME(ints) __attribute__((vector_size(I2S_WIDTH)));
 typedef float I2S_NAME(reals) __attribute__((vector_size(I2S_WIDTH)));
 typedef uint8_t I2S_NAME(b32) __attribute__((vector_size(32)));
+typedef uint8_t I2S_NAME(run) __attribute__((vector_size(I2S_RUN)));
 typedef uint8_t I2S_NAME(b16) __attribute__((vector_size(16)));
-typedef uint16_t I2S_NAME(w16) __attribute__((vector_size(16)));
 typedef uint64_t I2S_NAME(q16) __attribute__((vector_size(16)));
 
 #define I2S_WIDE I2S_NAME(wide)
 #define I2S_LONGS I2S_NAME(longs)
 #define I2S_B32 I2S_NAME(b32)
 #define I2S_B16 I2S_NAME(b16)
-#define I2S_W16 I2S_NAME(w16)
 #define I2S_Q16 I2S_NAME(q16)
 
 /* Eight bytes and `tail`, as a vector. */
@@ -184,35 +184,27 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(q2_bytes)(const int8_t *values, int n, uint8
     }
 }
 
-I2S_ALWAYS I2S_TARGET void I2S_NAME(run_bytes)(const int8_t *values, int width, uint8_t *dst) {
-    int h, p;
-    for (h = 0; h < width; h += 16) {
-        I2S_B16 v = {0};
-        for (p = 0; p < 4; p++)
-            v |= (I2S_B16)I2S_LOOK16(I2S_NAME(load16)(i2s_field_worth[p]), I2S_NAME(load16)(values + p * width + h));
-        memcpy(dst + h, &v, 16);
-    }
-}
-
-/* Numbers of five digits to the bytes that stand for them, in arithmetic of 16 bits: see i2s_digits_byte. */
-I2S_ALWAYS I2S_TARGET I2S_B16 I2S_NAME(digits_bytes)(I2S_B16 number) {
-    const I2S_W16 both = (I2S_W16)number, even = (both << 2 & 0x3FC) + 74, odd = (both >> 6 & 0x3FC) + 74;
-    return number + (I2S_B16)((I2S_W16)I2S_HIGH_878(even) | (I2S_W16)I2S_HIGH_878(odd) << 8);
-}
-
-/* 16 values, what each is worth as digit n. */
-I2S_ALWAYS I2S_TARGET I2S_B16 I2S_NAME(worth)(int n, const int8_t *values) {
-    return (I2S_B16)I2S_LOOK16(I2S_NAME(load16)(i2s_digit_worth[n]), I2S_NAME(load16)(values));
-}
-
-/* Five runs of 16 elements, `step` apart, each the next digit of 16 bytes. */
-I2S_ALWAYS I2S_TARGET void I2S_NAME(five_runs)(const int8_t *values, int step, uint8_t *dst) {
-    I2S_B16 number = {0};
+/* What runs of `width` elements, `step` apart and `count` of them, are worth together, in each byte. */
+I2S_ALWAYS I2S_TARGET I2S_B16 I2S_NAME(worth)(const uint8_t (*by)[16], int count, const int8_t *values, int step) {
+    I2S_B16 sum = {0};
     int n;
-    for (n = 0; n < 5; n++) number += I2S_NAME(worth)(n, values + n * step);
-    number = I2S_NAME(digits_bytes)(number);
-    memcpy(dst, &number, 16);
+    for (n = 0; n < count; n++)
+        sum += (I2S_B16)I2S_LOOK16(I2S_NAME(load16)(by[n]), I2S_NAME(load16)(values + n * step));
+    return sum;
 }
+
+I2S_ALWAYS I2S_TARGET I2S_NAME(run) I2S_NAME(worth_run)(const uint8_t (*by)[16], int count, const int8_t *values, int step) {
+    I2S_NAME(run) sum = {0}, one;
+    int n;
+    for (n = 0; n < count; n++) {
+        memcpy(&one, values + n * step, I2S_RUN);
+        sum += (I2S_NAME(run))I2S_LOOK_RUN(by[n], one);
+    }
+    return sum;
+}
+
+/* Numbers of five digits to the bytes that stand for them: see i2s_digits_byte. */
+I2S_ALWAYS I2S_TARGET I2S_B16 I2S_NAME(digits_bytes)(I2S_B16 number) { return number + (I2S_B16)I2S_STEPS16(number); }
 
 /* The last four bytes of TQ1_0: four runs of four elements. Numbers side by side in 64 bits never reach each other. */
 I2S_ALWAYS I2S_TARGET void I2S_NAME(tq1_last)(const int8_t *values, uint8_t *dst) {
@@ -222,36 +214,60 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(tq1_last)(const int8_t *values, uint8_t *dst
     memcpy(dst, &bytes, 16);
 }
 
-/* The last ten bytes of PTQ1_0: five runs of eight elements, then four of two. */
-I2S_ALWAYS I2S_TARGET void I2S_NAME(ptq1_last)(const int8_t *values, uint8_t *dst) {
-    const I2S_B16 last = I2S_NAME(worth)(4, values + 32);
-    I2S_B16 number = I2S_NAME(worth)(2, values) + I2S_NAME(worth)(4, values + 16);  /* digits 0 and 2, 1 and 3 */
+/* The numbers of the last ten bytes of PTQ1_0: five runs of eight elements, then four of two. */
+I2S_ALWAYS I2S_TARGET I2S_B16 I2S_NAME(ptq1_last)(const int8_t *values) {
+    const I2S_B16 last = I2S_NAME(worth)(i2s_digit_worth + 4, 1, values + 32, 0);
+    I2S_B16 number = I2S_NAME(worth)(i2s_pair_worth, 2, values, 16);  /* digits 0 and 2, 1 and 3 */
     const uint64_t two = ((I2S_Q16)last)[1] * ((uint64_t)81 << 48 | (uint64_t)27 << 32 | 9 << 16 | 3);
     number += number + number;
     number += number + number + __builtin_shufflevector(number, number, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
-    number = I2S_NAME(digits_bytes)((I2S_B16)(I2S_Q16){((I2S_Q16)(number + last))[0], two >> 48});
-    memcpy(dst, &number, 16);
+    return (I2S_B16)(I2S_Q16){((I2S_Q16)(number + last))[0], two >> 48};
+}
+
+I2S_ALWAYS I2S_TARGET void I2S_NAME(tq1_bytes)(const int8_t *values, uint8_t *dst) {
+    I2S_B16 last = I2S_NAME(worth)(i2s_digit_worth, 5, values + 160, 16);
+    int h;
+    for (h = 0; h < 32; h += I2S_RUN) {
+        I2S_NAME(run) number = I2S_NAME(worth_run)(i2s_digit_worth, 5, values + h, 32);
+        number += (I2S_NAME(run))I2S_STEPS(number);
+        memcpy(dst + h, &number, I2S_RUN);
+    }
+    last = I2S_NAME(digits_bytes)(last);
+    memcpy(dst + 32, &last, 16);
+    I2S_NAME(tq1_last)(values + 240, dst + 48);
+}
+
+I2S_ALWAYS I2S_TARGET void I2S_NAME(ptq1_bytes)(const int8_t *values, uint8_t *dst) {
+    const I2S_B16 first = I2S_NAME(worth)(i2s_digit_worth, 5, values, 16), last = I2S_NAME(ptq1_last)(values + 80);
+#if I2S_RUN == 32
+    const I2S_B32 number = __builtin_shufflevector(first, last, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18,
+                                                   19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
+    const I2S_B32 bytes = number + (I2S_B32)I2S_STEPS(number);
+#else
+    const I2S_B16 bytes[2] = {I2S_NAME(digits_bytes)(first), I2S_NAME(digits_bytes)(last)};
+#endif
+    memcpy(dst, &bytes, 32);
 }
 
 I2S_ALWAYS I2S_TARGET void I2S_NAME(bytes_of)(int kind, const int8_t *values, uint8_t *dst) {
+    I2S_B16 bytes;
+    int i, h;
     switch (kind) {
     case I2S_Q2_64: I2S_NAME(q2_bytes)(values, 16, dst + 2); break;
     case I2S_Q2_128: I2S_NAME(q2_bytes)(values, 32, dst + 2); break;
     case I2S_TQ2:
-        I2S_NAME(run_bytes)(values, 32, dst);
-        I2S_NAME(run_bytes)(values + 128, 32, dst + 32);
+        for (i = 0; i < 2; i++)
+            for (h = 0; h < 32; h += I2S_RUN) {
+                const I2S_NAME(run) run = I2S_NAME(worth_run)(i2s_field_worth, 4, values + 128 * i + h, 32);
+                memcpy(dst + 32 * i + h, &run, I2S_RUN);
+            }
         break;
-    case I2S_IQ2: I2S_NAME(run_bytes)(values, 16, dst); break;
-    case I2S_TQ1:
-        I2S_NAME(five_runs)(values, 32, dst);
-        I2S_NAME(five_runs)(values + 16, 32, dst + 16);
-        I2S_NAME(five_runs)(values + 160, 16, dst + 32);
-        I2S_NAME(tq1_last)(values + 240, dst + 48);
+    case I2S_IQ2:
+        bytes = I2S_NAME(worth)(i2s_field_worth, 4, values, 16);
+        memcpy(dst, &bytes, 16);
         break;
-    case I2S_PTQ1:
-        I2S_NAME(five_runs)(values, 16, dst);
-        I2S_NAME(ptq1_last)(values + 80, dst + 16);
-        break;
+    case I2S_TQ1: I2S_NAME(tq1_bytes)(values, dst); break;
+    case I2S_PTQ1: I2S_NAME(ptq1_bytes)(values, dst); break;
     default:
         I2S_TWELVE(values, dst);
         dst[12] = i2s_digits_byte((uint8_t)(values[15] + 3 * values[31] + 9 * values[47] + 27 * values[63] + 40));
@@ -264,11 +280,14 @@ I2S_ALWAYS I2S_TARGET int I2S_NAME(tile_bytes)(int kind, const int8_t *values, i
     const uint8_t top = (uint8_t)(most + 1);
     I2S_WIDE largest = {0}, v;
     int64_t b, k;
-    for (k = 0; k < blocks * shape.elements; k += I2S_WIDTH) {
-        if (k % 64 == 0) I2S_ASK(values + k);
-        memcpy(&v, values + k, I2S_WIDTH);
-        v += 1;
-        largest = (I2S_WIDE)I2S_MOST(largest, v);
+    int i;
+    for (k = 0; k < blocks * shape.elements; k += 64) {
+        I2S_ASK(values + k);
+        for (i = 0; i < 64; i += I2S_WIDTH) {
+            memcpy(&v, values + k + i, I2S_WIDTH);
+            v += 1;
+            largest = (I2S_WIDE)I2S_MOST(largest, v);
+        }
     }
     for (b = 0; b < blocks; b++) I2S_NAME(bytes_of)(kind, values + b * shape.elements, dst + b * shape.bytes);
     return I2S_NAME(any)((I2S_WIDE)(largest > top), ~(uint64_t)0);
@@ -317,5 +336,4 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(count_digits)(int kind, const uint8_t *src, 
 #undef I2S_LONGS
 #undef I2S_B32
 #undef I2S_B16
-#undef I2S_W16
 #undef I2S_Q16

@@ -109,4 +109,18 @@ I2S_ON_AVX512 void i2s_twelve_avx512(const int8_t *values, uint8_t *dst) {
 }
 
 #define I2S_LOOK16(table, at) _mm_shuffle_epi8((__m128i)(table), (__m128i)(at))
-#define I2S_HIGH_878(w) _mm_mulhi_epu16((__m128i)(w), _mm_set1_epi16(878))
+#define I2S_LOOK32(table, at) _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(I2S_LOAD16(table)), (__m256i)(at))
+
+/* ceil(13 number / 243) of each byte: 878 (4 number + 74) / 2^16. */
+I2S_ON_AVX2 __m128i i2s_steps16(__m128i v) {
+    const __m128i more = _mm_set1_epi16(74), by = _mm_set1_epi16(878);
+    const __m128i even = _mm_mulhi_epu16(_mm_add_epi16(_mm_maddubs_epi16(v, _mm_set1_epi16(4)), more), by);
+    const __m128i odd = _mm_mulhi_epu16(_mm_add_epi16(_mm_maddubs_epi16(v, _mm_set1_epi16(4 << 8)), more), by);
+    return _mm_or_si128(even, _mm_slli_epi16(odd, 8));
+}
+I2S_ON_AVX2 __m256i i2s_steps32(__m256i v) {
+    const __m256i more = _mm256_set1_epi16(74), by = _mm256_set1_epi16(878);
+    const __m256i even = _mm256_mulhi_epu16(_mm256_add_epi16(_mm256_maddubs_epi16(v, _mm256_set1_epi16(4)), more), by);
+    const __m256i odd = _mm256_mulhi_epu16(_mm256_add_epi16(_mm256_maddubs_epi16(v, _mm256_set1_epi16(4 << 8)), more), by);
+    return _mm256_or_si256(even, _mm256_slli_epi16(odd, 8));
+}
