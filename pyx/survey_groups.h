@@ -224,12 +224,12 @@ static void i2s_groups_plain(i2s_groups *g, const uint8_t *p, int64_t count, int
     for (i = 0; i < count; i++) i2s_group_whole(g, p + i * g->unit, number + i);
 }
 
-/* The first of equally large scales of a tile that are larger than all before. */
-static inline void i2s_group_largest(i2s_groups *g, const uint16_t *scales, uint16_t most, int64_t number) {
-    int c = 0;
-    while (scales[c] != most) c++;
+/* The first of equally large scales of a tile that are larger than all before; `p` is the first of all, `step` bytes apart. */
+static inline void i2s_group_largest(i2s_groups *g, const uint8_t *p, int step, uint16_t most, int64_t number) {
+    const uint8_t low = (uint8_t)most, high = (uint8_t)(most >> 8);
+    for (; p[0] != (g->swap ? high : low) || p[1] != (g->swap ? low : high); p += step) number++;
     g->largest = most;
-    g->first_largest = number + c;
+    g->first_largest = number;
 }
 
 /* The n bytes from byte `pos` of the payload on; `start` is where the part begins. */
@@ -334,6 +334,9 @@ I2S_TILE(portable, )
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #include <immintrin.h>
+
+#include "survey_gather.h"
+
 /* By its upper four bits, the byte that no packer writes, as a signed number; 1 stands where there is none. */
 #define I2S_UNWRITTEN 1, 20, 40, 60, 79, 1, 99, 119, -118, -98, 1, -78, -59, -39, -19, 1
 
@@ -352,7 +355,9 @@ I2S_INTO __attribute__((target("avx2"))) int i2s_digits_avx2(const uint8_t *p, c
 I2S_TILE(avx2, __attribute__((target("avx2,popcnt"))))
 #define I2S_NAME(x) x##_avx2
 #define I2S_TARGET __attribute__((target("avx2,popcnt")))
+#define I2S_GATHER i2s_gather_avx2
 #include "survey_groups_body.h"
+#undef I2S_GATHER
 #undef I2S_NAME
 #undef I2S_TARGET
 
@@ -405,7 +410,9 @@ I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) int i2s_digits_avx
 }
 #define I2S_NAME(x) x##_avx512
 #define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt" I2S_BY_512)))
+#define I2S_GATHER i2s_gather_avx512
 #include "survey_groups_body.h"
+#undef I2S_GATHER
 #undef I2S_NAME
 #undef I2S_TARGET
 #endif
