@@ -69,7 +69,7 @@ def cases_of(name: str, rows: int, blocks: int, seed: int) -> bytes:
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("blocks") / "cases"
-    shapes = [(1, 1), (3, 2), (2, 9), (1, 8), (2, 33)]
+    shapes = [(1, 1), (3, 2), (2, 9), (1, 8), (2, 33), (3, 41)]
     parts = [cases_of(name, *shape, seed) for name in KINDS for seed, shape in enumerate(shapes)]
     path.write_bytes(b"I2SBLOCK" + b"".join(parts))
     return path
