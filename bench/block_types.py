@@ -60,7 +60,7 @@ def _blocks(setting: Setting, name: str) -> Result:
         Contender("histogram", timed(lambda: block_native.histogram(packed, shape, name)), 3),
     ]
     times = interleaved(contenders, setting.rounds, setting.say)
-    goal = None if setting.quick or name == "IQ1_BN" else 1.0
+    goal = None if setting.quick else 1.0
     claims = [
         Claim(f"{name}, {job}: traffic over the copy's", ratios(times[f"copy for {job}"], times[job]), "x", least=goal)
         for job in traffic

@@ -16,7 +16,7 @@ cdef extern from "blocks.h" nogil:
         int (*available)() noexcept nogil
         int (*unpack)(int, const uint8_t *, int64_t, int64_t, int, int8_t *, int) noexcept nogil
         int (*pack)(int, const int8_t *, int64_t, int64_t, int, const uint8_t *, int, uint8_t *, int) noexcept nogil
-        void (*floats)(int, const uint8_t *, int64_t, int64_t, int, int, float *, int) noexcept nogil
+        int (*floats)(int, const uint8_t *, int64_t, int64_t, int, int, float *, int) noexcept nogil
         void (*count)(int, const uint8_t *, int64_t, int64_t, int, uint64_t *) noexcept nogil
     const i2s_block_set *i2s_block_sets
     const i2s_block *i2s_block_kinds
@@ -65,10 +65,12 @@ def pack(int row, int kind, const int8_t[::1] src, int64_t rows, int64_t blocks,
 
 def floats(int row, int kind, const uint8_t[::1] src, int64_t rows, int64_t blocks, int front, bint swap, float[::1] dst,
            bint stream):
-    """Rows of blocks to one float32 an element."""
+    """Rows of blocks to one float32 an element; True where a code is 3."""
     cdef const uint8_t *s = start_of(src)
+    cdef int seen
     with nogil:
-        i2s_block_sets[row].floats(kind, s, rows, blocks, front, swap, &dst[0], stream)
+        seen = i2s_block_sets[row].floats(kind, s, rows, blocks, front, swap, &dst[0], stream)
+    return bool(seen)
 
 
 def count(int row, int kind, const uint8_t[::1] src, int64_t rows, int64_t blocks, int front):

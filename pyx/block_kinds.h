@@ -14,4 +14,6 @@ static const i2s_block i2s_block_kinds[I2S_BLOCK_KINDS] = {
     {64, 18, 0}, {128, 34, 0}, {256, 66, 64}, {64, 16, -1}, {256, 54, 52}, {128, 28, 26}, {64, 13, -1},
 };
 
+static inline int i2s_kind_has_digits(int kind) { return kind == I2S_TQ1 || kind == I2S_PTQ1 || kind == I2S_IQ1; }
+
 #endif

@@ -43,16 +43,20 @@ static inline float i2s_single(const uint8_t *p, int swap) {
     return f;
 }
 
-/* ceil(number * 256 / 243) of a number of five digits, in arithmetic that fits 16 bits: 34522 / 2^23 is just above 1 / 243. */
+/* ceil(number * 256 / 243) of a number of five digits, in arithmetic that fits 16 bits: 4 * 878 / 2^16 is just above
+ * 13 / 243. */
 static inline uint8_t i2s_digits_byte(uint8_t number) {
-    const uint16_t x = (uint16_t)(number * 13 + 242);
-    return (uint8_t)(number + (uint8_t)((uint16_t)(((uint32_t)x * 34522u) >> 16) >> 7));
+    return (uint8_t)(number + (uint8_t)(((uint32_t)(4 * number + 74) * 878u) >> 16));
 }
 
 #if defined(__GNUC__) || defined(__clang__)
 #define I2S_ALWAYS static inline __attribute__((always_inline))
 #define I2S_ALIGNED __attribute__((aligned(64)))
+/* How far ahead of its use memory is asked for; behind the end of a buffer too, which is allowed and does nothing. */
+#define I2S_BLOCKS_AHEAD 8192
+#define I2S_ASK(p) __builtin_prefetch((const char *)((uintptr_t)(p) + I2S_BLOCKS_AHEAD))
 #else
+#define I2S_ASK(p) (void)(p)
 #define I2S_ALWAYS static inline
 #define I2S_ALIGNED
 #endif
@@ -70,9 +74,17 @@ typedef struct {
     int (*unpack)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front, int8_t *dst, int stream);
     int (*pack)(int kind, const int8_t *src, int64_t rows, int64_t blocks, int front, const uint8_t *scales, int most,
                 uint8_t *dst, int stream);
-    void (*floats)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front, int swap, float *dst, int stream);
+    int (*floats)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front, int swap, float *dst, int stream);
     void (*count)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front, uint64_t count[3]);
 } i2s_block_set;
+
+/* How many of n bytes end where a line of memory does; all, where they do not go past the cache, and less than 64 where they
+ * are the first of a place that does not begin with a line. */
+static inline size_t i2s_whole_lines(const void *dst, size_t n, int stream) {
+    const size_t before = (size_t)(0 - (uintptr_t)dst) % 64;
+    if (!stream || before > n) return n;
+    return before ? before : n - n % 64;
+}
 
 /* Moves a tile to where it belongs; past the cache where that is wanted and the address allows it. */
 I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stream) {
@@ -88,89 +100,133 @@ I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stre
 #undef I2S_NAME
 #undef I2S_TARGET
 
+#if defined(__GNUC__) || defined(__clang__)
+#include "blocks_digits.h"
+#endif
+
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #include <immintrin.h>
 
-#define I2S_POUR(SET, TARGET, V, LOAD, STREAM)                                                                          \
-    static __attribute__((target(TARGET))) void i2s_pour_##SET(void *dst, const void *src, size_t n, int stream) {      \
-        uint8_t *d = (uint8_t *)dst;                                                                                    \
-        const uint8_t *s = (const uint8_t *)src;                                                                        \
-        if (stream && (uintptr_t)d % sizeof(V) == 0) {                                                                  \
-            for (; n >= sizeof(V); n -= sizeof(V), s += sizeof(V), d += sizeof(V)) STREAM((V *)d, LOAD((const V *)s));  \
-        }                                                                                                               \
-        memcpy(d, s, n);                                                                                                \
-    }
-I2S_POUR(avx2, "avx2", __m256i, _mm256_loadu_si256, _mm256_stream_si256)
-I2S_POUR(avx512, "avx512f,avx512bw,avx512vl", __m512i, _mm512_loadu_si512, _mm512_stream_si512)
-
-/* The low bytes of eight numbers of 32 bits. */
-static inline __attribute__((always_inline, target("avx2"))) void i2s_narrow_avx2(uint8_t *p, __m256i v) {
-    const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-    _mm_storel_epi64((__m128i *)p, _mm_packus_epi16(words, words));
-}
+#include "blocks_x86.h"
 
 #define I2S_BLOCKS_FENCE 1
 #define I2S_NAME(x) x##_avx2
 #define I2S_TARGET __attribute__((target("avx2,popcnt")))
 #define I2S_WIDTH 32
-#define I2S_MULHI(a, b) _mm_mulhi_epu16((__m128i)(a), (__m128i)(b))
+#define I2S_RUN 32
+#define I2S_LOOK_RUN(table, at) I2S_LOOK32(table, at)
+#define I2S_STEPS(v) i2s_steps32((__m256i)(v))
+#define I2S_STEPS16(v) i2s_steps16((__m128i)(v))
 #define I2S_WIDEN(p) _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p)))
-#define I2S_NARROW(p, v) i2s_narrow_avx2(p, (__m256i)(v))
+#define I2S_WIDEN_SIGNED(p) _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p)))
+#define I2S_NARROW(p, v) i2s_narrow_avx2(p, v)
+#define I2S_FOURS(v) i2s_fours_avx2((__m256i)(v))
+#define I2S_LOOK(v, at) _mm256_shuffle_epi8(v, (__m256i)(at))
+#define I2S_TIMES(v, by) i2s_times_avx2(v, (__m256i)(by))
+#define I2S_THIRDS(v) i2s_thirds_avx2(v)
+#define I2S_PLACES(at) i2s_places_avx2(at)
+#define I2S_MOST(a, b) _mm256_max_epu8((__m256i)(a), (__m256i)(b))
+#define I2S_TWELVE(values, dst) i2s_twelve_avx2(values, dst)
 #include "blocks_vector.h"
 #include "blocks_body.h"
 #undef I2S_NAME
 #undef I2S_TARGET
 #undef I2S_WIDTH
+#undef I2S_RUN
+#undef I2S_LOOK_RUN
+#undef I2S_STEPS
+#undef I2S_STEPS16
 #undef I2S_WIDEN
+#undef I2S_WIDEN_SIGNED
 #undef I2S_NARROW
+#undef I2S_FOURS
+#undef I2S_LOOK
+#undef I2S_TIMES
+#undef I2S_THIRDS
+#undef I2S_PLACES
+#undef I2S_MOST
+#undef I2S_TWELVE
 
 #define I2S_NAME(x) x##_avx512
 #define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt" I2S_BY_512)))
 #define I2S_WIDTH 64
-#define I2S_WIDEN(p) _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(p)))
-#define I2S_NARROW(p, v) _mm_storeu_si128((__m128i *)(p), _mm512_cvtepi32_epi8((__m512i)(v)))
+#define I2S_RUN 32
+#define I2S_LOOK_RUN(table, at) I2S_LOOK32(table, at)
+#define I2S_STEPS(v) i2s_steps32((__m256i)(v))
+#define I2S_STEPS16(v) i2s_steps16((__m128i)(v))
+#define I2S_WIDEN(p) _mm512_cvtepu8_epi32(I2S_LOAD16(p))
+#define I2S_WIDEN_SIGNED(p) _mm512_cvtepi8_epi32(I2S_LOAD16(p))
+#define I2S_NARROW(p, v) _mm_storeu_si128((__m128i *)(p), _mm512_cvtepi32_epi8(v))
+#define I2S_FOURS(v) i2s_fours_avx512((__m512i)(v))
+#define I2S_LOOK(v, at) _mm512_shuffle_epi8(v, (__m512i)(at))
+#define I2S_TIMES(v, by) i2s_times_avx512(v, (__m512i)(by))
+#define I2S_THIRDS(v) i2s_thirds_avx512(v)
+#define I2S_PLACES(at) i2s_places_avx512(at)
+#define I2S_MOST(a, b) _mm512_max_epu8((__m512i)(a), (__m512i)(b))
+#define I2S_TWELVE(values, dst) i2s_twelve_avx512(values, dst)
 #include "blocks_vector.h"
 #include "blocks_body.h"
 #undef I2S_NAME
 #undef I2S_TARGET
 #undef I2S_WIDTH
+#undef I2S_RUN
+#undef I2S_LOOK_RUN
+#undef I2S_STEPS
+#undef I2S_STEPS16
 #undef I2S_WIDEN
+#undef I2S_WIDEN_SIGNED
 #undef I2S_NARROW
-#undef I2S_MULHI
+#undef I2S_FOURS
+#undef I2S_LOOK
+#undef I2S_TIMES
+#undef I2S_THIRDS
+#undef I2S_PLACES
+#undef I2S_MOST
+#undef I2S_TWELVE
 #undef I2S_BLOCKS_FENCE
 #endif
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__)
 #include <arm_neon.h>
-I2S_ALWAYS void i2s_pour_neon(void *dst, const void *src, size_t n, int stream) { i2s_pour_portable(dst, src, n, stream); }
-static inline uint16x8_t i2s_mulhi_neon(uint16x8_t a, uint16x8_t b) {
-    const uint32x4_t low = vmull_u16(vget_low_u16(a), vget_low_u16(b)), high = vmull_u16(vget_high_u16(a), vget_high_u16(b));
-    return vcombine_u16(vshrn_n_u32(low, 16), vshrn_n_u32(high, 16));
-}
-static inline uint32x4_t i2s_widen_neon(const uint8_t *p) {
-    uint32_t four;
-    memcpy(&four, p, 4);
-    return vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(four))));
-}
-static inline void i2s_narrow_neon(uint8_t *p, uint32x4_t v) {
-    const uint16x4_t words = vmovn_u32(v);
-    const uint32_t four = vget_lane_u32(vreinterpret_u32_u8(vmovn_u16(vcombine_u16(words, words))), 0);
-    memcpy(p, &four, 4);
-}
+
+#include "blocks_neon.h"
+
 #define I2S_NAME(x) x##_neon
-#define I2S_TARGET
+#define I2S_TARGET 
 #define I2S_WIDTH 16
-#define I2S_MULHI(a, b) i2s_mulhi_neon((uint16x8_t)(a), (uint16x8_t)(b))
+#define I2S_RUN 16
+#define I2S_LOOK_RUN(table, at) I2S_LOOK16(vld1q_u8(table), at)
+#define I2S_STEPS(v) i2s_steps16((uint8x16_t)(v))
+#define I2S_STEPS16(v) I2S_STEPS(v)
 #define I2S_WIDEN(p) i2s_widen_neon(p)
-#define I2S_NARROW(p, v) i2s_narrow_neon(p, (uint32x4_t)(v))
+#define I2S_WIDEN_SIGNED(p) i2s_widen_signed_neon((const uint8_t *)(p))
+#define I2S_NARROW(p, v) i2s_narrow_neon(p, v)
+#define I2S_FOURS(v) i2s_fours_neon((uint8x16_t)(v))
+#define I2S_LOOK(v, at) vqtbl1q_u8(v, (uint8x16_t)(at))
+#define I2S_TIMES(v, by) vmulq_u8(v, (uint8x16_t)(by))
+#define I2S_THIRDS(v) i2s_thirds_neon(v)
+#define I2S_PLACES(at) vld1q_u8((at)[0])
+#define I2S_MOST(a, b) vmaxq_u8((uint8x16_t)(a), (uint8x16_t)(b))
+#define I2S_TWELVE(values, dst) vst1q_u8(dst, (uint8x16_t)digits_bytes_neon((b16_neon)i2s_twelve_neon(values)))
 #include "blocks_vector.h"
 #include "blocks_body.h"
 #undef I2S_NAME
 #undef I2S_TARGET
 #undef I2S_WIDTH
+#undef I2S_RUN
+#undef I2S_LOOK_RUN
+#undef I2S_STEPS
+#undef I2S_STEPS16
 #undef I2S_WIDEN
+#undef I2S_WIDEN_SIGNED
 #undef I2S_NARROW
-#undef I2S_MULHI
+#undef I2S_FOURS
+#undef I2S_LOOK
+#undef I2S_TIMES
+#undef I2S_THIRDS
+#undef I2S_PLACES
+#undef I2S_MOST
+#undef I2S_TWELVE
 #endif
 
 static int i2s_blocks_always(void) { return 1; }

@@ -1,27 +1,26 @@
 /* The block kernels, once for each instruction set, over what blocks_portable.h or blocks_vector.h does with one block. */
 
-I2S_ALWAYS I2S_TARGET void I2S_NAME(tile_codes)(int kind, const uint8_t *src, int64_t blocks, uint8_t *codes,
-                                                int less) {
-    const i2s_block shape = i2s_block_kinds[kind];
-    int64_t b;
-    for (b = 0; b < blocks; b++) I2S_NAME(codes_of)(kind, src + b * shape.bytes, codes + b * shape.elements, less);
+/* Memory is asked for before it is used: what is computed keeps the processor from seeing the next lines early enough. */
+I2S_ALWAYS I2S_TARGET void I2S_NAME(ask_ahead)(const uint8_t *src, int64_t n) {
+    int64_t i;
+    for (i = 0; i < n; i += 64) I2S_ASK(src + i);
 }
 
+/* Returns 1 where a code is 3. */
 I2S_ALWAYS I2S_TARGET int I2S_NAME(unpack_with)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front,
                                                 int8_t *dst, int stream) {
     const i2s_block shape = i2s_block_kinds[kind];
     const int64_t tile = I2S_TILE / shape.elements;
-    const int digits = kind == I2S_TQ1 || kind == I2S_PTQ1 || kind == I2S_IQ1;
-    I2S_ALIGNED uint8_t codes[I2S_TILE];
+    I2S_ALIGNED int8_t values[I2S_TILE];
     int64_t r, b;
     int seen = 0;
     for (r = 0; r < rows; r++) {
         src += front;
         for (b = 0; b < blocks; b += tile) {
             const int64_t now = blocks - b < tile ? blocks - b : tile, n = now * shape.elements;
-            I2S_NAME(tile_codes)(kind, src, now, codes, digits);
-            if (!digits) seen |= I2S_NAME(codes_to_values)(codes, n); /* a digit is never 3 */
-            I2S_NAME(i2s_pour)(dst, codes, (size_t)n, stream);
+            I2S_NAME(ask_ahead)(src, now * shape.bytes);
+            seen |= I2S_NAME(tile_values)(kind, src, now, values);
+            I2S_NAME(i2s_pour)(dst, values, (size_t)n, stream);
             src += now * shape.bytes;
             dst += n;
         }
@@ -29,60 +28,67 @@ I2S_ALWAYS I2S_TARGET int I2S_NAME(unpack_with)(int kind, const uint8_t *src, in
     return seen;
 }
 
-I2S_ALWAYS I2S_TARGET void I2S_NAME(floats_with)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front,
-                                                 int swap, float *dst, int stream) {
+I2S_ALWAYS I2S_TARGET int I2S_NAME(floats_with)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front,
+                                                int swap, float *dst, int stream) {
     const i2s_block shape = i2s_block_kinds[kind];
     const int64_t tile = I2S_TILE / shape.elements;
-    I2S_ALIGNED uint8_t codes[I2S_TILE];
+    I2S_ALIGNED int8_t values[I2S_TILE];
     I2S_ALIGNED float weights[I2S_TILE];
     float scale = 0;
     int64_t r, b, c;
+    int seen = 0;
     for (r = 0; r < rows; r++) {
         if (shape.scale < 0) scale = front == 4 ? i2s_single(src, swap) : i2s_half(src, swap);
         src += front;
         for (b = 0; b < blocks; b += tile) {
             const int64_t now = blocks - b < tile ? blocks - b : tile;
-            I2S_NAME(tile_codes)(kind, src, now, codes, 0);
+            I2S_NAME(ask_ahead)(src, now * shape.bytes);
+            seen |= I2S_NAME(tile_values)(kind, src, now, values);
             for (c = 0; c < now; c++) {
                 if (shape.scale >= 0) scale = i2s_half(src + c * shape.bytes + shape.scale, swap);
-                I2S_NAME(codes_to_floats)(codes + c * shape.elements, shape.elements, scale, weights + c * shape.elements);
+                I2S_NAME(values_to_floats)(values + c * shape.elements, shape.elements, scale, weights + c * shape.elements);
             }
             I2S_NAME(i2s_pour)(dst, weights, (size_t)(now * shape.elements) * 4, stream);
             src += now * shape.bytes;
             dst += now * shape.elements;
         }
     }
+    return seen;
 }
 
-/* Returns 1 where a value is below -1 or above `most`; then what was written means nothing. */
+/* Returns 1 where a value is below -1 or above `most`; then what was written means nothing. Rows and their blocks are laid
+ * behind each other, and whole lines of them are moved on: few blocks end where a line does. */
 I2S_ALWAYS I2S_TARGET int I2S_NAME(pack_with)(int kind, const int8_t *src, int64_t rows, int64_t blocks, int front,
                                               const uint8_t *scales, int most, uint8_t *dst, int stream) {
     const i2s_block shape = i2s_block_kinds[kind];
     const int64_t tile = I2S_TILE / shape.elements;
-    I2S_ALIGNED uint8_t codes[I2S_TILE], bytes[I2S_TILE];
+    I2S_ALIGNED uint8_t bytes[I2S_TILE];
+    size_t held = 0;
     int64_t r, b, c;
     int bad = 0;
     for (r = 0; r < rows; r++) {
         if (shape.scale < 0) {
-            memcpy(dst, scales, (size_t)front);
+            memcpy(bytes + held, scales, (size_t)front);
             scales += front;
+            held += (size_t)front;
         }
-        dst += front;
         for (b = 0; b < blocks; b += tile) {
-            const int64_t now = blocks - b < tile ? blocks - b : tile, n = now * shape.elements;
-            bad |= I2S_NAME(values_to_codes)(src, n, most, codes);
-            for (c = 0; c < now; c++) {
-                I2S_NAME(bytes_of)(kind, codes + c * shape.elements, bytes + c * shape.bytes);
-                if (shape.scale >= 0) {
-                    memcpy(bytes + c * shape.bytes + shape.scale, scales, 2);
-                    scales += 2;
-                }
-            }
-            I2S_NAME(i2s_pour)(dst, bytes, (size_t)(now * shape.bytes), stream);
-            src += n;
-            dst += now * shape.bytes;
+            const int64_t now = blocks - b < tile ? blocks - b : tile;
+            uint8_t *made = bytes + held;
+            size_t lines;
+            bad |= I2S_NAME(tile_bytes)(kind, src, now, most, made);
+            for (c = 0; c < now && shape.scale >= 0; c++, scales += 2) memcpy(made + c * shape.bytes + shape.scale, scales, 2);
+            held += (size_t)(now * shape.bytes);
+            lines = i2s_whole_lines(dst, held, stream);
+            I2S_NAME(i2s_pour)(dst, bytes, lines, stream);
+            dst += lines;
+            held -= lines;
+            if (held > 64) memmove(bytes, bytes + lines, held); /* only where the result does not begin with a line */
+            else memmove(bytes, bytes + lines, 64);
+            src += now * shape.elements;
         }
     }
+    memcpy(dst, bytes, held);
     return bad;
 }
 
@@ -133,16 +139,18 @@ static I2S_TARGET int I2S_NAME(i2s_block_unpack)(int kind, const uint8_t *src, i
     return seen;
 }
 
-static I2S_TARGET void I2S_NAME(i2s_block_floats)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front,
-                                                  int swap, float *dst, int stream) {
+static I2S_TARGET int I2S_NAME(i2s_block_floats)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front,
+                                                 int swap, float *dst, int stream) {
+    int seen = 0;
     switch (kind) {
-#define I2S_CALL(K) case K: I2S_NAME(floats_with)(K, src, rows, blocks, front, swap, dst, stream); break;
+#define I2S_CALL(K) case K: seen = I2S_NAME(floats_with)(K, src, rows, blocks, front, swap, dst, stream); break;
         I2S_BLOCK_KINDS_OF(I2S_CALL)
 #undef I2S_CALL
     }
 #ifdef I2S_BLOCKS_FENCE
     if (stream) _mm_sfence();
 #endif
+    return seen;
 }
 
 static I2S_TARGET int I2S_NAME(i2s_block_pack)(int kind, const int8_t *src, int64_t rows, int64_t blocks, int front,

@@ -4,7 +4,7 @@
  * the next digit. For every byte that is (byte * 3^n mod 256) * 3 >> 8, as the definition has it.
  */
 
-/* Codes of a block: one byte each, 0 to 3, in the order of the elements. */
+/* Codes of a block: one byte each, 0 to 3, in the order of the elements; digits are values already, -1 to 1. */
 I2S_ALWAYS void q2_codes_portable(const uint8_t *src, int n, uint8_t *codes) {
     int j;
     for (j = 0; j < n; j++) {
@@ -21,37 +21,43 @@ I2S_ALWAYS void q2_codes_portable(const uint8_t *src, int n, uint8_t *codes) {
 /* Runs of `width` bytes, whose four fields are runs of as many elements, the first in the low bits. */
 I2S_ALWAYS void run_codes_portable(const uint8_t *src, int width, uint8_t *codes) {
     int m, p;
-    for (p = 0; p < 4; p++)
-        for (m = 0; m < width; m++) codes[p * width + m] = src[m] >> (2 * p) & 3;
+    for (m = 0; m < width; m += 8) {
+        uint64_t v, field;
+        memcpy(&v, src + m, 8);
+        for (p = 0; p < 4; p++) {
+            field = v >> (2 * p) & 0x0303030303030303u;
+            memcpy(codes + p * width + m, &field, 8);
+        }
+    }
 }
 
-I2S_ALWAYS void next_digit_portable(uint8_t *q, int n, uint8_t *codes, int less) {
+I2S_ALWAYS void next_digit_portable(uint8_t *q, int n, uint8_t *codes) {
     int m;
     for (m = 0; m < n; m++) {
         const uint8_t b = q[m];
-        codes[m] = (uint8_t)((b > 85) + (b > 170) - less);
+        codes[m] = (uint8_t)((b > 85) + (b > 170) - 1);
         q[m] = (uint8_t)(b + b + b);
     }
 }
 
-I2S_ALWAYS void tq1_codes_portable(const uint8_t *src, uint8_t *codes, int less) {
+I2S_ALWAYS void tq1_codes_portable(const uint8_t *src, uint8_t *codes) {
     uint8_t q[64] = {0}, digit[64];
     int n;
     memcpy(q, src, 52);
     for (n = 0; n < 5; n++) {
-        next_digit_portable(q, 64, digit, less);
+        next_digit_portable(q, 64, digit);
         memcpy(codes + 32 * n, digit, 32);
         memcpy(codes + 160 + 16 * n, digit + 32, 16);
         if (n < 4) memcpy(codes + 240 + 4 * n, digit + 48, 4);
     }
 }
 
-I2S_ALWAYS void ptq1_codes_portable(const uint8_t *src, uint8_t *codes, int less) {
+I2S_ALWAYS void ptq1_codes_portable(const uint8_t *src, uint8_t *codes) {
     uint8_t q[32] = {0}, digit[32];
     int n;
     memcpy(q, src, 26);
     for (n = 0; n < 5; n++) {
-        next_digit_portable(q, 32, digit, less);
+        next_digit_portable(q, 32, digit);
         memcpy(codes + 16 * n, digit, 16);
         memcpy(codes + 80 + 8 * n, digit + 16, 8);
         if (n < 4) memcpy(codes + 120 + 2 * n, digit + 24, 2);
@@ -59,11 +65,11 @@ I2S_ALWAYS void ptq1_codes_portable(const uint8_t *src, uint8_t *codes, int less
 }
 
 /* Of 16 elements 15 are the digits of three bytes, the last digit first; the 16th is digit 4 - group of the last byte. */
-I2S_ALWAYS void iq1_codes_portable(const uint8_t *src, uint8_t *codes, int less) {
+I2S_ALWAYS void iq1_codes_portable(const uint8_t *src, uint8_t *codes) {
     uint8_t q[16] = {0}, digit[5][16];
     int n, i, j;
     memcpy(q, src, 13);
-    for (n = 4; n >= 0; n--) next_digit_portable(q, 16, digit[n], less);  /* digit[j] is digit 4 - j of the definition */
+    for (n = 4; n >= 0; n--) next_digit_portable(q, 16, digit[n]);  /* digit[j] is digit 4 - j of the definition */
     for (i = 0; i < 4; i++) {
         for (j = 0; j < 5; j++) {
             codes[16 * i + j] = digit[j][3 * i];
@@ -74,8 +80,7 @@ I2S_ALWAYS void iq1_codes_portable(const uint8_t *src, uint8_t *codes, int less)
     }
 }
 
-/* `less` is 1 where digits are to be values: then they are -1 to 1. */
-I2S_ALWAYS void codes_of_portable(int kind, const uint8_t *src, uint8_t *codes, int less) {
+I2S_ALWAYS void codes_of_portable(int kind, const uint8_t *src, uint8_t *codes) {
     switch (kind) {
     case I2S_Q2_64: q2_codes_portable(src + 2, 16, codes); break;
     case I2S_Q2_128: q2_codes_portable(src + 2, 32, codes); break;
@@ -84,9 +89,9 @@ I2S_ALWAYS void codes_of_portable(int kind, const uint8_t *src, uint8_t *codes, 
         run_codes_portable(src + 32, 32, codes + 128);
         break;
     case I2S_IQ2: run_codes_portable(src, 16, codes); break;
-    case I2S_TQ1: tq1_codes_portable(src, codes, less); break;
-    case I2S_PTQ1: ptq1_codes_portable(src, codes, less); break;
-    default: iq1_codes_portable(src, codes, less); break;
+    case I2S_TQ1: tq1_codes_portable(src, codes); break;
+    case I2S_PTQ1: ptq1_codes_portable(src, codes); break;
+    default: iq1_codes_portable(src, codes); break;
     }
 }
 
@@ -175,9 +180,28 @@ I2S_ALWAYS int values_to_codes_portable(const int8_t *values, int64_t n, int mos
     return largest > most + 1;
 }
 
-I2S_ALWAYS void codes_to_floats_portable(const uint8_t *codes, int n, float scale, float *weights) {
+I2S_ALWAYS void values_to_floats_portable(const int8_t *values, int n, float scale, float *weights) {
     int k;
-    for (k = 0; k < n; k++) weights[k] = (float)((int)codes[k] - 1) * scale;
+    for (k = 0; k < n; k++) weights[k] = (float)values[k] * scale;
+}
+
+/* Whole blocks, a tile at most, to values; 1 where a code is 3. A digit never is. */
+I2S_ALWAYS int tile_values_portable(int kind, const uint8_t *src, int64_t blocks, int8_t *values) {
+    const i2s_block shape = i2s_block_kinds[kind];
+    uint8_t *codes = (uint8_t *)values;
+    int64_t b;
+    for (b = 0; b < blocks; b++) codes_of_portable(kind, src + b * shape.bytes, codes + b * shape.elements);
+    return i2s_kind_has_digits(kind) ? 0 : codes_to_values_portable(codes, blocks * shape.elements);
+}
+
+/* A tile of values to blocks, whose scales are left out; 1 where a value is below -1 or above `most`. */
+I2S_ALWAYS int tile_bytes_portable(int kind, const int8_t *values, int64_t blocks, int most, uint8_t *dst) {
+    const i2s_block shape = i2s_block_kinds[kind];
+    I2S_ALIGNED uint8_t codes[I2S_TILE];
+    const int bad = values_to_codes_portable(values, blocks * shape.elements, most, codes);
+    int64_t b;
+    for (b = 0; b < blocks; b++) bytes_of_portable(kind, codes + b * shape.elements, dst + b * shape.bytes);
+    return bad;
 }
 
 /* How often bit 0, bit 1, and both bits of a two-bit code are set. */

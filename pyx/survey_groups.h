@@ -20,8 +20,10 @@
 
 #if defined(__GNUC__) || defined(__clang__)
 #define I2S_INTO static inline __attribute__((always_inline))
+#define I2S_LINE __attribute__((aligned(64)))
 #else
 #define I2S_INTO static inline
+#define I2S_LINE
 #endif
 
 /* Keeps a loop that only moves numbers from being made one of vectors, which are put together more slowly. */
@@ -156,7 +158,7 @@ static void i2s_group_bytes(i2s_groups *g, i2s_open_group *open, const uint8_t *
 /* Tables of i2s_group_odd and i2s_group_some, and for a tile of each kind what a look at whole vectors asks of its bytes:
  * of codes the low bit of each field, of digits 0 where five are in a byte. Filled once, when the module is loaded. */
 static uint8_t i2s_odd_table[5][256], i2s_some_table[5][256];
-static uint8_t i2s_group_masks[I2S_BLOCK_KINDS][I2S_GROUP_TILE * I2S_LARGEST_BLOCK];
+static I2S_LINE uint8_t i2s_group_masks[I2S_BLOCK_KINDS][I2S_GROUP_TILE * I2S_LARGEST_BLOCK];
 
 static void i2s_groups_init(void) {
     int what, b, kind, i;
@@ -224,12 +226,12 @@ static void i2s_groups_plain(i2s_groups *g, const uint8_t *p, int64_t count, int
     for (i = 0; i < count; i++) i2s_group_whole(g, p + i * g->unit, number + i);
 }
 
-/* The first of equally large scales of a tile that are larger than all before. */
-static inline void i2s_group_largest(i2s_groups *g, const uint16_t *scales, uint16_t most, int64_t number) {
-    int c = 0;
-    while (scales[c] != most) c++;
+/* The first of equally large scales of a tile that are larger than all before; `p` is the first of all, `step` bytes apart. */
+static inline void i2s_group_largest(i2s_groups *g, const uint8_t *p, int step, uint16_t most, int64_t number) {
+    const uint8_t low = (uint8_t)most, high = (uint8_t)(most >> 8);
+    for (; p[0] != (g->swap ? high : low) || p[1] != (g->swap ? low : high); p += step) number++;
     g->largest = most;
-    g->first_largest = number + c;
+    g->first_largest = number;
 }
 
 /* The n bytes from byte `pos` of the payload on; `start` is where the part begins. */
@@ -291,7 +293,7 @@ static void i2s_groups_join(i2s_groups *g, const i2s_groups *next, int64_t start
 /* --- the kernels, one for each set ------------------------------------------------------------------------------------ */
 
 /* The least of what each byte of a tile is apart from one that no packer writes: 0 where there is one. A byte is one if 13
- * times it, modulo 256, is 1 to 13; no two of the 13 begin with the same four bits. */
+ * times it, modulo 256, is 1 to 13; no two of the 13 end with the same four bits. */
 I2S_INTO int i2s_digits_portable(const uint8_t *p, const uint8_t *mask, int n) {
     uint8_t least = 255;
     int i;
@@ -334,8 +336,11 @@ I2S_TILE(portable, )
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #include <immintrin.h>
-/* By its upper four bits, the byte that no packer writes, as a signed number; 1 stands where there is none. */
-#define I2S_UNWRITTEN 1, 20, 40, 60, 79, 1, 99, 119, -118, -98, 1, -78, -59, -39, -19, 1
+
+#include "survey_gather.h"
+
+/* By its lower four bits, the byte that no packer writes, as a signed number; where there is none, one with other bits. */
+#define I2S_UNWRITTEN 1, 1, -78, 99, 20, -59, 7, 119, 40, -39, -118, 12, 60, -19, -98, 79
 
 I2S_INTO __attribute__((target("avx2"))) int i2s_digits_avx2(const uint8_t *p, const uint8_t *mask, int n) {
     const __m256i table = _mm256_setr_epi8(I2S_UNWRITTEN, I2S_UNWRITTEN);
@@ -343,8 +348,8 @@ I2S_INTO __attribute__((target("avx2"))) int i2s_digits_avx2(const uint8_t *p, c
     int i;
     for (i = 0; i < n; i += 32) {
         const __m256i v = _mm256_loadu_si256((const __m256i *)(p + i));
-        const __m256i upper = _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(15));
-        const __m256i apart = _mm256_xor_si256(_mm256_shuffle_epi8(table, upper), v);
+        const __m256i lower = _mm256_and_si256(v, _mm256_set1_epi8(15));
+        const __m256i apart = _mm256_xor_si256(_mm256_shuffle_epi8(table, lower), v);
         least = _mm256_min_epu8(least, _mm256_or_si256(apart, _mm256_loadu_si256((const __m256i *)(mask + i))));
     }
     return _mm256_movemask_epi8(_mm256_cmpeq_epi8(least, _mm256_setzero_si256())) != 0;
@@ -352,16 +357,19 @@ I2S_INTO __attribute__((target("avx2"))) int i2s_digits_avx2(const uint8_t *p, c
 I2S_TILE(avx2, __attribute__((target("avx2,popcnt"))))
 #define I2S_NAME(x) x##_avx2
 #define I2S_TARGET __attribute__((target("avx2,popcnt")))
+#define I2S_GATHER i2s_gather_avx2
 #include "survey_groups_body.h"
+#undef I2S_GATHER
 #undef I2S_NAME
 #undef I2S_TARGET
 
 /* The scales of a tile are one vector. */
 I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) int i2s_tile_avx512(
     const uint16_t *head, const uint16_t *pair, int count, int swap, uint16_t first, uint16_t top, uint16_t *scales) {
-    const __m512i low = _mm512_set1_epi16(255), times = _mm512_set1_epi16(81), most = _mm512_set1_epi16(80);
+    const __m512i low = _mm512_set1_epi16(255), times = _mm512_set1_epi16(81), most = _mm512_set1_epi8(80);
     __m512i v = _mm512_loadu_si512(head);
-    __mmask32 special, odd = 0;
+    __mmask32 special;
+    __mmask64 odd = 0;
     int c;
     if (swap) v = _mm512_or_si512(_mm512_slli_epi16(v, 8), _mm512_srli_epi16(v, 8));
     _mm512_storeu_si512(scales, v);
@@ -369,9 +377,8 @@ I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) int i2s_tile_avx51
     special |= _mm512_cmpgt_epu16_mask(_mm512_sub_epi16(v, _mm512_set1_epi16((short)first)), _mm512_set1_epi16(0xFFF));
     for (c = 0; c < I2S_GROUP_TILE * count / 2; c += 32) {
         const __m512i four = _mm512_loadu_si512(pair + c);
-        const __m512i even = _mm512_and_si512(_mm512_mullo_epi16(four, times), low);
-        const __m512i upper = _mm512_and_si512(_mm512_mullo_epi16(_mm512_srli_epi16(four, 8), times), low);
-        odd |= _mm512_cmpgt_epu16_mask(_mm512_max_epu16(even, upper), most);
+        const __m512i even = _mm512_mullo_epi16(four, times), upper = _mm512_mullo_epi16(_mm512_andnot_si512(low, four), times);
+        odd |= _mm512_cmpgt_epu8_mask(_mm512_ternarylogic_epi32(low, even, upper, 0xCA), most);  /* low ? even : upper */
     }
     return (odd ? I2S_TILE_ODD : 0) | (special ? I2S_TILE_SPECIAL : 0) |
            (_mm512_cmpgt_epu16_mask(v, _mm512_set1_epi16((short)top)) ? I2S_TILE_ABOVE : 0);
@@ -396,16 +403,18 @@ I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) int i2s_digits_avx
     int i;
     for (i = 0; i < n; i += 64) {
         const __m512i v = _mm512_loadu_si512(p + i);
-        const __m512i upper = _mm512_and_si512(_mm512_srli_epi16(v, 4), _mm512_set1_epi8(15));
+        const __m512i lower = _mm512_and_si512(v, _mm512_set1_epi8(15));
         const __m512i apart = _mm512_ternarylogic_epi64(  /* (a ^ b) | c */
-            _mm512_shuffle_epi8(table, upper), v, _mm512_loadu_si512(mask + i), 0xBE);
+            _mm512_shuffle_epi8(table, lower), v, _mm512_loadu_si512(mask + i), 0xBE);
         least = _mm512_min_epu8(least, apart);
     }
     return _mm512_testn_epi8_mask(least, least) != 0;
 }
 #define I2S_NAME(x) x##_avx512
 #define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt" I2S_BY_512)))
+#define I2S_GATHER i2s_gather_avx512
 #include "survey_groups_body.h"
+#undef I2S_GATHER
 #undef I2S_NAME
 #undef I2S_TARGET
 #endif

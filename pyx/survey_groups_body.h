@@ -26,10 +26,36 @@ I2S_TARGET static void I2S_NAME(i2s_look_again)(i2s_groups *g, int kind, const u
     }
     g->scales += I2S_GROUP_TILE;
     most++;
-    if (most > g->largest) i2s_group_largest(g, scales, most, number);
+    if (most > g->largest) i2s_group_largest(g, p + shape.scale, shape.bytes, most, number);
     if (!g->octaves) return;
     if (*base < 0) *base = most >> 10 < 2 ? 0 : (most >> 10) - 2;
     for (c = 0; c < I2S_GROUP_TILE; c++) g->octaves[scales[c] >> 10]++;
+}
+
+/* The scales of some tiles beside each other, as they are in memory, and so the bytes of four digits before them. */
+I2S_INTO I2S_TARGET void I2S_NAME(i2s_lay)(int kind, const uint8_t *p, int tiles, uint16_t *heads, uint16_t *pairs) {
+    const i2s_block shape = i2s_block_kinds[kind];
+    const int fours = kind == I2S_TQ1 ? 4 : kind == I2S_PTQ1 ? 2 : 0;
+    const uint8_t *s = p + shape.scale;
+    uint8_t *h = (uint8_t *)heads, *f = (uint8_t *)pairs;
+    int c;
+#ifdef I2S_GATHER
+    if (kind == I2S_PTQ1) {
+        for (; tiles > 0; tiles--, p += I2S_GROUP_TILE * shape.bytes, heads += I2S_GROUP_TILE, pairs += I2S_GROUP_TILE)
+            I2S_GATHER(p, heads, pairs);
+        return;
+    }
+#endif
+    for (c = tiles * I2S_GROUP_TILE; c > 0; c--, s += shape.bytes, h += 2, f += fours) {
+        uint16_t scale;
+        uint32_t before = 0;
+        memcpy(&scale, s, 2);
+        memcpy(&before, s - fours, (size_t)fours);
+        I2S_ONE_BY_ONE(scale);
+        I2S_ONE_BY_ONE(before);
+        memcpy(h, &scale, 2);
+        memcpy(f, &before, (size_t)fours);
+    }
 }
 
 I2S_INTO I2S_TARGET void I2S_NAME(i2s_look)(i2s_groups *g, int kind, const uint8_t *p, int64_t count, int64_t number) {
@@ -42,23 +68,11 @@ I2S_INTO I2S_TARGET void I2S_NAME(i2s_look)(i2s_groups *g, int kind, const uint8
     int64_t held = 0;
     int base = -1, k, c;
     while (count >= I2S_GROUP_TILE) {
-        /* Scales and the bytes before them are laid beside each other for several tiles: a vector that was written in parts
-         * just now would wait for all of them. */
+        /* Scales are laid out for several tiles: a vector that was written in parts just now would wait for all of them. */
         const int tiles = count >= I2S_GROUP_TILES * I2S_GROUP_TILE ? I2S_GROUP_TILES : (int)(count / I2S_GROUP_TILE);
         uint16_t heads[I2S_GROUP_TILES * I2S_GROUP_TILE], pairs[I2S_GROUP_TILES * I2S_GROUP_TILE * 2];
-        const uint8_t *s = p + shape.scale;
-        uint8_t *h = (uint8_t *)heads, *f = (uint8_t *)pairs;
         int tile;
-        for (c = tiles * I2S_GROUP_TILE; c > 0; c--, s += shape.bytes, h += 2) {
-            uint16_t scale;
-            uint32_t before = 0;
-            memcpy(&scale, s, 2);
-            if (digits) memcpy(&before, s - fours, (size_t)fours);
-            I2S_ONE_BY_ONE(scale);
-            I2S_ONE_BY_ONE(before);
-            memcpy(h, &scale, 2);
-            if (digits) memcpy(f, &before, (size_t)fours), f += fours;
-        }
+        I2S_NAME(i2s_lay)(kind, p, tiles, heads, pairs);
         for (tile = 0; tile < tiles; tile++, count -= I2S_GROUP_TILE, number += I2S_GROUP_TILE, p += n) {
             const uint16_t *head = heads + tile * I2S_GROUP_TILE, *pair = pairs + tile * I2S_GROUP_TILE * fours / 2;
             const uint16_t top = (uint16_t)g->largest, first = (uint16_t)(base < 0 ? 0 : base << 10);
@@ -76,7 +90,7 @@ I2S_INTO I2S_TARGET void I2S_NAME(i2s_look)(i2s_groups *g, int kind, const uint8
             if (seen & I2S_TILE_ABOVE) {
                 uint16_t most = 0;
                 for (c = 0; c < I2S_GROUP_TILE; c++) most = scales[c] > most ? scales[c] : most;
-                i2s_group_largest(g, scales, most, number);
+                i2s_group_largest(g, p + shape.scale, shape.bytes, most, number);
             }
             I2S_NAME(i2s_tile_octaves)(scales, first, near);
             if (++held < 65535) continue;

@@ -135,24 +135,20 @@ def dequantize(
     """
     tensor = blocks_of(shape, type)
     raw = tensor.take(data)
-    if (
-        unused_code_answer(tensor.layout, unused_code) != "plus-two"
-        and histogram(raw, shape, type, threads=threads)[FOURTH_CODE]
-    ):
-        weights = block_reference.dequantize(raw, shape, type, byte_order=byte_order, unused_code=unused_code)
-        array = array_to_fill(tuple(shape), np.dtype(np.float32), out)
-        array[...] = weights
-        return array
+    answer = unused_code_answer(tensor.layout, unused_code)
     array = array_to_fill(tuple(shape), np.dtype(np.float32), out)
     flat = array.reshape(-1)
     row, kind, swap = chosen(kernel_sets()).row, KINDS[type], byte_order == "big"
     stream = array.nbytes >= STREAM_FROM
+    seen: list[bool] = []
 
     def part(first: int, last: int, rows: int, blocks: int, front: int) -> None:
         source, start, stop = _part_of(tensor, raw, first, last)
-        _blocks.floats(row, kind, source, rows, blocks, front, swap, flat[start:stop], stream)
+        seen.append(_blocks.floats(row, kind, source, rows, blocks, front, swap, flat[start:stop], stream))
 
     _spread(tensor, part, threads)
+    if any(seen) and answer != "plus-two":
+        array[...] = block_reference.dequantize(raw, shape, type, byte_order=byte_order, unused_code=unused_code)
     return array
 
 

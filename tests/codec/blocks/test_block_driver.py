@@ -46,7 +46,7 @@ def cases_of(name: str, rows: int, blocks: int, seed: int) -> bytes:
             sane, shape, name, byte_order="big" if swap else "little", unused_code="plus-two"
         )
         if np.isfinite(floats).all():
-            made += case("floats", kind, run, swap, 0, sane.tobytes(), floats.tobytes())
+            made += case("floats", kind, run, swap, int(values.max() == 2), sane.tobytes(), floats.tobytes())
             if not by_row:
                 scales = read_scales(sane, shape, name, "big" if swap else "little")
                 made += case("scales", kind, run, swap, 0, sane.tobytes(), scales.tobytes())
@@ -69,7 +69,7 @@ def cases_of(name: str, rows: int, blocks: int, seed: int) -> bytes:
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("blocks") / "cases"
-    shapes = [(1, 1), (3, 2), (2, 9), (1, 8), (2, 33)]
+    shapes = [(1, 1), (3, 2), (2, 9), (1, 8), (2, 33), (3, 41)]
     parts = [cases_of(name, *shape, seed) for name in KINDS for seed, shape in enumerate(shapes)]
     path.write_bytes(b"I2SBLOCK" + b"".join(parts))
     return path

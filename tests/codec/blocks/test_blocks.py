@@ -156,6 +156,74 @@ def test_results_past_the_cache_are_the_same(name: str, kernels: str, monkeypatc
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_packing_writes_exactly_its_bytes_wherever_they_begin(
+    name: str, kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole lines of memory go past the cache; before the first line, and behind the last, other bytes stay."""
+    monkeypatch.setattr(block_native, "STREAM_FROM", 0)
+    for rows, blocks in ((1, 1), (3, 5), (2, 67)):
+        values, scales = weights(11, name, rows, blocks)
+        wanted = block_reference.pack(values, scales, name)
+        for skip in (0, 1, 16, 48, 63):
+            room = np.full(len(wanted) + 192, 0xA5, dtype=np.uint8)
+            start = -room.ctypes.data % 64 + skip
+            block_native.pack(values, scales, name, out=memoryview(room)[start : start + len(wanted)])
+            assert room[start : start + len(wanted)].tobytes() == wanted
+            assert (room[:start] == 0xA5).all()
+            assert (room[start + len(wanted) :] == 0xA5).all()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in BITS])
+def test_every_number_of_digits_is_packed(name: str, kernels: str) -> None:
+    """All 243 of them at every place, so that each byte that stands for a number is made in each lane."""
+    layout = BLOCK_LAYOUTS[name]
+    number = (np.arange(243)[:, None] + np.arange(layout.nbytes)) % 243
+    byte = (number * 256 + 242) // 243
+    data = byte.astype(np.uint8).reshape(243, -1)
+    front = layout.type.row_bytes
+    data = np.concatenate([np.zeros((243, front), dtype=np.uint8), data], axis=1)
+    values, _ = block_reference.unpack(data.reshape(-1), (243, layout.block), name)
+    packed = block_native.pack(values, 1.0, name)
+    assert packed == block_reference.pack(values, 1.0, name)
+    same_bytes = (np.frombuffer(packed, np.uint8).reshape(243, -1) == data).all(axis=0)
+    assert same_bytes.sum() >= {"TQ1_0": 48, "PTQ1_0": 24, "IQ1_BN": 12}[name]  # bytes of five digits
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scales_that_are_no_numbers_stay_what_they_are(name: str, kernels: str) -> None:
+    rows = 8
+    values, scales = weights(12, name, rows, 3)
+    scales[:5] = [np.nan, np.inf, -np.inf, -0.0, np.finfo(scales.dtype).smallest_subnormal]
+    data = block_native.pack(values, scales, name)
+    assert data == block_reference.pack(values, scales, name)
+    with np.errstate(all="ignore"):
+        wanted = block_reference.dequantize(data, values.shape, name)
+    assert same(block_native.dequantize(data, values.shape, name), wanted)
+
+
+@pytest.mark.parametrize("name", BITS)
+def test_code_3_is_answered_by_every_kernel_set(name: str, kernels: str) -> None:
+    """Wherever it is: dequantizing and unpacking find it while they go."""
+    block = BLOCK_LAYOUTS[name].block
+    shape = 3, 40 * block
+    sound, scales = weights(13, name, 3, 40)
+    sound[sound == 2] = 0
+    for at in (0, 1, 5 * block + block // 2, 3 * 40 * block - 1):
+        values = sound.copy().reshape(-1)
+        values[at] = 2
+        data = block_reference.pack(values.reshape(shape), scales, name)
+        for answer in ("zero", "plus-two"):
+            assert same(
+                block_native.dequantize(data, shape, name, unused_code=answer),
+                block_reference.dequantize(data, shape, name, unused_code=answer),
+            )
+        for work in (block_native.dequantize, block_native.unpack):
+            with pytest.raises(UnusedCodeError) as caught:
+                work(data, shape, name, unused_code="reject")
+            assert (caught.value.count, caught.value.first) == (1, at)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_threads_share_the_work(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_native, "THREAD_BLOCKS", 8)
     data, shape = noise(9, name, 67, 5)

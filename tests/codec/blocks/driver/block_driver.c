@@ -68,7 +68,7 @@ static void run(const i2s_block_set *set, const int64_t w[WORDS], const uint8_t 
                 answer = set->pack(kind, (const int8_t *)in.start, w[2], w[3], front, in.start + values, option, out.start, stream);
                 break;
             }
-            case FLOATS: set->floats(kind, in.start, w[2], w[3], front, option, (float *)out.start, stream); break;
+            case FLOATS: answer = set->floats(kind, in.start, w[2], w[3], front, option, (float *)out.start, stream); break;
             case COUNT: {
                 uint64_t count[3];
                 set->count(kind, in.start, w[2], w[3], front, count);
