@@ -7,11 +7,16 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 cdef extern from "permuted.h" nogil:
-    void i2s_gram_row(const float *, const float *, const int32_t *, int64_t, int, double *) noexcept
+    ctypedef struct i2s_scores_set:
+        const char *name
+        int (*available)() noexcept nogil
+        int (*columns)(const uint32_t *, int64_t, const int32_t *, int64_t, const double *, int64_t, int64_t, int64_t, int64_t,
+                       uint32_t *, uint32_t *, float *, double *, double *) noexcept nogil
+        void (*grams)(const float *, int64_t, const float *, int64_t, const int32_t *, int64_t, int, double *) noexcept nogil
+    const i2s_scores_set *i2s_scores_sets
+    int I2S_SCORES_SETS
     int64_t i2s_float_ranks(const float *, int64_t, uint64_t *, double *) noexcept
-    int64_t i2s_ranks(const uint32_t *, int64_t, uint32_t, uint32_t *, double *) noexcept
-    int i2s_column_scores(const uint32_t *, int64_t, const int32_t *, int64_t, const double *, int64_t, int64_t, int64_t,
-                          int64_t, uint32_t *, uint32_t *, double *, double *) noexcept
+    int64_t i2s_ranks(const uint32_t *, int64_t, uint32_t *, double *) noexcept
 
 cdef extern from "grams.h" nogil:
     ctypedef struct i2s_grams_set:
@@ -30,8 +35,10 @@ cdef extern from "bit_sums.h" nogil:
     ctypedef struct i2s_sums_set:
         const char *name
         int (*available)() noexcept nogil
-        void (*sums)(const uint8_t *, int64_t, int64_t, int64_t, int, uint32_t *, uint32_t *, int64_t, uint8_t *) noexcept nogil
+        int (*sums)(const uint8_t *, int64_t, int64_t, int64_t, int, uint32_t *, uint32_t *, uint8_t *, int, int) noexcept nogil
     const i2s_sums_set *i2s_sums_sets
+    void i2s_totals_of_columns(const uint32_t *, int64_t, uint32_t, int, uint32_t *) noexcept
+    void i2s_totals_of_rows(const uint32_t *, int64_t, uint32_t, int, uint32_t *) noexcept
     int I2S_SUMS_SETS
     int I2S_PLANES
     int I2S_MOST_BYTES
@@ -45,30 +52,37 @@ def kernel_sets():
     return [(i2s_sums_sets[i].name.decode("ascii"), bool(i2s_sums_sets[i].available())) for i in range(I2S_SUMS_SETS)]
 
 
+def planes_size(int64_t width, int64_t segment):
+    """Bytes of the planes of rows of `width` bytes in stretches of `segment`."""
+    return I2S_PLANES * (segment + I2S_MOST_BYTES) * (width // segment)
+
+
 def add_bit_sums(int row, const uint8_t[::1] data, int64_t width, int64_t segment, bint either, uint32_t[:, ::1] columns,
-                 uint32_t[:, ::1] segments, int64_t first):
+                 uint32_t[:, ::1] segments, int64_t first, uint8_t[::1] planes, int held, bint last):
     """Add the sums of whole rows of `width` bytes to `columns` [4, width], and write those of each stretch of `segment`
-    bytes to `segments` [4, stretches], from the stretch `first` on."""
+    bytes to `segments` [stretches, 4], from the stretch `first` on, unless that is None.
+
+    `planes` keeps a part of the sums, as many as are returned at most, which the next call takes as `held`: zeros and 0 at
+    first, and again after the `last` rows, when all is in `columns`."""
     cdef int64_t rows
-    cdef uint8_t *scratch
     if not 0 <= row < I2S_SUMS_SETS or not i2s_sums_sets[row].available():
         raise ValueError("no such kernel set")
     if width < 1 or segment < 1 or width % segment or data.shape[0] % width:
         raise ValueError("the bytes are not whole rows of whole segments")
     rows = data.shape[0] // width
-    if columns.shape[0] != 4 or columns.shape[1] != width or segments.shape[0] != 4:
+    if columns.shape[0] != 4 or columns.shape[1] != width or planes.shape[0] < planes_size(width, segment):
         raise ValueError("the counters have another shape")
-    if first < 0 or first > segments.shape[1] - rows * (width // segment):
+    if segments is not None and (segments.shape[1] != 4 or first < 0
+                                 or first > segments.shape[0] - rows * (width // segment)):
         raise ValueError("the counters have another shape")
+    if not 0 <= held < 256:
+        raise ValueError("planes do not hold that")
     if rows == 0:
-        return
-    scratch = <uint8_t *>malloc(I2S_PLANES * (segment + I2S_MOST_BYTES) * (width // segment))
-    if scratch == NULL:
-        raise MemoryError
+        return held
     with nogil:
-        i2s_sums_sets[row].sums(&data[0], rows, width, segment, either, &columns[0, 0], &segments[0, 0] + first,
-                                segments.shape[1], scratch)
-    free(scratch)
+        held = i2s_sums_sets[row].sums(&data[0], rows, width, segment, either, &columns[0, 0],
+                                       NULL if segments is None else &segments[0, 0] + 4 * first, &planes[0], held, last)
+    return held
 
 
 def ranks(const uint32_t[::1] counts, uint32_t most, double[::1] found):
@@ -79,7 +93,7 @@ def ranks(const uint32_t[::1] counts, uint32_t most, double[::1] found):
         raise ValueError("the ranks have another shape")
     if n == 0:
         return 0
-    seen = <uint32_t *>malloc((<size_t>most + 1) * sizeof(uint32_t))
+    seen = <uint32_t *>malloc(4 * (<size_t>most + 1) * sizeof(uint32_t))
     if seen == NULL:
         raise MemoryError
     with nogil:
@@ -87,22 +101,30 @@ def ranks(const uint32_t[::1] counts, uint32_t most, double[::1] found):
             if counts[i] > most:
                 different = -1
         if different == 0:
-            different = i2s_ranks(&counts[0], n, most, seen, &found[0])
+            different = i2s_ranks(&counts[0], n, seen, &found[0])
     free(seen)
     if different < 0:
         raise ValueError("a count is larger than the largest")
     return different
 
 
-def column_scores(const uint32_t[::1] base, uint32_t most, const int32_t[:, ::1] places, const double[:, ::1] others,
+def score_sets():
+    """The sets of kernels for scores, slowest first, and whether this processor can run each."""
+    return [(i2s_scores_sets[i].name.decode("ascii"), bool(i2s_scores_sets[i].available())) for i in range(I2S_SCORES_SETS)]
+
+
+def column_scores(int row, const uint32_t[::1] base, uint32_t most, const int32_t[:, ::1] places, const double[:, ::1] others,
                   int64_t share, int64_t width, int64_t values, double[:, ::1] found):
     """The scores of profiles, whose ranks `others` has, against columns in the order of each row of `places`; whether every
     profile has so many `values`. `base` has the counts of places, which are `most` at most; of heads of `width` columns,
     `share` are summed. Every place must be one of a column: that is not looked at."""
     cdef int64_t n = base.shape[0], i
     cdef uint32_t *seen
-    cdef double *kept
+    cdef float *kept
+    cdef double *squares
     cdef bint right
+    if not 0 <= row < I2S_SCORES_SETS or not i2s_scores_sets[row].available():
+        raise ValueError("no such kernel set")
     if (share < 1 or share > LONGEST or width < 1 or width > LONGEST or n < 1 or n > LONGEST or (share > 1 and n % (share * width))
             or share * most > LONGEST):
         raise ValueError("the columns are not whole groups of heads")
@@ -111,45 +133,42 @@ def column_scores(const uint32_t[::1] base, uint32_t most, const int32_t[:, ::1]
         raise ValueError("the profiles have another shape")
     if places.shape[0] == 0 or others.shape[0] == 0:
         return True
-    seen = <uint32_t *>malloc((<size_t>share * most + 1 + <size_t>n) * sizeof(uint32_t))
-    kept = <double *>malloc((2 * <size_t>n + <size_t>others.shape[0]) * sizeof(double))
-    if seen == NULL or kept == NULL:
+    seen = <uint32_t *>malloc((4 * (<size_t>share * most + 1) + <size_t>n) * sizeof(uint32_t))
+    kept = <float *>malloc(2 * <size_t>n * sizeof(float))
+    squares = <double *>malloc(<size_t>others.shape[0] * sizeof(double))
+    if seen == NULL or kept == NULL or squares == NULL:
         free(seen)
         free(kept)
+        free(squares)
         raise MemoryError
     with nogil:
         right = True
         for i in range(n):
             right &= base[i] <= most
         if right:
-            right = i2s_column_scores(&base[0], n, &places[0, 0], places.shape[0], &others[0, 0], others.shape[0], share,
-                                      width, values, seen, seen + share * most + 1, kept, &found[0, 0]) != 0
+            right = i2s_scores_sets[row].columns(&base[0], n, &places[0, 0], places.shape[0], &others[0, 0],
+                                                 others.shape[0], share, width, values, seen, seen + 4 * (share * most + 1),
+                                                 kept, squares, &found[0, 0]) != 0
     free(seen)
     free(kept)
+    free(squares)
     return right
 
 
-def totals(const uint32_t[:, ::1] pairs, const uint32_t[:, ::1] stretches, uint32_t[:, ::1] columns, uint32_t[:, ::1] rows):
+def totals(const uint32_t[:, ::1] pairs, const uint32_t[:, ::1] stretches, uint32_t height, bint others,
+           uint32_t[:, ::1] columns, uint32_t[:, ::1] rows):
     """Sums of bits, by columns and stretches, as counts of places and of rows: first where bytes hold four columns of a row,
-    then where they hold four rows."""
-    cdef int64_t cols = columns.shape[1], groups = rows.shape[1] // 4, quarter = cols // 4, i, p, s
-    if pairs.shape[0] != 4 or stretches.shape[0] != 4 or columns.shape[0] != 2 or rows.shape[0] != 2:
+    then where they hold four rows. Of `height` rows those are counted that are not set, where `others` are. `stretches` and
+    `rows` may be empty."""
+    cdef int64_t cols = columns.shape[1], groups = rows.shape[1] // 4
+    if pairs.shape[0] != 4 or stretches.shape[1] != 4 or columns.shape[0] != 2 or rows.shape[0] != 2:
         raise ValueError("the counts have another shape")
-    if pairs.shape[1] != cols or stretches.shape[1] != rows.shape[1] or cols % 4 or rows.shape[1] % 4:
+    if pairs.shape[1] != cols or stretches.shape[0] != rows.shape[1] or cols % 4 or rows.shape[1] % 4 or cols == 0:
         raise ValueError("the counts have another shape")
     with nogil:
-        for p in range(4):
-            for i in range(quarter):
-                columns[0, 4 * i + p] = (pairs[p, i] + pairs[p, quarter + i] + pairs[p, 2 * quarter + i]
-                                         + pairs[p, 3 * quarter + i])
-        for i in range(cols):
-            columns[1, i] = pairs[0, i] + pairs[1, i] + pairs[2, i] + pairs[3, i]
-        for i in range(4 * groups):
-            rows[0, i] = stretches[0, i] + stretches[1, i] + stretches[2, i] + stretches[3, i]
-        for p in range(4):
-            for i in range(groups):  # the first row has the highest pair
-                rows[1, 4 * i + 3 - p] = (stretches[p, 4 * i] + stretches[p, 4 * i + 1] + stretches[p, 4 * i + 2]
-                                          + stretches[p, 4 * i + 3])
+        i2s_totals_of_columns(&pairs[0, 0], cols, height, others, &columns[0, 0])
+        if groups:
+            i2s_totals_of_rows(&stretches[0, 0], groups, <uint32_t>cols, others, &rows[0, 0])
 
 
 def float_ranks(const float[::1] values, double[::1] found):
@@ -169,20 +188,24 @@ def float_ranks(const float[::1] values, double[::1] found):
     return different
 
 
-def gram_products(const float[:, ::1] one, const float[:, ::1] other, const int32_t[::1] places, int64_t first, bint squares):
+def gram_products(int row, const float[:, ::1] one, const float[:, ::1] other, const int32_t[::1] places, int64_t first,
+                  bint squares):
     """Three sums over the rows and columns of `places` in `one` and those from `first` on in `other`: of the products of
     their elements, and, if asked, of the squares of either. Both are symmetric, with 0 on the diagonal."""
     cdef int64_t n = places.shape[0], i
     cdef double found[3]
+    if not 0 <= row < I2S_SCORES_SETS or not i2s_scores_sets[row].available():
+        raise ValueError("no such kernel set")
     if one.shape[0] != one.shape[1] or other.shape[0] != other.shape[1] or not 0 <= first <= other.shape[0] - n:
         raise ValueError("the matrices have another shape")
     for i in range(n):
         if not 0 <= places[i] < one.shape[0]:
             raise ValueError("a place is not in the matrix")
     found[0] = found[1] = found[2] = 0
-    with nogil:
-        for i in range(1, n):
-            i2s_gram_row(&one[places[i], 0], &other[first + i, first], &places[0], i, squares, found)
+    if n > 1:
+        with nogil:
+            i2s_scores_sets[row].grams(&one[0, 0], one.shape[1], &other[first, first], other.shape[1], &places[0], n, squares,
+                                       found)
     return found[0], found[1], found[2]
 
 

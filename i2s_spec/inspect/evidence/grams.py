@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec.isa import KernelSet, chosen, table
-from i2s_spec.inspect.evidence import _bit_sums
+from i2s_spec.inspect.evidence import _bit_sums, profiles
 from i2s_spec.inspect.evidence.profiles import VALUES
 
 if TYPE_CHECKING:
@@ -137,7 +137,9 @@ def score_as_read(
     if n < VALUES:
         return None
     whole = n == len(products) == len(other)  # all of either, in whatever order
-    product, one_square, other_square = _bit_sums.gram_products(products, other, index[:n], first, not whole)
+    product, one_square, other_square = _bit_sums.gram_products(
+        chosen(profiles.kernel_sets()).row, products, other, index[:n], first, not whole
+    )
     if whole:
         one_square, other_square = float(np.vdot(products, products)), float(np.vdot(other, other))
     size = one_square * other_square

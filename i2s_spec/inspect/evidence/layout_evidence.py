@@ -27,7 +27,7 @@ from i2s_spec.inspect.evidence.comparisons import (
 from i2s_spec.inspect.evidence.counted import MOST, PIECE, Counted, count
 from i2s_spec.inspect.evidence.decision import Decision, decide
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis
-from i2s_spec.inspect.evidence.roles import Matrix, Roles, roles
+from i2s_spec.inspect.evidence.roles import WRITERS, Matrix, Roles, roles
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
@@ -114,7 +114,9 @@ def _looked(
             local.buffer = memoryview(bytearray(max(PIECE, MOST)))
         matrices = {key: matrix for key, matrix in found.matrices.items() if key[0] == layer}
         counts = {
-            key: count(file.source, matrix.start, matrix.rows, matrix.cols, code_map, local.buffer)
+            key: count(
+                file.source, matrix.start, matrix.rows, matrix.cols, code_map, local.buffer, key[1] not in WRITERS
+            )
             for key, matrix in matrices.items()
         }
         of_layer = found._replace(matrices=matrices)

@@ -12,11 +12,13 @@ normal number.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import sqrt
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.inspect.evidence import _bit_sums
 
 if TYPE_CHECKING:
@@ -64,6 +66,12 @@ def ranked_score(first: NDArray[np.float64], second: NDArray[np.float64]) -> flo
     return float(first @ second) / _size(first, second)
 
 
+@lru_cache(maxsize=1)
+def kernel_sets() -> tuple[KernelSet, ...]:
+    """Every set of kernels for scores that was compiled, the slowest first."""
+    return table(_bit_sums.score_sets())
+
+
 def column_scores(
     base: NDArray[np.uint32],
     places: NDArray[np.int32],
@@ -83,7 +91,8 @@ def column_scores(
     if share * most >= COUNTS:
         return column_scores_reference(base, places, others, share, width)
     found = np.empty((len(others), len(places)))
-    return found if _bit_sums.column_scores(base, most, places, others, share, width, VALUES, found) else None
+    row = chosen(kernel_sets()).row
+    return found if _bit_sums.column_scores(row, base, most, places, others, share, width, VALUES, found) else None
 
 
 def column_scores_reference(

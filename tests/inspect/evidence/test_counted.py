@@ -24,6 +24,9 @@ def test_counts_are_those_of_the_matrix(layout: str, code_map: str) -> None:
     found = count(BufferSource(b"head" + data), 4, 12, 256, CODE_MAPS[code_map])
     assert np.array_equal(found.columns(named(layout)), np.count_nonzero(TRITS, axis=0))
     assert np.array_equal(found.rows(named(layout)), np.count_nonzero(TRITS, axis=1))
+    without = count(BufferSource(b"head" + data), 4, 12, 256, CODE_MAPS[code_map], of_rows=False)
+    assert np.array_equal(without.columns(named(layout)), np.count_nonzero(TRITS, axis=0))
+    assert (without.rows_count, without.rows(named(layout)).size) == (12, 0)
 
 
 @pytest.mark.parametrize("layout", layouts())
