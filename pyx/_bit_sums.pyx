@@ -22,14 +22,14 @@ cdef extern from "grams.h" nogil:
     ctypedef struct i2s_grams_set:
         const char *name
         int (*available)() noexcept nogil
+        void (*trits)(const uint8_t *, int64_t, int64_t, int64_t, int, int, const int8_t *, int64_t, int8_t *,
+                      uint8_t *) noexcept nogil
+        void (*gram)(const int8_t *, int64_t, int64_t, int64_t, int32_t *, double *, float *) noexcept nogil
+        void (*correlations)(const float *, int64_t, double *, float *) noexcept nogil
     const i2s_grams_set *i2s_grams_sets
     int I2S_GRAMS_SETS
     int I2S_GRAM_LINE
     int I2S_GRAM_MOST
-    void i2s_gram_trits(const uint8_t *, int64_t, int64_t, int64_t, int, int, const int8_t *, int64_t, int8_t *,
-                        uint8_t *) noexcept
-    void i2s_gram(const i2s_grams_set *, const int8_t *, int64_t, int64_t, int64_t, int32_t *, double *, float *) noexcept
-    void i2s_gram_correlations(const float *, int64_t, double *, float *) noexcept
 
 cdef extern from "bit_sums.h" nogil:
     ctypedef struct i2s_sums_set:
@@ -254,18 +254,20 @@ def gram(int row, const uint8_t[::1] data, int64_t stride, int64_t n, bint down,
         free(turned)
         raise MemoryError
     with nogil:
-        i2s_gram_trits(&data[0], rows, stride, n, down, mixed, &table[0], room, trits, turned)
-        i2s_gram(&i2s_grams_sets[row], trits, vectors, length, room, products, means, &found[0, 0])
+        i2s_grams_sets[row].trits(&data[0], rows, stride, n, down, mixed, &table[0], room, trits, turned)
+        i2s_grams_sets[row].gram(trits, vectors, length, room, products, means, &found[0, 0])
     free(trits)
     free(means)
     free(products)
     free(turned)
 
 
-def correlations(const float[:, ::1] products, float[:, ::1] found):
+def correlations(int row, const float[:, ::1] products, float[:, ::1] found):
     """Products of vectors, less their means, as correlations."""
     cdef int64_t n = products.shape[0]
     cdef double *inverse
+    if not 0 <= row < I2S_GRAMS_SETS or not i2s_grams_sets[row].available():
+        raise ValueError("no such kernel set")
     if products.shape[1] != n or found.shape[0] != n or found.shape[1] != n:
         raise ValueError("the matrices have another shape")
     if n == 0:
@@ -274,5 +276,5 @@ def correlations(const float[:, ::1] products, float[:, ::1] found):
     if inverse == NULL:
         raise MemoryError
     with nogil:
-        i2s_gram_correlations(&products[0, 0], n, inverse, &found[0, 0])
+        i2s_grams_sets[row].correlations(&products[0, 0], n, inverse, &found[0, 0])
     free(inverse)

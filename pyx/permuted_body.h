@@ -132,40 +132,40 @@ I2S_PERMUTED_TARGET static int I2S_PERMUTED(column_scores)(const uint32_t *base,
 
 /* Three sums over the rows and columns `places` of `one`, whose rows are `width` apart, and the first n of `other`, whose rows
  * are `step` apart: of the products of their elements, and, if asked, of the squares of either. Both are symmetric, with 0 on
- * the diagonal, so that it is twice those below it. */
+ * the diagonal: what lies left of the squares along the diagonal counts twice. */
 I2S_PERMUTED_TARGET static void I2S_PERMUTED(gram_products_of)(const float *one, int64_t width, const float *other,
                                                                int64_t step, const int32_t *places, int64_t n, int squares,
                                                                double sums[3]) {
     enum { N = I2S_PERMUTED_BYTES / 4 };
+    double rows[3][N] = {{0}};
     int64_t i, j;
-    int k;
-    for (i = 1; i < n; i++) {
+    int k, sum;
+    for (i = 0; i < n; i++) {
         const float *mine = one + places[i] * width, *theirs = other + i * step;
-        F product = {0}, square[2] = {{0}};
-        double rest[3] = {0};
-        for (j = 0; j + N <= i; j += N) {
+        const int64_t left = i / N * N, stop = left + N < n ? left + N : n;
+        F of[3] = {{0}};
+        for (j = 0; j + N <= n && j <= left; j += N) {
             const F value = I2S_PERMUTED_TAKE(mine, places + j, width);
+            const float twice = j < left ? 2 : 1;
             F their;
             memcpy(&their, theirs + j, sizeof their);
-            product += value * their;
+            of[0] += value * their * twice;
             if (squares) {
-                square[0] += value * value;
-                square[1] += their * their;
+                of[1] += value * value * twice;
+                of[2] += their * their * twice;
             }
         }
-        for (; j < i; j++) {
+        for (; j < stop; j++) {
             const double value = mine[places[j]], their = theirs[j];
-            rest[0] += value * their;
-            rest[1] += value * value;
-            rest[2] += their * their;
+            rows[0][0] += value * their;
+            rows[1][0] += value * value;
+            rows[2][0] += their * their;
         }
-        for (k = 0; k < N; k++) {
-            rest[0] += product[k];
-            rest[1] += square[0][k];
-            rest[2] += square[1][k];
-        }
-        for (k = 0; k < 3; k++) sums[k] += 2 * rest[k];
+        for (sum = 0; sum < (squares ? 3 : 1); sum++)
+            for (k = 0; k < N; k++) rows[sum][k] += of[sum][k];
     }
+    for (sum = 0; sum < 3; sum++)
+        for (k = 0; k < N; k++) sums[sum] += rows[sum][k];
 }
 
 #undef V

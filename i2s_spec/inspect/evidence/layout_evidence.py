@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.inspect.evidence.comparisons import (
-    SIDES,
     Comparison,
     gram_comparisons,
     profile_comparisons,
-    written_gram,
+    written_grams,
     zero_channel_comparisons,
 )
 from i2s_spec.inspect.evidence.counted import MOST, PIECE, Counted, count
@@ -124,14 +123,14 @@ def _looked(
 
     few, layers = _few(found), found.layers
     if threads < 2:
-        written = {side: written_gram(file.source, few, code_map, side) for side in SIDES}
+        written = written_grams(file.source, few, code_map)
         parts = [gram_comparisons(file.source, few, code_map, written, key) for key in few.matrices]
         looked = [one(layer) for layer in layers]
     else:
         with ThreadPoolExecutor(threads) as pool:
-            sides = [pool.submit(written_gram, file.source, few, code_map, side) for side in SIDES]
+            writing = pool.submit(written_grams, file.source, few, code_map)
             waiting = [pool.submit(one, layer) for layer in layers]
-            written = dict(zip(SIDES, (each.result() for each in sides), strict=True))
+            written = writing.result()
             grams = [pool.submit(gram_comparisons, file.source, few, code_map, written, key) for key in few.matrices]
             parts, looked = [each.result() for each in grams], [each.result() for each in waiting]
     of_layers = {key: counted for of_layer, _, _ in looked for key, counted in of_layer.items()}

@@ -9,7 +9,7 @@ from planted import layouts
 from i2s_spec.codec.native import pack
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.inspect.evidence.counted import count
-from i2s_spec.inspect.evidence.grams import column_gram, row_gram
+from i2s_spec.inspect.evidence.grams import column_grams, row_grams
 from i2s_spec.inspect.evidence.hypotheses import named
 from i2s_spec.inspect.evidence.roles import Matrix
 from i2s_spec.schema.dialect import CODE_MAPS, parse
@@ -36,7 +36,7 @@ def test_grams_are_those_of_the_matrix(layout: str) -> None:
     matrix = Matrix(0, "attn_q", "blk.0.attn_q.weight", 12, 256, 0)
     index = each.places(256)
     columns = TRITS - TRITS.mean(axis=0, keepdims=True)
-    got = column_gram(source, matrix, code_map, each.in_rows)[np.ix_(index, index)]
+    got = column_grams(source, matrix, code_map)[each.in_rows][np.ix_(index, index)]
     assert np.allclose(got, columns.T @ columns, atol=1e-4)
     rows = TRITS - TRITS.mean(axis=1, keepdims=True)
-    assert np.allclose(row_gram(source, matrix, code_map, each.in_rows), rows @ rows.T, atol=1e-3)
+    assert np.allclose(row_grams(source, matrix, code_map)[each.in_rows], rows @ rows.T, atol=1e-3)
