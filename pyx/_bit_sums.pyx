@@ -10,12 +10,13 @@ cdef extern from "permuted.h" nogil:
     ctypedef struct i2s_scores_set:
         const char *name
         int (*available)() noexcept nogil
-        int (*columns)(const uint32_t *, int64_t, const int32_t *, int64_t, const double *, int64_t, int64_t, int64_t, int64_t,
-                       uint32_t *, uint32_t *, float *, double *, double *) noexcept nogil
+        int (*columns)(const uint32_t *, int64_t, const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, int64_t,
+                       int64_t, int64_t, uint32_t *, uint32_t *, float *, double *, double *) noexcept nogil
         void (*grams)(const float *, int64_t, const float *, int64_t, const int32_t *, int64_t, int, double *) noexcept nogil
     const i2s_scores_set *i2s_scores_sets
     int I2S_SCORES_SETS
     int64_t i2s_float_ranks(const float *, int64_t, uint64_t *, double *) noexcept
+    uint32_t i2s_largest(const uint32_t *, int64_t) noexcept
     int64_t i2s_ranks(const uint32_t *, int64_t, uint32_t *, double *) noexcept
 
 cdef extern from "grams.h" nogil:
@@ -85,26 +86,25 @@ def add_bit_sums(int row, const uint8_t[::1] data, int64_t width, int64_t segmen
     return held
 
 
-def ranks(const uint32_t[::1] counts, uint32_t most, double[::1] found):
-    """The ranks of counts that are `most` at most, with mean 0, equals sharing one; how many different counts there are."""
-    cdef int64_t n = counts.shape[0], i, different = 0
+def ranks(const uint32_t[::1] counts, double[::1] found):
+    """The ranks of counts, with mean 0, equals sharing one; how many different counts there are. -1 where there are more
+    than 2^20, or one is larger than that."""
+    cdef int64_t n = counts.shape[0], different
+    cdef uint32_t most
     cdef uint32_t *seen
-    if found.shape[0] != n or n > LONGEST:
+    if found.shape[0] != n:
         raise ValueError("the ranks have another shape")
     if n == 0:
         return 0
+    most = i2s_largest(&counts[0], n)
+    if n > LONGEST or most >= LONGEST:
+        return -1
     seen = <uint32_t *>malloc(4 * (<size_t>most + 1) * sizeof(uint32_t))
     if seen == NULL:
         raise MemoryError
     with nogil:
-        for i in range(n):
-            if counts[i] > most:
-                different = -1
-        if different == 0:
-            different = i2s_ranks(&counts[0], n, seen, &found[0])
+        different = i2s_ranks(&counts[0], n, seen, &found[0])
     free(seen)
-    if different < 0:
-        raise ValueError("a count is larger than the largest")
     return different
 
 
@@ -113,27 +113,32 @@ def score_sets():
     return [(i2s_scores_sets[i].name.decode("ascii"), bool(i2s_scores_sets[i].available())) for i in range(I2S_SCORES_SETS)]
 
 
-def column_scores(int row, const uint32_t[::1] base, uint32_t most, const int32_t[:, ::1] places, const double[:, ::1] others,
-                  int64_t share, int64_t width, int64_t values, double[:, ::1] found):
+def column_scores(int row, const uint32_t[:, ::1] bases, const int32_t[:, ::1] places, int64_t split,
+                  const double[:, ::1] others, int64_t share, int64_t width, int64_t values, double[:, ::1] found):
     """The scores of profiles, whose ranks `others` has, against columns in the order of each row of `places`; whether every
-    profile has so many `values`. `base` has the counts of places, which are `most` at most; of heads of `width` columns,
-    `share` are summed. Every place must be one of a column: that is not looked at."""
-    cdef int64_t n = base.shape[0], i
+    profile has so many `values`. `bases` has the counts of places for the first `split` orders and for the others; of heads
+    of `width` columns, `share` are summed. Every place must be one of a column: that is not looked at."""
+    cdef int64_t n = bases.shape[1], orders = places.shape[0]
+    cdef size_t most
     cdef uint32_t *seen
+    cdef uint32_t *counts
     cdef float *kept
     cdef double *squares
     cdef bint right
     if not 0 <= row < I2S_SCORES_SETS or not i2s_scores_sets[row].available():
         raise ValueError("no such kernel set")
-    if (share < 1 or share > LONGEST or width < 1 or width > LONGEST or n < 1 or n > LONGEST or (share > 1 and n % (share * width))
-            or share * most > LONGEST):
+    if share < 1 or share > LONGEST or width < 1 or width > LONGEST or n < 1 or n > LONGEST or n % share or (
+            share > 1 and n % (share * width)):
         raise ValueError("the columns are not whole groups of heads")
-    if (places.shape[1] != n or others.shape[1] * share != n or found.shape[0] != others.shape[0]
-            or found.shape[1] != places.shape[0]):
+    if (bases.shape[0] != 2 or places.shape[1] != n or others.shape[1] * share != n or found.shape[0] != others.shape[0]
+            or found.shape[1] != orders or not 0 <= split <= orders):
         raise ValueError("the profiles have another shape")
-    if places.shape[0] == 0 or others.shape[0] == 0:
+    if orders == 0 or others.shape[0] == 0:
         return True
-    seen = <uint32_t *>malloc((4 * (<size_t>share * most + 1) + <size_t>n) * sizeof(uint32_t))
+    most = share * <size_t>i2s_largest(&bases[0, 0], 2 * n)
+    if most >= <size_t>LONGEST:
+        raise ValueError("a count is too large")
+    seen = <uint32_t *>malloc((4 * (most + 1) + <size_t>n) * sizeof(uint32_t))
     kept = <float *>malloc(2 * <size_t>n * sizeof(float))
     squares = <double *>malloc(<size_t>others.shape[0] * sizeof(double))
     if seen == NULL or kept == NULL or squares == NULL:
@@ -141,14 +146,14 @@ def column_scores(int row, const uint32_t[::1] base, uint32_t most, const int32_
         free(kept)
         free(squares)
         raise MemoryError
+    counts = seen + 4 * (most + 1)
     with nogil:
-        right = True
-        for i in range(n):
-            right &= base[i] <= most
+        right = i2s_scores_sets[row].columns(&bases[0, 0], n, &places[0, 0], orders, 0, split, &others[0, 0], others.shape[0],
+                                             share, width, values, seen, counts, kept, squares, &found[0, 0])
         if right:
-            right = i2s_scores_sets[row].columns(&base[0], n, &places[0, 0], places.shape[0], &others[0, 0],
-                                                 others.shape[0], share, width, values, seen, seen + 4 * (share * most + 1),
-                                                 kept, squares, &found[0, 0]) != 0
+            right = i2s_scores_sets[row].columns(&bases[1, 0], n, &places[0, 0], orders, split, orders, &others[0, 0],
+                                                 others.shape[0], share, width, values, seen, counts, kept, squares,
+                                                 &found[0, 0])
     free(seen)
     free(kept)
     free(squares)

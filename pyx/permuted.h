@@ -9,6 +9,13 @@
 
 #include "cpu.h"
 
+static uint32_t i2s_largest(const uint32_t *counts, int64_t n) {
+    uint32_t most = 0;
+    int64_t i;
+    for (i = 0; i < n; i++) most = counts[i] > most ? counts[i] : most;
+    return most;
+}
+
 /* Of each count, as seen[count - *least], twice its rank and n more; how many different counts there are. `seen` has four
  * elements for each count up to the largest: increments of one counter wait for each other, so that four are used in turn. */
 static int64_t i2s_rank_table(const uint32_t *counts, int64_t n, uint32_t *seen, uint32_t *least) {
@@ -167,8 +174,8 @@ static int i2s_scores_has_portable(void) { return 1; }
 typedef struct {
     const char *name;
     int (*available)(void);
-    int (*columns)(const uint32_t *, int64_t, const int32_t *, int64_t, const double *, int64_t, int64_t, int64_t, int64_t,
-                   uint32_t *, uint32_t *, float *, double *, double *);
+    int (*columns)(const uint32_t *, int64_t, const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, int64_t,
+                   int64_t, int64_t, uint32_t *, uint32_t *, float *, double *, double *);
     void (*grams)(const float *, int64_t, const float *, int64_t, const int32_t *, int64_t, int, double *);
 } i2s_scores_set;
 

@@ -71,15 +71,17 @@ I2S_PERMUTED_TARGET static double I2S_PERMUTED(rank_square)(const float *ranks, 
     return sums[0];
 }
 
-/* The scores of profiles against the columns of a matrix under hypotheses: `base` has the counts of n columns by their places,
- * `places` the place of each column. Where heads share a key head, `share` of them with `width` columns each, their columns
- * are summed. `others` has `many` profiles of n / share ranks. Returns 0 where a profile is almost constant: it has no ranks
- * worth comparing. `kept` and `counts` have room for 2 n and n numbers, `squares` for `many`, `seen` for four of each
- * count up to `share` times the largest. Columns are taken in blocks, which stay in the first-level cache under all hypotheses. */
+/* The scores of profiles against the columns of a matrix under the hypotheses from `first` to `stop`: `base` has the counts of
+ * n columns by their places, `places` the place of each column. Where heads share a key head, `share` of them with `width`
+ * columns each, their columns are summed. `others` has `many` profiles of n / share ranks; `found` [many, hypotheses] gets the
+ * scores. Returns 0 where a profile is almost constant: it has no ranks worth comparing. `kept` and `counts` have room for 2 n
+ * and n numbers, `squares` for `many`, `seen` for four of each count up to `share` times the largest. Columns are taken in
+ * blocks, which stay in the first-level cache under all hypotheses. */
 I2S_PERMUTED_TARGET static int I2S_PERMUTED(column_scores)(const uint32_t *base, int64_t n, const int32_t *places,
-                                                           int64_t hypotheses, const double *others, int64_t many,
-                                                           int64_t share, int64_t width, int64_t values, uint32_t *seen,
-                                                           uint32_t *counts, float *kept, double *squares, double *found) {
+                                                           int64_t hypotheses, int64_t first, int64_t stop,
+                                                           const double *others, int64_t many, int64_t share, int64_t width,
+                                                           int64_t values, uint32_t *seen, uint32_t *counts, float *kept,
+                                                           double *squares, double *found) {
     enum { BLOCK = 512 };
     const int64_t length = n / share;
     float *permuted = kept + n;
@@ -96,10 +98,11 @@ I2S_PERMUTED_TARGET static int I2S_PERMUTED(column_scores)(const uint32_t *base,
     if (share == 1) {
         if (i2s_short_ranks(base, n, seen, kept) < values) return 0;
         size = I2S_PERMUTED(rank_square)(kept, n);
-        for (i = 0; i < many * hypotheses; i++) found[i] = 0;
+        for (k = 0; k < many; k++)
+            for (h = first; h < stop; h++) found[k * hypotheses + h] = 0;
         for (at = 0; at < n; at += BLOCK) {
             const int64_t now = n - at < BLOCK ? n - at : BLOCK;
-            for (h = 0; h < hypotheses; h++) {
+            for (h = first; h < stop; h++) {
                 if (many == 1) {
                     found[h] += I2S_PERMUTED(permuted_product)(others + at, kept, n, places + h * n + at, now);
                     continue;
@@ -110,11 +113,11 @@ I2S_PERMUTED_TARGET static int I2S_PERMUTED(column_scores)(const uint32_t *base,
             }
         }
         for (k = 0; k < many; k++)
-            for (h = 0; h < hypotheses; h++)
+            for (h = first; h < stop; h++)
                 found[k * hypotheses + h] /= sqrt(squares[k] * size) / sqrt((double)length - 1);
         return 1;
     }
-    for (h = 0; h < hypotheses; h++, places += n) {
+    for (places += first * n, h = first; h < stop; h++, places += n) {
         int64_t head, s;
         memset(counts, 0, (size_t)length * sizeof *counts);
         for (head = 0; head * width < length; head++)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.inspect.evidence import grams, profiles
-from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, permutations
+from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, orders
 from i2s_spec.inspect.evidence.roles import GAINS, READERS, WRITERS
 from i2s_spec.inspect.evidence.zeros import zero_comparisons
 
@@ -137,7 +137,7 @@ class _Columns:
                 for number, one in enumerate(self._asked)
                 if (one.share, one.width if one.share > 1 else 1) == grouping
             ]
-            scores = self._scores(np.stack([ranks for _, one in asked for ranks in one.ranks]), *grouping)
+            scores = self._scores([ranks for _, one in asked for ranks in one.ranks], *grouping)
             if scores is None:
                 continue
             at = 0
@@ -149,17 +149,15 @@ class _Columns:
                 )
         return (made[number] for number in sorted(made))
 
-    def _scores(self, ranks: NDArray[np.float64], share: int, width: int) -> list[Scores] | None:
+    def _scores(self, ranks: list[NDArray[np.float64]], share: int, width: int) -> list[Scores] | None:
         """The scores of each profile; None where the columns are almost constant."""
-        found: list[Scores] = [{} for _ in ranks]
-        for side in SIDES:
-            names, places = permutations(self._matrix.rows, self._matrix.cols, side)
-            scores = profiles.column_scores(self._counted.base(side), places, ranks, share, width)
-            if scores is None:
-                return None
-            for one, of in zip(found, scores.tolist(), strict=True):
-                one.update(zip(names, of, strict=True))
-        return found
+        others = ranks[0][None] if len(ranks) == 1 else np.stack(ranks)
+        names, split, places = orders(self._matrix.rows, self._matrix.cols)
+        if share * self._matrix.rows >= profiles.COUNTS:
+            scores = profiles.column_scores_reference(self._counted.bases, places, split, others, share, width)
+        else:
+            scores = profiles.column_scores(self._counted.bases, places, split, others, share, width)
+        return None if scores is None else [dict(zip(names, of, strict=True)) for of in scores.tolist()]
 
 
 Written = tuple["NDArray[np.float32]", int | None]
@@ -204,7 +202,9 @@ def written_grams(source: Source, found: Roles, code_map: CodeMap) -> dict[bool,
         if matrix.role in WRITERS:
             for side, gram in grams.row_grams(source, matrix, code_map).items():
                 total = totals.get(side)
-                totals[side] = gram if total is None else total[: len(gram), : len(gram)] + gram[: len(total), : len(total)]
+                totals[side] = (
+                    gram if total is None else total[: len(gram), : len(gram)] + gram[: len(total), : len(total)]
+                )
     width = widths.pop()
     return {side: (grams.correlations(total), width) for side, total in totals.items()}
 
@@ -234,9 +234,7 @@ class _Read:
                 found[each.name] = score
         return found
 
-    def _score(
-        self, each: Hypothesis, rows: NDArray[np.float32], share: int, width: int, size: float
-    ) -> float | None:
+    def _score(self, each: Hypothesis, rows: NDArray[np.float32], share: int, width: int, size: float) -> float | None:
         if share == 1:
             return grams.score_as_read(self._correlations[each.in_rows], rows, each, self._matrix.cols, size)
         matrix, first = grams.as_read(self._products[each.in_rows], each, self._matrix.cols)

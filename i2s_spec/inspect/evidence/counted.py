@@ -28,7 +28,7 @@ MOST: Final = 1 << 18
 
 
 class Counted:
-    """The counts of one tensor.
+    """The counts of one tensor: `bases` is uint32 [2, cols], the counts of `base` where rows stay where they are and where not.
 
     :param pairs: uint32 [4, cols], set bits by pair of bits and byte of a row of bytes
     :param stretches: uint32 [rows, 4], likewise by quarter of such a row; empty where rows were not counted
@@ -42,17 +42,16 @@ class Counted:
         columns = np.empty((2, pairs.shape[1]), dtype=np.uint32)
         rows = np.empty((2, stretches.shape[0]), dtype=np.uint32)
         _bit_sums.totals(pairs, stretches, rows_count, others, columns, rows)
-        self._columns: tuple[NDArray[np.uint32], NDArray[np.uint32]] = (columns[0], columns[1])
-        self._rows: tuple[NDArray[np.uint32], NDArray[np.uint32]] = (rows[0], rows[1])
+        self.bases, self._rows = columns, rows
         self.rows_count = rows_count
 
     @property
     def cols_count(self) -> int:
-        return self._columns[0].size
+        return self.bases.shape[1]
 
     def base(self, in_rows: bool) -> NDArray[np.uint32]:
         """Weights that are not 0 by the place of a column, as `Hypothesis.places` numbers places, uint32 [cols]."""
-        return self._columns[0 if in_rows else 1]
+        return self.bases[0 if in_rows else 1]
 
     def columns(self, each: Hypothesis) -> NDArray[np.uint32]:
         """Weights that are not 0 in each column, uint32 [cols]."""

@@ -11,7 +11,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from i2s_spec.inspect.evidence.comparisons import (
 )
 from i2s_spec.inspect.evidence.counted import MOST, PIECE, Counted, count
 from i2s_spec.inspect.evidence.decision import Decision, decide
-from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis
+from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis, fitting
 from i2s_spec.inspect.evidence.roles import WRITERS, Matrix, Roles, roles
 
 if TYPE_CHECKING:
@@ -34,6 +33,9 @@ if TYPE_CHECKING:
 
 #: Weights of the layers whose Grams are compared, about; two layers at least.
 GRAM_WEIGHTS: Final = 1 << 24
+
+_NAMES: Final = [each.name for each in HYPOTHESES]
+_IN_ROWS: Final = np.array([each.in_rows for each in HYPOTHESES])
 
 #: How often tensors are asked again with their partners read as these were decided.
 ROUNDS: Final = 3
@@ -229,13 +231,13 @@ class _Squared:
 
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison
-        least = 0.0 if comparison.gram else -inf
-        sides = [
-            [score * score if (score := of.get(each.name, 0.0)) > least else 0.0 for each in HYPOTHESES]
-            for of in (comparison.scores[True], comparison.scores[False])
-        ]
-        sides.append([sides[0 if each.in_rows else 1][number] for number, each in enumerate(HYPOTHESES)])
-        self.sides = sides
+        found = np.array(
+            [[of.get(name, 0.0) for name in _NAMES] for of in (comparison.scores[True], comparison.scores[False])]
+        )
+        if comparison.gram:
+            np.maximum(found, 0.0, out=found)
+        found *= found
+        self.sides = np.concatenate((found, np.where(_IN_ROWS, found[0], found[1])[None]))
 
 
 def _decide(compared: Sequence[_Squared], sides: dict[tuple[int, str], bool]) -> Decision:
@@ -243,13 +245,12 @@ def _decide(compared: Sequence[_Squared], sides: dict[tuple[int, str], bool]) ->
 
     :param sides: how the rows of partners are read; those of a partner that is not here as the hypothesis reads its own
     """
-    shapes = {(one.comparison.matrix.rows, one.comparison.matrix.cols) for one in compared}
-    rows: list[list[float]] = []
+    fit = set(_NAMES)
+    sums = np.zeros(len(_NAMES))
     for one in compared:
-        seen = [sides[key] for key in one.comparison.partners if key in sides]
-        rows.append(one.sides[2 if not seen else 0 if 2 * sum(seen) >= len(seen) else 1])
-    sums = np.add.reduce(rows, axis=0).tolist() if rows else [0.0] * len(HYPOTHESES)
-    named = zip(HYPOTHESES, sums, strict=True)
-    return decide(
-        {each.name: total for each, total in named if all(each.fits(*shape) for shape in shapes)}, len(compared)
-    )
+        comparison = one.comparison
+        seen = [sides[key] for key in comparison.partners if key in sides] if sides else []
+        sums += one.sides[2 if not seen else 0 if 2 * sum(seen) >= len(seen) else 1]
+        fit &= fitting(comparison.matrix.rows, comparison.matrix.cols)
+    named = zip(_NAMES, sums.tolist(), strict=True)
+    return decide({name: total for name, total in named if name in fit}, len(compared))

@@ -139,8 +139,15 @@ def test_ranks_that_mean_nothing() -> None:
     for dtype in (np.uint32, np.float32, np.float64):
         assert profiles.ranks(np.array([1, 2, 3, 1, 2, 3], dtype=dtype)) is None
     assert profiles.ranks(np.array([1, 2, 3, 4, np.inf], dtype=np.float32)) is None
-    with pytest.raises(ValueError, match="larger"):
-        _bit_sums.ranks(np.array([5], dtype=np.uint32), 4, np.empty(1))
+    with pytest.raises(ValueError, match="another shape"):
+        _bit_sums.ranks(np.array([5], dtype=np.uint32), np.empty(2))
+
+
+def test_ranks_of_counts_that_are_too_large_to_be_counted() -> None:
+    values = np.array([5, 1 << 21, 7, (1 << 32) - 1, 5], dtype=np.uint32)
+    found = profiles.ranks(values)
+    assert found is not None
+    assert found.tolist() == [-1.5, 1.0, 0.0, 2.0, -1.5]
 
 
 SCORE_SETS = [name for name, available in _bit_sums.score_sets() if available]
@@ -161,29 +168,31 @@ def test_column_scores_are_the_definition(
 ) -> None:
     random = np.random.default_rng(seed)
     length = heads * width
-    base = random.integers(0, most + 1, size=length * share, dtype=np.uint32)
-    places = np.stack([random.permutation(length * share) for _ in range(3)]).astype(np.int32)
+    bases = random.integers(0, most + 1, size=(2, length * share), dtype=np.uint32)
+    windows = np.arange(length * share) // 64 * 64  # places as layouts have them, and any
+    near = [np.lexsort((random.permutation(length * share), windows)) for _ in range(2)]
+    places = np.stack([*near, *(random.permutation(length * share) for _ in range(2))]).astype(np.int32)
+    split = int(random.integers(0, 5))
     others = np.stack([random.permutation(length) - (length - 1) / 2 for _ in range(many)])
     if length < 2:
         return
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("I2S_ISA", name)
-        found = profiles.column_scores(base, places, others, share, width)
-    wanted = profiles.column_scores_reference(base, places, others, share, width)
+        found = profiles.column_scores(bases, places, split, others, share, width)
+    wanted = profiles.column_scores_reference(bases, places, split, others, share, width)
     assert (None if found is None else found.tolist()) == (None if wanted is None else wanted.tolist())
 
 
 def test_column_scores_of_what_does_not_fit() -> None:
-    base, others, found = np.ones(8, dtype=np.uint32), np.ones((1, 4)), np.empty((1, 1))
+    bases, others, found = np.ones((2, 8), dtype=np.uint32), np.ones((1, 4)), np.empty((1, 1))
     places = np.arange(8, dtype=np.int32)[None]
-    for share, width in ((0, 1), (2, 3), (1, 1)):
+    for share, width, split in ((0, 1, 1), (2, 3, 1), (3, 1, 1), (1, 1, 1), (2, 1, 2), (2, 1, -1)):
         with pytest.raises(ValueError, match=r"whole groups|another shape"):
-            _bit_sums.column_scores(0, base, 1, places, others, share, width, 4, found)
-    assert (
-        _bit_sums.column_scores(0, base, 0, places, others, 2, 1, 1, found) is False
-    )  # a count is larger than the largest
+            _bit_sums.column_scores(0, bases, places, split, others, share, width, 4, found)
+    with pytest.raises(ValueError, match="too large"):
+        _bit_sums.column_scores(0, bases << 20, places, 1, others, 2, 1, 1, found)
     with pytest.raises(ValueError, match="no such"):
-        _bit_sums.column_scores(99, base, 1, places, others, 2, 1, 1, found)
+        _bit_sums.column_scores(99, bases, places, 1, others, 2, 1, 1, found)
 
 
 @given(st.integers(1, 9), st.integers(0, 5), st.integers(0, 1 << 30), st.booleans())
