@@ -32,6 +32,9 @@ cdef extern from "grams.h" nogil:
     int I2S_GRAM_LINE
     int I2S_GRAM_MOST
 
+cdef extern from "read_at.h" nogil:
+    int i2s_read_fully(int, uint8_t *, int64_t, int64_t) noexcept
+
 cdef extern from "bit_sums.h" nogil:
     ctypedef struct i2s_sums_set:
         const char *name
@@ -84,6 +87,39 @@ def add_bit_sums(int row, const uint8_t[::1] data, int64_t width, int64_t segmen
         held = i2s_sums_sets[row].sums(&data[0], rows, width, segment, either, &columns[0, 0],
                                        NULL if segments is None else &segments[0, 0] + 4 * first, &planes[0], held, last)
     return held
+
+
+def add_bit_sums_of_file(int row, int descriptor, int64_t start, int64_t size, uint8_t[::1] buffer, int64_t step,
+                         int64_t width, int64_t segment, bint either, uint32_t[:, ::1] columns, uint32_t[:, ::1] segments,
+                         uint8_t[::1] planes):
+    """The same for whole rows of a file, `step` bytes at a time; False where they could not be read."""
+    cdef int64_t at = 0, now
+    cdef int held = 0
+    cdef bint there = True
+    cdef uint32_t *along = NULL
+    if not 0 <= row < I2S_SUMS_SETS or not i2s_sums_sets[row].available():
+        raise ValueError("no such kernel set")
+    if width < 1 or segment < 1 or width % segment or size < 1 or size % width or step < width or step % width:
+        raise ValueError("the bytes are not whole rows of whole segments")
+    if columns.shape[0] != 4 or columns.shape[1] != width or planes.shape[0] < planes_size(width, segment):
+        raise ValueError("the counters have another shape")
+    if segments is not None:
+        if segments.shape[1] != 4 or segments.shape[0] != size // segment:
+            raise ValueError("the counters have another shape")
+        along = &segments[0, 0]
+    if start < 0 or buffer.shape[0] < min(step, size):
+        raise ValueError("the buffer is too small")
+    with nogil:
+        while there and at < size:
+            now = step if step < size - at else size - at
+            there = i2s_read_fully(descriptor, &buffer[0], now, start + at) != 0
+            if there:
+                held = i2s_sums_sets[row].sums(&buffer[0], now // width, width, segment, either, &columns[0, 0], along,
+                                               &planes[0], held, at + now == size)
+                if along != NULL:
+                    along += now // segment * 4
+                at += now
+    return there
 
 
 def ranks(const uint32_t[::1] counts, double[::1] found):

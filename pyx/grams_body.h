@@ -59,8 +59,8 @@ I2S_GRAM_TARGET static void I2S_GRAM(gram)(const int8_t *vectors, int64_t n, int
     int64_t i, j;
     I2S_GRAM(gram_products)(vectors, n, room, products);
     for (i = 0; i < n; i++) {
-        int32_t sum = 0;
-        for (j = 0; j < room; j++) sum += vectors[i * room + j];
+        int16_t sum = 0;
+        for (j = 0; j < room; j++) sum = (int16_t)(sum + vectors[i * room + j]);
         sums[i] = sum;
         means[i] = sum / (double)length;
     }

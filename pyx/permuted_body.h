@@ -87,6 +87,7 @@ I2S_PERMUTED_TARGET static int I2S_PERMUTED(column_scores)(const uint32_t *base,
     float *permuted = kept + n;
     double size;
     int64_t h, i, k, at;
+    if (first >= stop) return 1;
     for (k = 0; k < many; k++) {
         const double *other = others + k * length;
         double sums[8] = {0};

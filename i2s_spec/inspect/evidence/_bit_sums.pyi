@@ -15,6 +15,20 @@ def add_bit_sums(
     held: int,
     last: bool,
 ) -> int: ...
+def add_bit_sums_of_file(
+    row: int,
+    descriptor: int,
+    start: int,
+    size: int,
+    buffer: Any,
+    step: int,
+    width: int,
+    segment: int,
+    either: bool,
+    columns: Any,
+    segments: Any,
+    planes: Any,
+) -> bool: ...
 def ranks(counts: Any, found: Any) -> int: ...
 def float_ranks(values: Any, found: Any) -> int: ...
 def score_sets() -> list[tuple[str, bool]]: ...

@@ -12,22 +12,27 @@ under any layout. A code counts where its lower bit is set, or where either is. 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from i2s_spec.codec.isa import chosen
+from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.inspect.evidence import _bit_sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+@lru_cache(maxsize=1)
+def kernel_sets() -> tuple[KernelSet, ...]:
+    """Every set of kernels for sums that was compiled, the slowest first."""
+    return table(_bit_sums.kernel_sets())
+
+
 def kernel_row() -> int:
-    """The row of the kernel set in use; portable where there is none of that name."""
-    name = chosen().name
-    rows = (row for row, (each, available) in enumerate(_bit_sums.kernel_sets()) if each == name and available)
-    return next(rows, 0)
+    """The row of the kernel set in use."""
+    return chosen(kernel_sets()).row
 
 
 def bit_sums_reference(
@@ -88,4 +93,29 @@ class BitSums:
             self._planes,
             self._held,
             self._seen == self._stretches,
+        )
+
+    def add_file(self, descriptor: int, start: int, buffer: memoryview, step: int) -> bool:
+        """All rows, from a file, without the lock of the interpreter; False where they could not be read.
+
+        Sums that were not made whole are worth nothing.
+
+        :param start: of the rows in the file
+        :param buffer: for what is read
+        :param step: bytes that are read at once, whole rows
+        """
+        size = self._stretches * self._segment
+        return _bit_sums.add_bit_sums_of_file(
+            self._row,
+            descriptor,
+            start,
+            size,
+            buffer,
+            step,
+            self._width,
+            self._segment,
+            self._either,
+            self.columns,
+            self.segments if self._along else None,
+            self._planes,
         )

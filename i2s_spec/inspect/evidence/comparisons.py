@@ -193,7 +193,7 @@ def gram_comparisons(
 
 
 def written_grams(source: Source, found: Roles, code_map: CodeMap) -> dict[bool, Written]:
-    """For each side the correlations of the rows of all writers of the hidden state, and its width; None where they differ."""
+    """For each side the correlations of the rows of all writers of the hidden state, and its width; None if they differ."""
     widths = {matrix.rows for matrix in found.matrices.values() if matrix.role in WRITERS}
     if len(widths) != 1:
         return dict.fromkeys(SIDES, (np.zeros((0, 0), dtype=np.float32), None))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.evidence import _bit_sums
 from i2s_spec.inspect.evidence.bit_sums import BitSums
 
@@ -28,7 +29,7 @@ MOST: Final = 1 << 18
 
 
 class Counted:
-    """The counts of one tensor: `bases` is uint32 [2, cols], the counts of `base` where rows stay where they are and where not.
+    """The counts of one tensor. `bases` is uint32 [2, cols]: `base` where rows stay where they are, and where not.
 
     :param pairs: uint32 [4, cols], set bits by pair of bits and byte of a row of bytes
     :param stretches: uint32 [rows, 4], likewise by quarter of such a row; empty where rows were not counted
@@ -42,7 +43,8 @@ class Counted:
         columns = np.empty((2, pairs.shape[1]), dtype=np.uint32)
         rows = np.empty((2, stretches.shape[0]), dtype=np.uint32)
         _bit_sums.totals(pairs, stretches, rows_count, others, columns, rows)
-        self.bases, self._rows = columns, rows
+        self.bases: NDArray[np.uint32] = columns
+        self._rows: tuple[NDArray[np.uint32], NDArray[np.uint32]] = (rows[0], rows[1])
         self.rows_count = rows_count
 
     @property
@@ -51,7 +53,8 @@ class Counted:
 
     def base(self, in_rows: bool) -> NDArray[np.uint32]:
         """Weights that are not 0 by the place of a column, as `Hypothesis.places` numbers places, uint32 [cols]."""
-        return self.bases[0 if in_rows else 1]
+        found: NDArray[np.uint32] = self.bases[0 if in_rows else 1]
+        return found
 
     def columns(self, each: Hypothesis) -> NDArray[np.uint32]:
         """Weights that are not 0 in each column, uint32 [cols]."""
@@ -109,14 +112,19 @@ def count(
     # Codes 1 and 3 have the lower bit, 2 and 3 the upper one. Where 1 is that of 0 and 3 is missing, those without the lower
     # bit count; where 0 is and 3 is missing, those with either; else 3 and another one are not 0 and have the lower bit.
     zero, full = code_map.code_of(0), code_map.unused != 3
-    sums = BitSums(rows // 4, cols, cols // 4, either=not full and zero != 1, along=of_rows)
+    either, others = not full and zero != 1, not full and zero == 1
     many = PIECE // cols
     step = max(1, many // TILE * TILE if many >= TILE else many // 2 * 2) * cols
     size = rows * cols // 4
     if buffer is None:
         buffer = memoryview(bytearray(min(size, max(PIECE, MOST))))
-    for at in range(0, size, step):
-        piece = buffer[: min(step, size - at)]
-        source.readinto(start + at, piece)
-        sums.add(piece)
-    return Counted(sums.columns, sums.segments, rows, others=not full and zero == 1)
+    sums = BitSums(rows // 4, cols, cols // 4, either, along=of_rows)
+    if type(source) is not FileSource or not sums.add_file(source.fileno(), start, buffer, step):
+        sums = BitSums(
+            rows // 4, cols, cols // 4, either, along=of_rows
+        )  # what could not be read is read again, to be told
+        for at in range(0, size, step):
+            piece = buffer[: min(step, size - at)]
+            source.readinto(start + at, piece)
+            sums.add(piece)
+    return Counted(sums.columns, sums.segments, rows, others)

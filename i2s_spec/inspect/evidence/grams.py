@@ -45,7 +45,8 @@ Grams = dict[bool, "NDArray[np.float32]"]
 def column_grams(source: Source, matrix: Matrix, code_map: CodeMap) -> Grams:
     """Products of the first places of the columns of a matrix with each other, each column less its mean.
 
-    :returns: float32 [places, places], by the places of layouts that leave rows where they are (True) and of those that mix four
+    :returns: float32 [places, places]: by the places of layouts that leave rows where they are (True), and of those that mix
+        four
     """
     return _grams(source, matrix, code_map, OVER, min(matrix.cols, CHANNELS), True)
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 GRAM_WEIGHTS: Final = 1 << 24
 
 _NAMES: Final = [each.name for each in HYPOTHESES]
+_NONE: Final = [0.0] * len(_NAMES)
 _IN_ROWS: Final = np.array([each.in_rows for each in HYPOTHESES])
 
 #: How often tensors are asked again with their partners read as these were decided.
@@ -231,9 +232,8 @@ class _Squared:
 
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison
-        found = np.array(
-            [[of.get(name, 0.0) for name in _NAMES] for of in (comparison.scores[True], comparison.scores[False])]
-        )
+        scores = comparison.scores
+        found = np.array([[*map(scores[side].get, _NAMES, _NONE)] for side in (True, False)])
         if comparison.gram:
             np.maximum(found, 0.0, out=found)
         found *= found
@@ -245,12 +245,11 @@ def _decide(compared: Sequence[_Squared], sides: dict[tuple[int, str], bool]) ->
 
     :param sides: how the rows of partners are read; those of a partner that is not here as the hypothesis reads its own
     """
-    fit = set(_NAMES)
-    sums = np.zeros(len(_NAMES))
+    parts = []
     for one in compared:
-        comparison = one.comparison
-        seen = [sides[key] for key in comparison.partners if key in sides] if sides else []
-        sums += one.sides[2 if not seen else 0 if 2 * sum(seen) >= len(seen) else 1]
-        fit &= fitting(comparison.matrix.rows, comparison.matrix.cols)
-    named = zip(_NAMES, sums.tolist(), strict=True)
-    return decide({name: total for name, total in named if name in fit}, len(compared))
+        seen = [sides[key] for key in one.comparison.partners if key in sides] if sides else []
+        parts.append(one.sides[2 if not seen else 0 if 2 * sum(seen) >= len(seen) else 1])
+    sums = (parts[0] if len(parts) == 1 else np.sum(parts, axis=0)).tolist() if parts else _NONE
+    fits = {fitting(one.comparison.matrix.rows, one.comparison.matrix.cols) for one in compared}
+    named = zip(_NAMES, sums, strict=True)
+    return decide({name: total for name, total in named if all(name in fit for fit in fits)}, len(compared))

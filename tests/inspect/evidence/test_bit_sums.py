@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -79,6 +81,27 @@ def test_pieces_add_up(name: str, pieces: list[int], seed: int, dense: bool, alo
         assert np.array_equal(sums.segments, segments if along else segments[:0])
 
 
+@pytest.mark.parametrize("name", [_bit_sums.kernel_sets()[row][0] for row in SETS])
+@pytest.mark.parametrize("along", [True, False])
+def test_rows_of_a_file_add_up(name: str, along: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("I2S_ISA", name)
+    data = np.random.default_rng(5).integers(0, 256, size=700 * 128, dtype=np.uint8).tobytes()
+    path = tmp_path / "rows"
+    path.write_bytes(b"head" + data)
+    columns, segments = bit_sums_reference(data, 128, 32, either=True)
+    with path.open("rb") as file:
+        for step in (1, 96, 699, 9999):
+            sums, buffer = BitSums(700, 128, 32, True, along), memoryview(bytearray(min(700, step) * 128))
+            assert sums.add_file(file.fileno(), 4, buffer, step * 128)
+            assert np.array_equal(sums.columns, columns)
+            assert np.array_equal(sums.segments, segments if along else segments[:0])
+        assert not BitSums(700, 128, 32, True, along).add_file(file.fileno(), 5, buffer, 128)
+        for step, size in ((100, 128), (0, 128), (128, 127)):
+            with pytest.raises(ValueError, match=r"whole rows|too small"):
+                BitSums(700, 128, 32, True).add_file(file.fileno(), 4, memoryview(bytearray(size)), step)
+    assert not BitSums(700, 128, 32, True).add_file(-1, 4, buffer, 128)
+
+
 @pytest.mark.parametrize(("size", "width", "segment"), [(5, 4, 2), (8, 4, 3), (8, 0, 1), (8, 4, 0)])
 def test_what_is_not_whole_is_refused(size: int, width: int, segment: int) -> None:
     columns = np.zeros((4, max(width, 1)), dtype=np.uint32)
@@ -90,14 +113,14 @@ def test_what_is_not_whole_is_refused(size: int, width: int, segment: int) -> No
 
 def test_counters_and_planes_that_do_not_fit() -> None:
     columns, segments, planes = np.zeros((4, 8), np.uint32), np.zeros((4, 4), np.uint32), np.zeros(9999, np.uint8)
-    for given in (
+    for arguments in (
         (columns[:, :4].copy(), segments, 0, planes, 0), (columns[:3], segments, 0, planes, 0),
         (columns, segments[:3], 0, planes, 0), (columns, segments, 1, planes, 0), (columns, segments, -1, planes, 0),
         (columns, segments[:, :3].copy(), 0, planes, 0), (columns, segments, 0, planes[:99], 0),
         (columns, segments, 0, planes, 256), (columns, None, 0, planes, -1),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=r"another shape|planes"):
-            _bit_sums.add_bit_sums(0, bytes(8), 8, 2, False, *given, True)
+            _bit_sums.add_bit_sums(0, bytes(8), 8, 2, False, *arguments, True)
 
 
 def test_more_rows_than_there_are() -> None:

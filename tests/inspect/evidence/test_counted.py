@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from planted import layouts
 
 from i2s_spec.codec.native import pack
-from i2s_spec.gguf.source import BufferSource
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf.source import BufferSource, FileSource
 from i2s_spec.inspect.evidence.counted import count
 from i2s_spec.inspect.evidence.grams import column_grams, row_grams
 from i2s_spec.inspect.evidence.hypotheses import named
@@ -40,3 +43,17 @@ def test_grams_are_those_of_the_matrix(layout: str) -> None:
     assert np.allclose(got, columns.T @ columns, atol=1e-4)
     rows = TRITS - TRITS.mean(axis=1, keepdims=True)
     assert np.allclose(row_grams(source, matrix, code_map)[each.in_rows], rows @ rows.T, atol=1e-3)
+
+
+def test_a_file_that_is_cut_or_closed(tmp_path: Path) -> None:
+    path = tmp_path / "payload"
+    path.write_bytes(pack(TRITS, 1.0, dialect="canonical"))
+    source = FileSource(path)
+    whole = count(source, 0, 12, 256, CODE_MAPS["offset-1"])
+    assert np.array_equal(whole.columns(named("interleave-128")), np.count_nonzero(TRITS, axis=0))
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(FormatError, match="500"):
+        count(source, 0, 12, 256, CODE_MAPS["offset-1"])
+    source.close()
+    with pytest.raises(ValueError, match="closed"):
+        count(source, 0, 12, 256, CODE_MAPS["offset-1"])
