@@ -44,12 +44,9 @@ class Counted:
         rows = np.empty((2, stretches.shape[0]), dtype=np.uint32)
         _bit_sums.totals(pairs, stretches, rows_count, others, columns, rows)
         self.bases: NDArray[np.uint32] = columns
+        self.cols_count = int(pairs.shape[1])
         self._rows: tuple[NDArray[np.uint32], NDArray[np.uint32]] = (rows[0], rows[1])
         self.rows_count = rows_count
-
-    @property
-    def cols_count(self) -> int:
-        return self.bases.shape[1]
 
     def base(self, in_rows: bool) -> NDArray[np.uint32]:
         """Weights that are not 0 by the place of a column, as `Hypothesis.places` numbers places, uint32 [cols]."""
