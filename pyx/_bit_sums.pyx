@@ -7,32 +7,43 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 cdef extern from "permuted.h" nogil:
-    void i2s_gram_row(const float *, const float *, const int32_t *, int64_t, int, double *) noexcept
+    ctypedef struct i2s_scores_set:
+        const char *name
+        int (*available)() noexcept nogil
+        int (*columns)(const uint32_t *, int64_t, const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, int64_t,
+                       int64_t, int64_t, uint32_t *, uint32_t *, float *, double *, double *) noexcept nogil
+        void (*grams)(const float *, int64_t, const float *, int64_t, const int32_t *, int64_t, int, double *) noexcept nogil
+    const i2s_scores_set *i2s_scores_sets
+    int I2S_SCORES_SETS
     int64_t i2s_float_ranks(const float *, int64_t, uint64_t *, double *) noexcept
-    int64_t i2s_ranks(const uint32_t *, int64_t, uint32_t, uint32_t *, double *) noexcept
-    int i2s_column_scores(const uint32_t *, int64_t, const int32_t *, int64_t, const double *, int64_t, int64_t, int64_t,
-                          int64_t, uint32_t *, uint32_t *, double *, double *) noexcept
+    uint32_t i2s_largest(const uint32_t *, int64_t) noexcept
+    int64_t i2s_ranks(const uint32_t *, int64_t, uint32_t *, double *) noexcept
 
 cdef extern from "grams.h" nogil:
     ctypedef struct i2s_grams_set:
         const char *name
         int (*available)() noexcept nogil
+        void (*trits)(const uint8_t *, int64_t, int64_t, int64_t, int, int, const int8_t *, int64_t, int8_t *,
+                      uint8_t *) noexcept nogil
+        void (*gram)(const int8_t *, int64_t, int64_t, int64_t, int32_t *, double *, float *) noexcept nogil
+        void (*correlations)(const float *, int64_t, double *, float *) noexcept nogil
     const i2s_grams_set *i2s_grams_sets
     int I2S_GRAMS_SETS
     int I2S_GRAM_LINE
     int I2S_GRAM_MOST
-    void i2s_gram_trits(const uint8_t *, int64_t, int64_t, int64_t, int, int, const int8_t *, int64_t, int8_t *,
-                        uint8_t *) noexcept
-    void i2s_gram(const i2s_grams_set *, const int8_t *, int64_t, int64_t, int64_t, int32_t *, double *, float *) noexcept
-    void i2s_gram_correlations(const float *, int64_t, double *, float *) noexcept
+
+cdef extern from "read_at.h" nogil:
+    int i2s_read_fully(int, uint8_t *, int64_t, int64_t) noexcept
 
 cdef extern from "bit_sums.h" nogil:
     unsigned i2s_cpu_needs(int (*available)() noexcept nogil)
     ctypedef struct i2s_sums_set:
         const char *name
         int (*available)() noexcept nogil
-        void (*sums)(const uint8_t *, int64_t, int64_t, int64_t, int, uint32_t *, uint32_t *, int64_t, uint8_t *) noexcept nogil
+        int (*sums)(const uint8_t *, int64_t, int64_t, int64_t, int, uint32_t *, uint32_t *, uint8_t *, int, int) noexcept nogil
     const i2s_sums_set *i2s_sums_sets
+    void i2s_totals_of_columns(const uint32_t *, int64_t, uint32_t, int, uint32_t *) noexcept
+    void i2s_totals_of_rows(const uint32_t *, int64_t, uint32_t, int, uint32_t *) noexcept
     int I2S_SUMS_SETS
     int I2S_PLANES
     int I2S_MOST_BYTES
@@ -51,111 +62,160 @@ def kernel_needs():
     return [i2s_cpu_needs(i2s_sums_sets[i].available) for i in range(I2S_SUMS_SETS)]
 
 
+def planes_size(int64_t width, int64_t segment):
+    """Bytes of the planes of rows of `width` bytes in stretches of `segment`."""
+    return I2S_PLANES * (segment + I2S_MOST_BYTES) * (width // segment)
+
+
 def add_bit_sums(int row, const uint8_t[::1] data, int64_t width, int64_t segment, bint either, uint32_t[:, ::1] columns,
-                 uint32_t[:, ::1] segments, int64_t first):
+                 uint32_t[:, ::1] segments, int64_t first, uint8_t[::1] planes, int held, bint last):
     """Add the sums of whole rows of `width` bytes to `columns` [4, width], and write those of each stretch of `segment`
-    bytes to `segments` [4, stretches], from the stretch `first` on."""
+    bytes to `segments` [stretches, 4], from the stretch `first` on, unless that is None.
+
+    `planes` keeps a part of the sums, as many as are returned at most, which the next call takes as `held`: zeros and 0 at
+    first, and again after the `last` rows, when all is in `columns`."""
     cdef int64_t rows
-    cdef uint8_t *scratch
     if not 0 <= row < I2S_SUMS_SETS or not i2s_sums_sets[row].available():
         raise ValueError("no such kernel set")
     if width < 1 or segment < 1 or width % segment or data.shape[0] % width:
         raise ValueError("the bytes are not whole rows of whole segments")
     rows = data.shape[0] // width
-    if columns.shape[0] != 4 or columns.shape[1] != width or segments.shape[0] != 4:
+    if columns.shape[0] != 4 or columns.shape[1] != width or planes.shape[0] < planes_size(width, segment):
         raise ValueError("the counters have another shape")
-    if first < 0 or first > segments.shape[1] - rows * (width // segment):
+    if segments is not None and (segments.shape[1] != 4 or first < 0
+                                 or first > segments.shape[0] - rows * (width // segment)):
         raise ValueError("the counters have another shape")
+    if not 0 <= held < 256:
+        raise ValueError("planes do not hold that")
     if rows == 0:
-        return
-    scratch = <uint8_t *>malloc(I2S_PLANES * (segment + I2S_MOST_BYTES) * (width // segment))
-    if scratch == NULL:
-        raise MemoryError
+        return held
     with nogil:
-        i2s_sums_sets[row].sums(&data[0], rows, width, segment, either, &columns[0, 0], &segments[0, 0] + first,
-                                segments.shape[1], scratch)
-    free(scratch)
+        held = i2s_sums_sets[row].sums(&data[0], rows, width, segment, either, &columns[0, 0],
+                                       NULL if segments is None else &segments[0, 0] + 4 * first, &planes[0], held, last)
+    return held
 
 
-def ranks(const uint32_t[::1] counts, uint32_t most, double[::1] found):
-    """The ranks of counts that are `most` at most, with mean 0, equals sharing one; how many different counts there are."""
-    cdef int64_t n = counts.shape[0], i, different = 0
+def add_bit_sums_of_file(int row, int descriptor, int64_t start, int64_t size, uint8_t[::1] buffer, int64_t step,
+                         int64_t width, int64_t segment, bint either, uint32_t[:, ::1] columns, uint32_t[:, ::1] segments,
+                         uint8_t[::1] planes):
+    """The same for whole rows of a file, `step` bytes at a time; False where they could not be read."""
+    cdef int64_t at = 0, now
+    cdef int held = 0
+    cdef bint there = True
+    cdef uint32_t *along = NULL
+    if not 0 <= row < I2S_SUMS_SETS or not i2s_sums_sets[row].available():
+        raise ValueError("no such kernel set")
+    if width < 1 or segment < 1 or width % segment or size < 1 or size % width or step < width or step % width:
+        raise ValueError("the bytes are not whole rows of whole segments")
+    if columns.shape[0] != 4 or columns.shape[1] != width or planes.shape[0] < planes_size(width, segment):
+        raise ValueError("the counters have another shape")
+    if segments is not None:
+        if segments.shape[1] != 4 or segments.shape[0] != size // segment:
+            raise ValueError("the counters have another shape")
+        along = &segments[0, 0]
+    if start < 0 or buffer.shape[0] < min(step, size):
+        raise ValueError("the buffer is too small")
+    with nogil:
+        while there and at < size:
+            now = step if step < size - at else size - at
+            there = i2s_read_fully(descriptor, &buffer[0], now, start + at) != 0
+            if there:
+                held = i2s_sums_sets[row].sums(&buffer[0], now // width, width, segment, either, &columns[0, 0], along,
+                                               &planes[0], held, at + now == size)
+                if along != NULL:
+                    along += now // segment * 4
+                at += now
+    return there
+
+
+def ranks(const uint32_t[::1] counts, double[::1] found):
+    """The ranks of counts, with mean 0, equals sharing one; how many different counts there are. -1 where there are more
+    than 2^20, or one is larger than that."""
+    cdef int64_t n = counts.shape[0], different
+    cdef uint32_t most
     cdef uint32_t *seen
-    if found.shape[0] != n or n > LONGEST:
+    if found.shape[0] != n:
         raise ValueError("the ranks have another shape")
     if n == 0:
         return 0
-    seen = <uint32_t *>malloc((<size_t>most + 1) * sizeof(uint32_t))
+    most = i2s_largest(&counts[0], n)
+    if n > LONGEST or most >= LONGEST:
+        return -1
+    seen = <uint32_t *>malloc(4 * (<size_t>most + 1) * sizeof(uint32_t))
     if seen == NULL:
         raise MemoryError
     with nogil:
-        for i in range(n):
-            if counts[i] > most:
-                different = -1
-        if different == 0:
-            different = i2s_ranks(&counts[0], n, most, seen, &found[0])
+        different = i2s_ranks(&counts[0], n, seen, &found[0])
     free(seen)
-    if different < 0:
-        raise ValueError("a count is larger than the largest")
     return different
 
 
-def column_scores(const uint32_t[::1] base, uint32_t most, const int32_t[:, ::1] places, const double[:, ::1] others,
-                  int64_t share, int64_t width, int64_t values, double[:, ::1] found):
+def score_sets():
+    """The sets of kernels for scores, slowest first, and whether this processor can run each."""
+    return [(i2s_scores_sets[i].name.decode("ascii"), bool(i2s_scores_sets[i].available())) for i in range(I2S_SCORES_SETS)]
+
+
+def column_scores(int row, const uint32_t[:, ::1] bases, const int32_t[:, ::1] places, int64_t split,
+                  const double[:, ::1] others, int64_t share, int64_t width, int64_t values, double[:, ::1] found):
     """The scores of profiles, whose ranks `others` has, against columns in the order of each row of `places`; whether every
-    profile has so many `values`. `base` has the counts of places, which are `most` at most; of heads of `width` columns,
-    `share` are summed. Every place must be one of a column: that is not looked at."""
-    cdef int64_t n = base.shape[0], i
+    profile has so many `values`. `bases` has the counts of places for the first `split` orders and for the others; of heads
+    of `width` columns, `share` are summed. Every place must be one of a column: that is not looked at."""
+    cdef int64_t n = bases.shape[1], orders = places.shape[0]
+    cdef size_t most
     cdef uint32_t *seen
-    cdef double *kept
+    cdef uint32_t *counts
+    cdef float *kept
+    cdef double *squares
     cdef bint right
-    if (share < 1 or share > LONGEST or width < 1 or width > LONGEST or n < 1 or n > LONGEST or (share > 1 and n % (share * width))
-            or share * most > LONGEST):
+    if not 0 <= row < I2S_SCORES_SETS or not i2s_scores_sets[row].available():
+        raise ValueError("no such kernel set")
+    if share < 1 or share > LONGEST or width < 1 or width > LONGEST or n < 1 or n > LONGEST or n % share or (
+            share > 1 and n % (share * width)):
         raise ValueError("the columns are not whole groups of heads")
-    if (places.shape[1] != n or others.shape[1] * share != n or found.shape[0] != others.shape[0]
-            or found.shape[1] != places.shape[0]):
+    if (bases.shape[0] != 2 or places.shape[1] != n or others.shape[1] * share != n or found.shape[0] != others.shape[0]
+            or found.shape[1] != orders or not 0 <= split <= orders):
         raise ValueError("the profiles have another shape")
-    if places.shape[0] == 0 or others.shape[0] == 0:
+    if orders == 0 or others.shape[0] == 0:
         return True
-    seen = <uint32_t *>malloc((<size_t>share * most + 1 + <size_t>n) * sizeof(uint32_t))
-    kept = <double *>malloc((2 * <size_t>n + <size_t>others.shape[0]) * sizeof(double))
-    if seen == NULL or kept == NULL:
+    most = share * <size_t>i2s_largest(&bases[0, 0], 2 * n)
+    if most >= <size_t>LONGEST:
+        raise ValueError("a count is too large")
+    seen = <uint32_t *>malloc((4 * (most + 1) + <size_t>n) * sizeof(uint32_t))
+    kept = <float *>malloc(2 * <size_t>n * sizeof(float))
+    squares = <double *>malloc(<size_t>others.shape[0] * sizeof(double))
+    if seen == NULL or kept == NULL or squares == NULL:
         free(seen)
         free(kept)
+        free(squares)
         raise MemoryError
+    counts = seen + 4 * (most + 1)
     with nogil:
-        right = True
-        for i in range(n):
-            right &= base[i] <= most
+        right = i2s_scores_sets[row].columns(&bases[0, 0], n, &places[0, 0], orders, 0, split, &others[0, 0], others.shape[0],
+                                             share, width, values, seen, counts, kept, squares, &found[0, 0])
         if right:
-            right = i2s_column_scores(&base[0], n, &places[0, 0], places.shape[0], &others[0, 0], others.shape[0], share,
-                                      width, values, seen, seen + share * most + 1, kept, &found[0, 0]) != 0
+            right = i2s_scores_sets[row].columns(&bases[1, 0], n, &places[0, 0], orders, split, orders, &others[0, 0],
+                                                 others.shape[0], share, width, values, seen, counts, kept, squares,
+                                                 &found[0, 0])
     free(seen)
     free(kept)
+    free(squares)
     return right
 
 
-def totals(const uint32_t[:, ::1] pairs, const uint32_t[:, ::1] stretches, uint32_t[:, ::1] columns, uint32_t[:, ::1] rows):
+def totals(const uint32_t[:, ::1] pairs, const uint32_t[:, ::1] stretches, uint32_t height, bint others,
+           uint32_t[:, ::1] columns, uint32_t[:, ::1] rows):
     """Sums of bits, by columns and stretches, as counts of places and of rows: first where bytes hold four columns of a row,
-    then where they hold four rows."""
-    cdef int64_t cols = columns.shape[1], groups = rows.shape[1] // 4, quarter = cols // 4, i, p, s
-    if pairs.shape[0] != 4 or stretches.shape[0] != 4 or columns.shape[0] != 2 or rows.shape[0] != 2:
+    then where they hold four rows. Of `height` rows those are counted that are not set, where `others` are. `stretches` and
+    `rows` may be empty."""
+    cdef int64_t cols = columns.shape[1], groups = rows.shape[1] // 4
+    if pairs.shape[0] != 4 or stretches.shape[1] != 4 or columns.shape[0] != 2 or rows.shape[0] != 2:
         raise ValueError("the counts have another shape")
-    if pairs.shape[1] != cols or stretches.shape[1] != rows.shape[1] or cols % 4 or rows.shape[1] % 4:
+    if pairs.shape[1] != cols or stretches.shape[0] != rows.shape[1] or cols % 4 or rows.shape[1] % 4 or cols == 0:
         raise ValueError("the counts have another shape")
     with nogil:
-        for p in range(4):
-            for i in range(quarter):
-                columns[0, 4 * i + p] = (pairs[p, i] + pairs[p, quarter + i] + pairs[p, 2 * quarter + i]
-                                         + pairs[p, 3 * quarter + i])
-        for i in range(cols):
-            columns[1, i] = pairs[0, i] + pairs[1, i] + pairs[2, i] + pairs[3, i]
-        for i in range(4 * groups):
-            rows[0, i] = stretches[0, i] + stretches[1, i] + stretches[2, i] + stretches[3, i]
-        for p in range(4):
-            for i in range(groups):  # the first row has the highest pair
-                rows[1, 4 * i + 3 - p] = (stretches[p, 4 * i] + stretches[p, 4 * i + 1] + stretches[p, 4 * i + 2]
-                                          + stretches[p, 4 * i + 3])
+        i2s_totals_of_columns(&pairs[0, 0], cols, height, others, &columns[0, 0])
+        if groups:
+            i2s_totals_of_rows(&stretches[0, 0], groups, <uint32_t>cols, others, &rows[0, 0])
 
 
 def float_ranks(const float[::1] values, double[::1] found):
@@ -175,20 +235,24 @@ def float_ranks(const float[::1] values, double[::1] found):
     return different
 
 
-def gram_products(const float[:, ::1] one, const float[:, ::1] other, const int32_t[::1] places, int64_t first, bint squares):
+def gram_products(int row, const float[:, ::1] one, const float[:, ::1] other, const int32_t[::1] places, int64_t first,
+                  bint squares):
     """Three sums over the rows and columns of `places` in `one` and those from `first` on in `other`: of the products of
     their elements, and, if asked, of the squares of either. Both are symmetric, with 0 on the diagonal."""
     cdef int64_t n = places.shape[0], i
     cdef double found[3]
+    if not 0 <= row < I2S_SCORES_SETS or not i2s_scores_sets[row].available():
+        raise ValueError("no such kernel set")
     if one.shape[0] != one.shape[1] or other.shape[0] != other.shape[1] or not 0 <= first <= other.shape[0] - n:
         raise ValueError("the matrices have another shape")
     for i in range(n):
         if not 0 <= places[i] < one.shape[0]:
             raise ValueError("a place is not in the matrix")
     found[0] = found[1] = found[2] = 0
-    with nogil:
-        for i in range(1, n):
-            i2s_gram_row(&one[places[i], 0], &other[first + i, first], &places[0], i, squares, found)
+    if n > 1:
+        with nogil:
+            i2s_scores_sets[row].grams(&one[0, 0], one.shape[1], &other[first, first], other.shape[1], &places[0], n, squares,
+                                       found)
     return found[0], found[1], found[2]
 
 
@@ -237,18 +301,20 @@ def gram(int row, const uint8_t[::1] data, int64_t stride, int64_t n, bint down,
         free(turned)
         raise MemoryError
     with nogil:
-        i2s_gram_trits(&data[0], rows, stride, n, down, mixed, &table[0], room, trits, turned)
-        i2s_gram(&i2s_grams_sets[row], trits, vectors, length, room, products, means, &found[0, 0])
+        i2s_grams_sets[row].trits(&data[0], rows, stride, n, down, mixed, &table[0], room, trits, turned)
+        i2s_grams_sets[row].gram(trits, vectors, length, room, products, means, &found[0, 0])
     free(trits)
     free(means)
     free(products)
     free(turned)
 
 
-def correlations(const float[:, ::1] products, float[:, ::1] found):
+def correlations(int row, const float[:, ::1] products, float[:, ::1] found):
     """Products of vectors, less their means, as correlations."""
     cdef int64_t n = products.shape[0]
     cdef double *inverse
+    if not 0 <= row < I2S_GRAMS_SETS or not i2s_grams_sets[row].available():
+        raise ValueError("no such kernel set")
     if products.shape[1] != n or found.shape[0] != n or found.shape[1] != n:
         raise ValueError("the matrices have another shape")
     if n == 0:
@@ -257,5 +323,5 @@ def correlations(const float[:, ::1] products, float[:, ::1] found):
     if inverse == NULL:
         raise MemoryError
     with nogil:
-        i2s_gram_correlations(&products[0, 0], n, inverse, &found[0, 0])
+        i2s_grams_sets[row].correlations(&products[0, 0], n, inverse, &found[0, 0])
     free(inverse)

@@ -36,22 +36,23 @@ I2S_SUMS_INLINE V I2S_SUMS(sums_joined)(V first, V second, int either) {
     return (first & lower) | (second & ~lower);
 }
 
-/* Add eight vectors to the planes. */
-I2S_SUMS_INLINE void I2S_SUMS(sums_eight)(V planes[I2S_PLANES], const V v[8]) {
-    V two_a, two_b, two_c, two_d, four_a, four_b, carry, one = planes[0], two = planes[1], four = planes[2];
+/* Add sixteen vectors to the planes. */
+I2S_SUMS_INLINE void I2S_SUMS(sums_sixteen)(V planes[I2S_PLANES], const V v[16]) {
+    V one = planes[0], two = planes[1], four = planes[2], eight = planes[3], twos[8], fours[4], eights[2], carry;
     int k;
-    I2S_SUMS_CSA(V, two_a, one, one, v[0], v[1]);
-    I2S_SUMS_CSA(V, two_b, one, one, v[2], v[3]);
-    I2S_SUMS_CSA(V, two_c, one, one, v[4], v[5]);
-    I2S_SUMS_CSA(V, two_d, one, one, v[6], v[7]);
-    I2S_SUMS_CSA(V, four_a, two, two, two_a, two_b);
-    I2S_SUMS_CSA(V, four_b, two, two, two_c, two_d);
-    I2S_SUMS_CSA(V, carry, four, four, four_a, four_b);
+I2S_UNROLLED
+    for (k = 0; k < 8; k++) I2S_SUMS_CSA(V, twos[k], one, one, v[2 * k], v[2 * k + 1]);
+I2S_UNROLLED
+    for (k = 0; k < 4; k++) I2S_SUMS_CSA(V, fours[k], two, two, twos[2 * k], twos[2 * k + 1]);
+I2S_UNROLLED
+    for (k = 0; k < 2; k++) I2S_SUMS_CSA(V, eights[k], four, four, fours[2 * k], fours[2 * k + 1]);
+    I2S_SUMS_CSA(V, carry, eight, eight, eights[0], eights[1]);
     planes[0] = one;
     planes[1] = two;
     planes[2] = four;
+    planes[3] = eight;
 I2S_UNROLLED
-    for (k = 3; k < I2S_PLANES; k++) {
+    for (k = 4; k < I2S_PLANES; k++) {
         const V next = planes[k] & carry;
         planes[k] ^= carry;
         carry = next;
@@ -95,38 +96,51 @@ I2S_SUMS_TARGET static void I2S_SUMS(sums_spill)(V planes[I2S_PLANES], int64_t n
     }
 }
 
-/* A lower bit for each pair that is set. A bit that crosses into the next byte is masked. */
-I2S_SUMS_INLINE V I2S_SUMS(sums_set)(V v, int either) {
-    return (either ? v | v >> 1 : v) & 0x5555555555555555u;
+/* The lower bit of each pair says whether it is set; the upper one means nothing. */
+I2S_SUMS_INLINE V I2S_SUMS(sums_set)(const uint8_t *p, int64_t n, int either) {
+    const V v = I2S_SUMS(sums_load)(p, n);
+    return either ? v | v >> 1 : v;
 }
 
-/* Count along one segment of a row: fields of two bits hold three vectors, those of four bits five such sums, and bytes 17 of
- * these. `out[pair * step]` is written. */
-I2S_SUMS_INLINE void I2S_SUMS(sums_along)(const uint8_t *p, int64_t segment, int either, uint32_t *out, int64_t step) {
-    enum { N = I2S_SUMS_BYTES };
-    const uint64_t two = 0x3333333333333333u, four = 0x0F0F0F0F0F0F0F0Fu;
-    uint32_t totals[4] = {0};
+/* Count along one segment of a row. Seven vectors become three planes by carry-save adders, and these fields of four bits, which
+ * hold two such sums; bytes hold 18 of these. `out[pair]` is written. */
+I2S_SUMS_INLINE void I2S_SUMS(sums_along)(const uint8_t *p, int64_t segment, int either, uint32_t *out) {
+    enum { N = I2S_SUMS_BYTES, SEVEN = 7 };
+    const V one = (V){0} + 0x5555555555555555u, two = (V){0} + 0x3333333333333333u, four = (V){0} + 0x0F0F0F0F0F0F0F0Fu;
+    const V more = (V){0} + 0x4444444444444444u;
     int64_t c = 0;
     int k;
+    for (k = 0; k < 4; k++) out[k] = 0;
     while (c < segment) {
         V bytes[4] = {{0}}, sums;
-        uint64_t total = 0;
-        int group, three;
-        for (group = 0; group < 17 && c < segment; group++) {
-            V low = {0}, high = {0}, v;
-            for (three = 0; three < 5 && c + 3 * N <= segment; three++, c += 3 * N) {
-                v = I2S_SUMS(sums_set)(I2S_SUMS(sums_load)(p + c, N), either);
-                v += I2S_SUMS(sums_set)(I2S_SUMS(sums_load)(p + c + N, N), either);
-                v += I2S_SUMS(sums_set)(I2S_SUMS(sums_load)(p + c + 2 * N, N), either);
-                low += v & two;
-                high += v >> 2 & two;
-            }
-            if (three < 5)
-                for (; c < segment; c += N) {
-                    v = I2S_SUMS(sums_set)(I2S_SUMS(sums_load)(p + c, segment - c), either);
-                    low += v & two;
-                    high += v >> 2 & two;
+        int group, half;
+        for (group = 0; group < 18 && c < segment; group++) {
+            V low = {0}, high = {0};
+            for (half = 0; half < 2 && c < segment; half++, c += SEVEN * N, p += SEVEN * N) {
+                const int64_t n = segment - c;
+                V v[SEVEN], ones, twos, fours = {0}, pairs;
+                if (n <= 3 * N) {
+I2S_UNROLLED
+                    for (k = 0; k < 3; k++) v[k] = I2S_SUMS(sums_set)(p + k * N, n - k * N, either);
+                    I2S_SUMS_CSA(V, twos, ones, v[0], v[1], v[2]);
+                } else {
+                    V twos_b, twos_c;
+                    if (n >= SEVEN * N) {
+I2S_UNROLLED
+                        for (k = 0; k < SEVEN; k++) v[k] = I2S_SUMS(sums_set)(p + k * N, N, either);
+                    } else {
+I2S_UNROLLED
+                        for (k = 0; k < SEVEN; k++) v[k] = I2S_SUMS(sums_set)(p + k * N, n - k * N, either);
+                    }
+                    I2S_SUMS_CSA(V, twos, ones, v[0], v[1], v[2]);
+                    I2S_SUMS_CSA(V, twos_b, ones, ones, v[3], v[4]);
+                    I2S_SUMS_CSA(V, twos_c, ones, ones, v[5], v[6]);
+                    I2S_SUMS_CSA(V, fours, twos, twos, twos_b, twos_c);
                 }
+                pairs = (ones & one) | (twos << 1 & ~one);
+                low += (pairs & two) | (fours << 2 & more);
+                high += (pairs >> 2 & two) | (fours & more);
+            }
             bytes[0] += low & four;
             bytes[1] += high & four;
             bytes[2] += low >> 4 & four;
@@ -134,75 +148,69 @@ I2S_SUMS_INLINE void I2S_SUMS(sums_along)(const uint8_t *p, int64_t segment, int
         }
         sums = I2S_SUMS_SAD(V, bytes[0]) | I2S_SUMS_SAD(V, bytes[1]) << 16;  /* at most 64 * 255 in 16 bits */
         sums |= I2S_SUMS_SAD(V, bytes[2]) << 32 | I2S_SUMS_SAD(V, bytes[3]) << 48;
-I2S_UNROLLED
-        for (k = 0; k < N / 8; k++) total += sums[k];
-I2S_UNROLLED
-        for (k = 0; k < 4; k++) totals[k] += (uint32_t)(total >> (16 * k) & 0xFFFF);
+        I2S_SUMS_SPREAD(sums, out);
     }
-I2S_UNROLLED
-    for (k = 0; k < 4; k++) out[k * step] = totals[k];
 }
 
 /* Rows are taken 32 at a time and segment by segment, so that what is counted down is still in the first-level cache when it
- * is counted along. */
-I2S_SUMS_INLINE void I2S_SUMS(sums_of)(const uint8_t *data, int64_t rows, int64_t width, int64_t segment, int either,
-                                       uint32_t *columns, uint32_t *segments, int64_t step, uint8_t *scratch) {
+ * is counted along. Returns what the planes hold at most, of each bit: 0 after the `last` rows, when they are in the counters. */
+I2S_SUMS_INLINE int I2S_SUMS(sums_of)(const uint8_t *data, int64_t rows, int64_t width, int64_t segment, int either,
+                                      uint32_t *columns, uint32_t *segments, uint8_t *kept, int held, int last) {
     enum { N = I2S_SUMS_BYTES, TILE = 32 };
-    const int64_t vectors = (segment + N - 1) / N, stretches = width / segment, room = stretches * vectors * I2S_PLANES * N;
-    int64_t r, s, v, held = 0;
-    V planes[I2S_PLANES], eight[8];
+    const int64_t vectors = (segment + N - 1) / N, stretches = width / segment;
+    int64_t r, s, v;
+    V planes[I2S_PLANES], joined[TILE / 2];
     int k;
-    memset(scratch, 0, (size_t)room);
     for (r = 0; r < rows; r += TILE, data += TILE * width) {
         const int64_t now = rows - r < TILE ? rows - r : TILE;
+        uint8_t *to = kept;
         for (s = 0; s < stretches; s++) {
             const uint8_t *tile = data + s * segment;
-            uint8_t *kept = scratch + s * vectors * I2S_PLANES * N;
-            uint32_t *out = segments + r * stretches + s;
-            for (v = 0; v < vectors; v++, kept += I2S_PLANES * N) {
+            for (v = 0; v < vectors; v++, to += I2S_PLANES * N) {
                 const uint8_t *p = tile + v * N;
                 const int64_t n = segment - v * N;
-                int64_t of;
-                I2S_SUMS(sums_take)(planes, kept, N);
-                for (of = 0; of < now; of += 16, p += 16 * width) {
-                    if (now - of >= 16 && n >= N) {
+                I2S_SUMS(sums_take)(planes, to, N);
+                if (now == TILE && n >= N) {
 I2S_UNROLLED
-                        for (k = 0; k < 8; k++)
-                            eight[k] = I2S_SUMS(sums_joined)(I2S_SUMS(sums_load)(p + 2 * k * width, N),
-                                                             I2S_SUMS(sums_load)(p + (2 * k + 1) * width, N), either);
-                    } else {
-                        for (k = 0; k < 8; k++)
-                            eight[k] = I2S_SUMS(sums_joined)(
-                                I2S_SUMS(sums_load)(p + 2 * k * width, of + 2 * k < now ? n : 0),
-                                I2S_SUMS(sums_load)(p + (2 * k + 1) * width, of + 2 * k + 1 < now ? n : 0), either);
-                    }
-                    I2S_SUMS(sums_eight)(planes, eight);
+                    for (k = 0; k < TILE / 2; k++)
+                        joined[k] = I2S_SUMS(sums_joined)(I2S_SUMS(sums_load)(p + 2 * k * width, N),
+                                                          I2S_SUMS(sums_load)(p + (2 * k + 1) * width, N), either);
+                } else {
+                    for (k = 0; k < TILE / 2; k++)
+                        joined[k] = I2S_SUMS(sums_joined)(
+                            I2S_SUMS(sums_load)(p + 2 * k * width, 2 * k < now ? n : 0),
+                            I2S_SUMS(sums_load)(p + (2 * k + 1) * width, 2 * k + 1 < now ? n : 0), either);
                 }
-                I2S_SUMS(sums_put)(kept, N, planes);
+                I2S_SUMS(sums_sixteen)(planes, joined);
+                I2S_SUMS(sums_put)(to, N, planes);
             }
-            for (k = 0; k < now; k++) I2S_SUMS(sums_along)(tile + k * width, segment, either, out + k * stretches, step);
+            if (segments != NULL)
+                for (k = 0; k < now; k++)
+                    I2S_SUMS(sums_along)(tile + k * width, segment, either, segments + 4 * ((r + k) * stretches + s));
         }
-        if ((held += TILE / 2) > 255 - TILE / 2 || r + TILE >= rows) {
+        if ((held += TILE / 2) > 255 - TILE / 2 || (last && r + TILE >= rows)) {
+            to = kept;
             for (s = 0; s < stretches; s++)
-                for (v = 0; v < vectors; v++) {
+                for (v = 0; v < vectors; v++, to += I2S_PLANES * N) {
                     const int64_t n = segment - v * N;
-                    I2S_SUMS(sums_take)(planes, scratch + (s * vectors + v) * I2S_PLANES * N, N);
+                    I2S_SUMS(sums_take)(planes, to, N);
                     I2S_SUMS(sums_spill)(planes, n < N ? n : N, columns + s * segment + v * N, width);
                 }
-            memset(scratch, 0, (size_t)room);
+            memset(kept, 0, (size_t)(to - kept));
             held = 0;
         }
     }
+    return held;
 }
 
 /* A matrix of `rows` rows of `width` bytes: columns[pair * width + c] grows by how many rows have that pair of column c set;
- * segments[pair * step + s] becomes how many bytes of the s-th stretch of `segment` bytes have it set. A pair is set where its
- * lower bit is, or `either`. `width` is a multiple of `segment`. `scratch` has I2S_PLANES * (segment + I2S_MOST_BYTES)
- * bytes for each stretch of a row. */
-I2S_SUMS_TARGET static void I2S_SUMS(bit_sums)(const uint8_t *data, int64_t rows, int64_t width, int64_t segment, int either,
-                                               uint32_t *columns, uint32_t *segments, int64_t step, uint8_t *scratch) {
-    if (either) I2S_SUMS(sums_of)(data, rows, width, segment, 1, columns, segments, step, scratch);
-    else I2S_SUMS(sums_of)(data, rows, width, segment, 0, columns, segments, step, scratch);
+ * segments[s * 4 + pair] becomes how many bytes of the s-th stretch of `segment` bytes have it set, unless it is NULL. A pair
+ * is set where its lower bit is, or `either`. `width` is a multiple of `segment`. `kept` has I2S_PLANES * (segment +
+ * I2S_MOST_BYTES) bytes for each stretch of a row, zeros before the first call, and `held` is what the call before returned. */
+I2S_SUMS_TARGET static int I2S_SUMS(bit_sums)(const uint8_t *data, int64_t rows, int64_t width, int64_t segment, int either,
+                                              uint32_t *columns, uint32_t *segments, uint8_t *kept, int held, int last) {
+    if (either) return I2S_SUMS(sums_of)(data, rows, width, segment, 1, columns, segments, kept, held, last);
+    return I2S_SUMS(sums_of)(data, rows, width, segment, 0, columns, segments, kept, held, last);
 }
 
 #undef V
@@ -210,6 +218,7 @@ I2S_SUMS_TARGET static void I2S_SUMS(bit_sums)(const uint8_t *data, int64_t rows
 #undef I2S_SUMS_SWAP
 #undef I2S_SUMS_BYTES
 #undef I2S_SUMS_SAD
+#undef I2S_SUMS_SPREAD
 #undef I2S_SUMS_PART
 #undef I2S_SUMS_CSA
 #undef I2S_SUMS

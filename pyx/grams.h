@@ -23,44 +23,8 @@
 
 enum { I2S_GRAM_LINE = 64, I2S_GRAM_MOST = 1 << 14 };
 
-/* The trits of one pair of bits of n bytes; `table` has that of each code. */
-static inline void i2s_gram_spread(const uint8_t *p, int64_t n, int pair, const int8_t table[4], int8_t *out) {
-    const int8_t first = table[0], low = (int8_t)(table[1] - first), high = (int8_t)(table[2] - first);
-    const int8_t both = (int8_t)(table[3] - table[1] - table[2] + first);
-    int64_t i;
-    for (i = 0; i < n; i++) {
-        const uint8_t code = (uint8_t)(p[i] >> 2 * pair);
-        const int8_t one = (int8_t)-(code & 1), two = (int8_t)-(code >> 1 & 1);
-        out[i] = (int8_t)(first + (one & low) + (two & high) + (one & two & both));
-    }
-}
-
-/* The trits of a rectangle of n bytes in each of `rows` rows, `stride` apart, as vectors of `room` elements each.
- *
- * Down the columns a vector is a place: a pair of bits where bytes hold four places of one row (`mixed` is 0; the least pair
- * is the first place), else a byte, which holds four rows. Along the rows it is a row: of bytes, or of a pair of bits (the
- * greatest is the first row). `turned` has room for rows * n bytes. The order within a vector does not matter. */
-static void i2s_gram_trits(const uint8_t *data, int64_t rows, int64_t stride, int64_t n, int down, int mixed,
-                           const int8_t table[4], int64_t room, int8_t *out, uint8_t *turned) {
-    const int64_t vectors = down ? n : rows, length = down ? rows : n;
-    int64_t v, i;
-    int pair;
-    if (down)
-        for (i = 0; i < rows; i++)
-            for (v = 0; v < n; v++) turned[v * rows + i] = data[i * stride + v];
-    for (v = 0; v < vectors; v++) {
-        const uint8_t *p = down ? turned + v * rows : data + v * stride;
-        const int apart = down != mixed;  /* each pair is a vector of its own, or the next part of one */
-        for (pair = 0; pair < 4; pair++)
-            i2s_gram_spread(p, length, mixed ? 3 - pair : pair, table,
-                            apart ? out + (4 * v + pair) * room : out + v * room + pair * length);
-        if (apart) {
-            for (pair = 0; pair < 4; pair++) memset(out + (4 * v + pair) * room + length, 0, (size_t)(room - length));
-        } else memset(out + v * room + 4 * length, 0, (size_t)(room - 4 * length));
-    }
-}
-
-/* products[i * n + j], j at most i, of n vectors of `room` elements; n is a multiple of 4. */
+/* products[i * n + j], j at most i, of n vectors of `room` elements; n is a multiple of 4. Sets with I2S_GRAM_MORE multiply trits
+ * plus 1, which are not negative, with trits; what is too much by that is the sum of the second vector. */
 static void i2s_gram_products_portable(const int8_t *vectors, int64_t n, int64_t room, int32_t *products) {
     int64_t i, j, c;
     for (i = 0; i < n; i++)
@@ -71,22 +35,26 @@ static void i2s_gram_products_portable(const int8_t *vectors, int64_t n, int64_t
             products[i * n + j] = sum;
         }
 }
+#define I2S_GRAM(name) i2s_##name##_portable
+#define I2S_GRAM_TARGET
+#define I2S_GRAM_MORE 0
+#include "grams_body.h"
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #define I2S_GRAMS_X86 1
 #include <immintrin.h>
 
-/* Products of trits plus 1, which are not negative, with trits; what is too much by that is the sum of the second vector. */
-__attribute__((target("avx2"))) static inline int32_t i2s_gram_total_avx2(__m256i sums) {
-    const __m256i words = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
-    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
-    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xB1)));
+#define I2S_GRAM_256 __attribute__((target("avx2,fma")))
+/* Four sums of vectors of 32-bit numbers, beside each other: those of pairs of vectors first, in turn. */
+I2S_GRAM_256 static inline __m128i i2s_gram_totals_256(__m256i a, __m256i b, __m256i c, __m256i d) {
+    const __m256i ab = _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+    const __m256i cd = _mm256_add_epi32(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+    const __m256i all = _mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
+    return _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
 }
 
-__attribute__((target("avx2"))) static void i2s_gram_products_avx2(const int8_t *vectors, int64_t n, int64_t room,
-                                                                   int32_t *products) {
-    const __m256i one = _mm256_set1_epi8(1);
+I2S_GRAM_256 static void i2s_gram_products_avx2(const int8_t *vectors, int64_t n, int64_t room, int32_t *products) {
+    const __m256i one = _mm256_set1_epi8(1), ones = _mm256_set1_epi16(1);
     int64_t i, j, c;
     int a, b;
     for (i = 0; i < n; i += 2)
@@ -108,42 +76,78 @@ I2S_GRAM_UNROLLED
                 }
             }
 I2S_GRAM_UNROLLED
-            for (a = 0; a < 8; a++) products[(i + a / 4) * n + j + a % 4] = i2s_gram_total_avx2(sums[a / 4][a % 4]);
+            for (a = 0; a < 8; a++) sums[a / 4][a % 4] = _mm256_madd_epi16(sums[a / 4][a % 4], ones);
+I2S_GRAM_UNROLLED
+            for (a = 0; a < 2; a++)
+                _mm_storeu_si128((__m128i *)(products + (i + a) * n + j),
+                                 i2s_gram_totals_256(sums[a][0], sums[a][1], sums[a][2], sums[a][3]));
         }
 }
+#define I2S_GRAM(name) i2s_##name##_avx2
+#define I2S_GRAM_TARGET I2S_GRAM_256
+#define I2S_GRAM_MORE 1
+#include "grams_body.h"
 
-#define I2S_GRAM_512 __attribute__((target("avx2,avx512f,avx512bw,avx512vl,avx512dq" I2S_BY_512)))
-I2S_GRAM_512 static void i2s_gram_products_avx512(const int8_t *vectors, int64_t n, int64_t room, int32_t *products) {
-    const __m512i one = _mm512_set1_epi8(1);
-    int64_t i, j, c;
-    int a, b;
-    for (i = 0; i < n; i += 4)
-        for (j = 0; j <= i; j += 4) {
-            __m512i sums[4][4];
-I2S_GRAM_UNROLLED
-            for (a = 0; a < 16; a++) sums[a / 4][a % 4] = _mm512_setzero_si512();
-            for (c = 0; c < room; c += 64) {
-                __m512i first[4];
-I2S_GRAM_UNROLLED
-                for (a = 0; a < 4; a++) first[a] = _mm512_add_epi8(one, _mm512_loadu_si512(vectors + (i + a) * room + c));
-I2S_GRAM_UNROLLED
-                for (b = 0; b < 4; b++) {
-                    const __m512i second = _mm512_loadu_si512(vectors + (j + b) * room + c);
-I2S_GRAM_UNROLLED
-                    for (a = 0; a < 4; a++)
-                        sums[a][b] = _mm512_add_epi16(sums[a][b], _mm512_maddubs_epi16(first[a], second));
-                }
-            }
-I2S_GRAM_UNROLLED
-            for (a = 0; a < 16; a++)
-                products[(i + a / 4) * n + j + a % 4] =
-                    i2s_gram_total_avx2(_mm256_add_epi16(_mm512_castsi512_si256(sums[a / 4][a % 4]),
-                                                         _mm512_extracti64x4_epi64(sums[a / 4][a % 4], 1)));
-        }
+#define I2S_GRAM_WORDS "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq"
+#define I2S_GRAM_512 __attribute__((target(I2S_GRAM_WORDS I2S_BY_512)))
+I2S_GRAM_512 static inline __m128i i2s_gram_totals_512(const __m512i v[4]) {
+    const __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
+    const __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
+    const __m512i all = _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+    const __m256i two = _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+    return _mm_add_epi32(_mm256_castsi256_si128(two), _mm256_extracti128_si256(two, 1));
 }
 
-static int i2s_grams_has_avx2(void) { return i2s_cpu_avx2(); }
+/* Products of four vectors with four, by `add`(sums, first, second); `whole` makes 32-bit numbers of the sums. */
+#define I2S_GRAM_PRODUCTS_512(name, target_words, add, whole)                                                           \
+    target_words static void name(const int8_t *vectors, int64_t n, int64_t room, int32_t *products) {                  \
+        const __m512i one = _mm512_set1_epi8(1);                                                                        \
+        int64_t i, j, c;                                                                                                \
+        int a, b;                                                                                                       \
+        for (i = 0; i < n; i += 4)                                                                                      \
+            for (j = 0; j <= i; j += 4) {                                                                               \
+                __m512i sums[4][4];                                                                                     \
+                I2S_GRAM_UNROLLED                                                                                       \
+                for (a = 0; a < 16; a++) sums[a / 4][a % 4] = _mm512_setzero_si512();                                   \
+                for (c = 0; c < room; c += 64) {                                                                        \
+                    __m512i first[4];                                                                                   \
+                    I2S_GRAM_UNROLLED                                                                                   \
+                    for (a = 0; a < 4; a++)                                                                             \
+                        first[a] = _mm512_add_epi8(one, _mm512_loadu_si512(vectors + (i + a) * room + c));              \
+                    I2S_GRAM_UNROLLED                                                                                   \
+                    for (b = 0; b < 4; b++) {                                                                           \
+                        const __m512i second = _mm512_loadu_si512(vectors + (j + b) * room + c);                        \
+                        I2S_GRAM_UNROLLED                                                                               \
+                        for (a = 0; a < 4; a++) sums[a][b] = add(sums[a][b], first[a], second);                         \
+                    }                                                                                                   \
+                }                                                                                                       \
+                I2S_GRAM_UNROLLED                                                                                       \
+                for (a = 0; a < 16; a++) sums[a / 4][a % 4] = whole(sums[a / 4][a % 4]);                                \
+                I2S_GRAM_UNROLLED                                                                                       \
+                for (a = 0; a < 4; a++)                                                                                 \
+                    _mm_storeu_si128((__m128i *)(products + (i + a) * n + j), i2s_gram_totals_512(sums[a]));            \
+            }                                                                                                           \
+    }
+
+#define I2S_GRAM_ADD_WORDS(sums, first, second) _mm512_add_epi16(sums, _mm512_maddubs_epi16(first, second))
+#define I2S_GRAM_WHOLE_WORDS(sums) _mm512_madd_epi16(sums, _mm512_set1_epi16(1))
+I2S_GRAM_PRODUCTS_512(i2s_gram_products_avx512, I2S_GRAM_512, I2S_GRAM_ADD_WORDS, I2S_GRAM_WHOLE_WORDS)
+#define I2S_GRAM(name) i2s_##name##_avx512
+#define I2S_GRAM_TARGET I2S_GRAM_512
+#define I2S_GRAM_MORE 1
+#include "grams_body.h"
+
+#define I2S_GRAM_VNNI __attribute__((target(I2S_GRAM_WORDS ",avx512vnni" I2S_BY_512)))
+#define I2S_GRAM_SAME(sums) (sums)
+I2S_GRAM_PRODUCTS_512(i2s_gram_products_avx512vnni, I2S_GRAM_VNNI, _mm512_dpbusd_epi32, I2S_GRAM_SAME)
+#define I2S_GRAM(name) i2s_##name##_avx512vnni
+#define I2S_GRAM_TARGET I2S_GRAM_VNNI
+#define I2S_GRAM_MORE 1
+#include "grams_body.h"
+
+static int i2s_grams_has_avx2(void) { return i2s_cpu_avx2fma(); }
 static int i2s_grams_has_avx512(void) { return i2s_cpu_avx512bw(); }
+static int i2s_grams_has_avx512vnni(void) { return i2s_cpu_avx512vnni(); }
 #endif
 
 static int i2s_grams_has_portable(void) { return 1; }
@@ -151,72 +155,19 @@ static int i2s_grams_has_portable(void) { return 1; }
 typedef struct {
     const char *name;
     int (*available)(void);
-    void (*products)(const int8_t *, int64_t, int64_t, int32_t *);
-    int more;  /* whether each product is too much by the sum of its second vector */
+    void (*trits)(const uint8_t *, int64_t, int64_t, int64_t, int, int, const int8_t *, int64_t, int8_t *, uint8_t *);
+    void (*gram)(const int8_t *, int64_t, int64_t, int64_t, int32_t *, double *, float *);
+    void (*correlations)(const float *, int64_t, double *, float *);
 } i2s_grams_set;
 
+#define I2S_GRAMS_ROW(set) {#set, i2s_grams_has_##set, i2s_gram_trits_##set, i2s_gram_##set, i2s_gram_correlations_##set}
 /* From the slowest to the fastest. */
 static const i2s_grams_set i2s_grams_sets[] = {
-    {"portable", i2s_grams_has_portable, i2s_gram_products_portable, 0},
+    I2S_GRAMS_ROW(portable),
 #ifdef I2S_GRAMS_X86
-    {"avx2", i2s_grams_has_avx2, i2s_gram_products_avx2, 1},
-    {"avx512", i2s_grams_has_avx512, i2s_gram_products_avx512, 1},
+    I2S_GRAMS_ROW(avx2), I2S_GRAMS_ROW(avx512), I2S_GRAMS_ROW(avx512vnni),
 #endif
 };
 enum { I2S_GRAMS_SETS = sizeof(i2s_grams_sets) / sizeof(i2s_grams_sets[0]) };
-
-/* The upper triangle of a square matrix becomes that of the lower one; in squares, which stay in the cache. */
-static inline void i2s_gram_mirror(float *out, int64_t n) {
-    enum { SQUARE = 16 };
-    int64_t i, j, row, to;
-    for (i = 0; i < n; i += SQUARE)
-        for (j = 0; j <= i; j += SQUARE)
-            for (row = i; row < n && row < i + SQUARE; row++) {
-                to = row < j + SQUARE ? row : j + SQUARE;
-                for (int64_t col = j; col < to; col++) out[col * n + row] = out[row * n + col];
-            }
-}
-
-/* The Gram of n vectors of `length` elements with `room` for each: less the means, whole, in floats. `means` has room for
- * twice n numbers. */
-static void i2s_gram(const i2s_grams_set *set, const int8_t *vectors, int64_t n, int64_t length, int64_t room,
-                     int32_t *products, double *means, float *out) {
-    double *sums = means + n;
-    int64_t i, j;
-    set->products(vectors, n, room, products);
-    for (i = 0; i < n; i++) {
-        int32_t sum = 0;
-        for (j = 0; j < room; j++) sum += vectors[i * room + j];
-        sums[i] = sum;
-        means[i] = sum / (double)length;
-    }
-    for (i = 0; i < n; i++) {
-        const double sum = sums[i], more = set->more;
-        for (j = 0; j <= i; j++) out[i * n + j] = (float)(products[i * n + j] - more * sums[j] - sum * means[j]);
-    }
-    i2s_gram_mirror(out, n);
-}
-
-/* Products as correlations: 0 on the diagonal and for vectors that are constant, and summing up to 0. */
-static void i2s_gram_correlations(const float *products, int64_t n, double *inverse, float *out) {
-    const double pairs = n > 1 ? (double)n * (double)(n - 1) : 1;
-    double mean = 0;
-    int64_t i, j;
-    for (i = 0; i < n; i++) inverse[i] = products[i * n + i] > 0 ? 1 / sqrt((double)products[i * n + i]) : 0;
-    for (i = 0; i < n; i++) {
-        double sums[4] = {0};
-        for (j = 0; j + 4 <= i; j += 4) {
-            int k;
-            for (k = 0; k < 4; k++) sums[k] += products[i * n + j + k] * inverse[j + k];
-        }
-        for (; j < i; j++) sums[0] += products[i * n + j] * inverse[j];
-        mean += (sums[0] + sums[1] + sums[2] + sums[3]) * inverse[i];
-    }
-    mean = 2 * mean / pairs;
-    for (i = 0; i < n; i++) {
-        for (j = 0; j < n; j++) out[i * n + j] = (float)(products[i * n + j] * inverse[i] * inverse[j] - mean);
-        out[i * n + i] = 0;
-    }
-}
 
 #endif

@@ -7,81 +7,73 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline double i2s_permuted_product(const double *one, const double *other, const int32_t *places, int64_t n) {
-    double a = 0, b = 0, c = 0, d = 0;
-    int64_t j;
-    for (j = 0; j + 4 <= n; j += 4) {
-        a += one[j] * other[places[j]];
-        b += one[j + 1] * other[places[j + 1]];
-        c += one[j + 2] * other[places[j + 2]];
-        d += one[j + 3] * other[places[j + 3]];
-    }
-    for (; j < n; j++) a += one[j] * other[places[j]];
-    return (a + b) + (c + d);
+#include "cpu.h"
+
+static uint32_t i2s_largest(const uint32_t *counts, int64_t n) {
+    uint32_t most = 0;
+    int64_t i;
+    for (i = 0; i < n; i++) most = counts[i] > most ? counts[i] : most;
+    return most;
 }
 
-/* Adds twice the products of `mine[places]` and `theirs`, and, if asked, of the squares of either, to `sums`. */
-static inline void i2s_gram_row(const float *mine, const float *theirs, const int32_t *places, int64_t n, int squares,
-                                double sums[3]) {
-    float product[4] = {0}, square[4] = {0}, other[4] = {0};
-    int64_t j = 0;
-    int k;
-    if (!squares)
-        for (; j + 4 <= n; j += 4)
-            for (k = 0; k < 4; k++) product[k] += mine[places[j + k]] * theirs[j + k];
-    for (; j + 4 <= n; j += 4)
-        for (k = 0; k < 4; k++) {
-            const float value = mine[places[j + k]], their = theirs[j + k];
-            product[k] += value * their;
-            square[k] += value * value;
-            other[k] += their * their;
-        }
-    for (; j < n; j++) {
-        const float value = mine[places[j]], their = theirs[j];
-        product[0] += value * their;
-        square[0] += value * value;
-        other[0] += their * their;
-    }
-    sums[0] += 2 * ((double)(product[0] + product[1]) + (product[2] + product[3]));
-    sums[1] += 2 * ((double)(square[0] + square[1]) + (square[2] + square[3]));
-    sums[2] += 2 * ((double)(other[0] + other[1]) + (other[2] + other[3]));
-}
-
-/* A product of ranks: exact, in whatever order it is added up. */
-static inline double i2s_rank_product(const double *one, const double *other, int64_t n) {
-    double sums[8] = {0};
-    int64_t j = 0;
-    int k;
-    for (; j + 8 <= n; j += 8)
-        for (k = 0; k < 8; k++) sums[k] += one[j + k] * other[j + k];
-    for (; j < n; j++) sums[0] += one[j] * other[j];
-    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-}
-
-/* The ranks of counts that are `most` at most, with mean 0, equals sharing one; how many different counts there are. `seen` has
- * most + 1 elements. */
-static int64_t i2s_ranks(const uint32_t *counts, int64_t n, uint32_t most, uint32_t *seen, double *found) {
+/* Of each count, as seen[count - *least], twice its rank and n more; how many different counts there are. `seen` has four
+ * elements for each count up to the largest: increments of one counter wait for each other, so that four are used in turn. */
+static int64_t i2s_rank_table(const uint32_t *counts, int64_t n, uint32_t *seen, uint32_t *least) {
+    uint32_t low = UINT32_MAX, most = 0, *other[3];
     int64_t before = 0, different = 0, i;
-    uint32_t value;
-    memset(seen, 0, ((size_t)most + 1) * sizeof *seen);
-    for (i = 0; i < n; i++) seen[counts[i]]++;
-    for (value = 0; value <= most; value++) {
+    size_t value, size;
+    int k;
+    for (i = 0; i < n; i++) {
+        low = counts[i] < low ? counts[i] : low;
+        most = counts[i] > most ? counts[i] : most;
+    }
+    *least = low;
+    if (n == 0) return 0;
+    size = (size_t)(most - low) + 1;
+    memset(seen, 0, 4 * size * sizeof *seen);
+    for (k = 0; k < 3; k++) other[k] = seen + (k + 1) * size;
+    for (i = 0; i + 4 <= n; i += 4) {
+        seen[counts[i] - low]++;
+        for (k = 0; k < 3; k++) other[k][counts[i + k + 1] - low]++;
+    }
+    for (; i < n; i++) seen[counts[i] - low]++;
+    for (value = 0; value < size; value++) seen[value] += other[0][value] + other[1][value] + other[2][value];
+    for (value = 0; value < size; value++) {
         const uint32_t many = seen[value];
         different += many > 0;
         seen[value] = (uint32_t)(2 * before + many);  /* twice the middle of these, and less than 2^32 */
         before += many;
     }
-    for (i = 0; i < n; i++) found[i] = ((double)seen[counts[i]] - (double)n) / 2;
+    return different;
+}
+
+/* The ranks of counts, with mean 0, equals sharing one; how many different counts there are. */
+static int64_t i2s_ranks(const uint32_t *counts, int64_t n, uint32_t *seen, double *found) {
+    uint32_t least;
+    const int64_t different = i2s_rank_table(counts, n, seen, &least);
+    int64_t i;
+    for (i = 0; i < n; i++) found[i] = ((double)seen[counts[i] - least] - (double)n) / 2;
+    return different;
+}
+
+/* The same for at most 2^20 counts, whose ranks floats hold exactly. */
+static int64_t i2s_short_ranks(const uint32_t *counts, int64_t n, uint32_t *seen, float *found) {
+    uint32_t least;
+    const int64_t different = i2s_rank_table(counts, n, seen, &least);
+    int64_t i;
+    for (i = 0; i < n; i++) found[i] = (float)((int32_t)seen[counts[i] - least] - (int32_t)n) / 2;
     return different;
 }
 
 /* The ranks of floats likewise; 0 where one is not finite. `keys` has room for 2 n. Numbers are sorted by their bits, as
- * unsigned numbers in the order of the floats, eight at a time, with their places below. */
+ * unsigned numbers in the order of the floats, eleven at a time, with their places below. */
 static int64_t i2s_float_ranks(const float *values, int64_t n, uint64_t *keys, double *found) {
-    enum { DIGIT = 8, DIGITS = 1 << DIGIT };
+    enum { DIGIT = 11, DIGITS = 1 << DIGIT, PASSES = 3 };
     uint64_t *from = keys, *to = keys + n;
+    uint32_t places[PASSES][DIGITS];
     int64_t i, stop, different = 0;
-    int shift;
+    int pass;
+    memset(places, 0, sizeof places);
     for (i = 0; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, &values[i], sizeof bits);
@@ -89,19 +81,20 @@ static int64_t i2s_float_ranks(const float *values, int64_t n, uint64_t *keys, d
         if (bits == 0x80000000u) bits = 0;
         bits = bits >> 31 ? ~bits : bits | 0x80000000u;
         from[i] = (uint64_t)bits << 32 | (uint64_t)i;
+        for (pass = 0; pass < PASSES; pass++) places[pass][bits >> pass * DIGIT & (DIGITS - 1)]++;
     }
-    for (shift = 32; shift < 64; shift += DIGIT) {
+    for (pass = 0; pass < PASSES; pass++) {
         uint64_t *kept = from;
-        int64_t places[DIGITS] = {0}, at = 0;
+        const int shift = 32 + pass * DIGIT;
+        uint32_t at = 0;
         int digit;
-        for (i = 0; i < n; i++) places[from[i] >> shift & (DIGITS - 1)]++;
-        if (places[from[0] >> shift & (DIGITS - 1)] == n) continue;  /* all alike */
+        if (places[pass][from[0] >> shift & (DIGITS - 1)] == n) continue;  /* all alike */
         for (digit = 0; digit < DIGITS; digit++) {
-            const int64_t many = places[digit];
-            places[digit] = at;
+            const uint32_t many = places[pass][digit];
+            places[pass][digit] = at;
             at += many;
         }
-        for (i = 0; i < n; i++) to[places[from[i] >> shift & (DIGITS - 1)]++] = from[i];
+        for (i = 0; i < n; i++) to[places[pass][from[i] >> shift & (DIGITS - 1)]++] = from[i];
         from = to;
         to = kept;
     }
@@ -113,45 +106,87 @@ static int64_t i2s_float_ranks(const float *values, int64_t n, uint64_t *keys, d
     return different;
 }
 
-/* The scores of profiles against the columns of a matrix under hypotheses: `base` has the counts of n columns by their places,
- * `places` the place of each column. Where heads share a key head, `share` of them with `width` columns each, their columns
- * are summed. `others` has `many` profiles of n / share ranks. Returns 0 where a profile is almost constant: it has no ranks
- * worth comparing. `kept` has room for 2 n + many numbers, `counts` for n, `seen` for share times the largest count and 1. */
-static int i2s_column_scores(const uint32_t *base, int64_t n, const int32_t *places, int64_t hypotheses, const double *others,
-                             int64_t many, int64_t share, int64_t width, int64_t values, uint32_t *seen, uint32_t *counts,
-                             double *kept, double *found) {
-    const int64_t length = n / share;
-    double *permuted = kept + n, *squares = kept + 2 * n, size = 0;
-    uint32_t most = 0;
-    int64_t h, i, k;
-    if (share == 1) {
-        for (i = 0; i < n; i++) most = base[i] > most ? base[i] : most;
-        if (i2s_ranks(base, n, most, seen, kept) < values) return 0;
-        size = i2s_rank_product(kept, kept, n);
+/* Bodies: vectors of floats, how such are taken from `places`, and how products of floats with doubles are added up. */
+#define I2S_PERMUTED_BYTES 16
+#define I2S_PERMUTED(name) i2s_##name##_portable
+#define I2S_PERMUTED_TARGET
+#define I2S_PERMUTED_TAKE(from, p, size) ((F){(from)[(p)[0]], (from)[(p)[1]], (from)[(p)[2]], (from)[(p)[3]]})
+#define I2S_PERMUTED_ADD(sums, x, p)                                                                                    \
+    do {                                                                                                                \
+        V i2s_v[2];                                                                                                     \
+        memcpy(i2s_v, p, sizeof i2s_v);                                                                                 \
+        (sums)[0] += i2s_v[0] * (V){(x)[0], (x)[1]};                                                                    \
+        (sums)[1] += i2s_v[1] * (V){(x)[2], (x)[3]};                                                                    \
+    } while (0)
+#include "permuted_body.h"
+
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
+#define I2S_PERMUTED_X86 1
+#include <immintrin.h>
+/* Gathers are slow in many processors, and single loads are not. */
+#define I2S_PERMUTED_BYTES 32
+#define I2S_PERMUTED(name) i2s_##name##_avx2
+#define I2S_PERMUTED_TARGET __attribute__((target("avx2,fma")))
+#define I2S_PERMUTED_TAKE(from, p, size)                                                                                \
+    ((F){(from)[(p)[0]], (from)[(p)[1]], (from)[(p)[2]], (from)[(p)[3]], (from)[(p)[4]], (from)[(p)[5]], (from)[(p)[6]], \
+         (from)[(p)[7]]})
+#define I2S_PERMUTED_ADD(sums, x, p)                                                                                    \
+    do {                                                                                                                \
+        const __m256 i2s_x = (__m256)(x);                                                                               \
+        (sums)[0] += (V)_mm256_loadu_pd(p) * (V)_mm256_cvtps_pd(_mm256_castps256_ps128(i2s_x));                         \
+        (sums)[1] += (V)_mm256_loadu_pd((p) + 4) * (V)_mm256_cvtps_pd(_mm256_extractf128_ps(i2s_x, 1));                 \
+    } while (0)
+#include "permuted_body.h"
+
+#define I2S_PERMUTED_512 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl,avx512dq" I2S_BY_512)))
+/* Sixteen of `size` floats. Layouts mostly have them within a window of 64, of which they are permuted: a gather takes longer. */
+I2S_PERMUTED_512 static inline __attribute__((always_inline)) __m512 i2s_permuted_take_512(const float *from,
+                                                                                           const int32_t *p, int64_t size) {
+    const __m512i places = _mm512_loadu_si512(p);
+    const int32_t base = p[0] & ~63;
+    const __m512i within = _mm512_xor_si512(places, _mm512_set1_epi32(base));
+    if (base + 64 <= size && _mm512_cmplt_epu32_mask(within, _mm512_set1_epi32(64)) == 0xFFFF) {
+        const __m512 low = _mm512_permutex2var_ps(_mm512_loadu_ps(from + base), within, _mm512_loadu_ps(from + base + 16));
+        const __m512 high = _mm512_permutex2var_ps(_mm512_loadu_ps(from + base + 32), within,
+                                                   _mm512_loadu_ps(from + base + 48));
+        return _mm512_mask_mov_ps(low, _mm512_test_epi32_mask(within, _mm512_set1_epi32(32)), high);
     }
-    for (k = 0; k < many; k++) squares[k] = i2s_rank_product(others + k * length, others + k * length, length);
-    for (h = 0; h < hypotheses; h++, places += n) {
-        const double *ranks = permuted;
-        if (share == 1 && many > 1) {
-            for (i = 0; i < n; i++) permuted[i] = kept[places[i]];
-        } else if (share > 1) {
-            int64_t head, s;
-            memset(counts, 0, (size_t)length * sizeof *counts);
-            for (head = 0; head * width < length; head++)
-                for (s = 0; s < share; s++)
-                    for (i = 0; i < width; i++) counts[head * width + i] += base[places[(head * share + s) * width + i]];
-            for (most = 0, i = 0; i < length; i++) most = counts[i] > most ? counts[i] : most;
-            if (i2s_ranks(counts, length, most, seen, permuted) < values) return 0;
-            size = i2s_rank_product(permuted, permuted, length);
-        }
-        for (k = 0; k < many; k++) {
-            const double *other = others + k * length;
-            const double product = share == 1 && many == 1 ? i2s_permuted_product(other, kept, places, n)
-                                                           : i2s_rank_product(other, ranks, length);
-            found[k * hypotheses + h] = product / (sqrt(squares[k] * size) / sqrt((double)length - 1));
-        }
-    }
-    return 1;
+    return _mm512_i32gather_ps(places, from, 4);
 }
+#define I2S_PERMUTED_BYTES 64
+#define I2S_PERMUTED(name) i2s_##name##_avx512
+#define I2S_PERMUTED_TARGET I2S_PERMUTED_512
+#define I2S_PERMUTED_TAKE(from, p, size) ((F)i2s_permuted_take_512(from, p, size))
+#define I2S_PERMUTED_ADD(sums, x, p)                                                                                    \
+    do {                                                                                                                \
+        const __m512 i2s_x = (__m512)(x);                                                                               \
+        (sums)[0] += (V)_mm512_loadu_pd(p) * (V)_mm512_cvtps_pd(_mm512_castps512_ps256(i2s_x));                         \
+        (sums)[1] += (V)_mm512_loadu_pd((p) + 8) * (V)_mm512_cvtps_pd(_mm512_extractf32x8_ps(i2s_x, 1));                \
+    } while (0)
+#include "permuted_body.h"
+
+static int i2s_scores_has_avx2(void) { return i2s_cpu_avx2fma(); }
+static int i2s_scores_has_avx512(void) { return i2s_cpu_avx512bw(); }
+#endif
+
+static int i2s_scores_has_portable(void) { return 1; }
+
+typedef struct {
+    const char *name;
+    int (*available)(void);
+    int (*columns)(const uint32_t *, int64_t, const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, int64_t,
+                   int64_t, int64_t, uint32_t *, uint32_t *, float *, double *, double *);
+    void (*grams)(const float *, int64_t, const float *, int64_t, const int32_t *, int64_t, int, double *);
+} i2s_scores_set;
+
+/* From the slowest to the fastest. */
+static const i2s_scores_set i2s_scores_sets[] = {
+    {"portable", i2s_scores_has_portable, i2s_column_scores_portable, i2s_gram_products_of_portable},
+#ifdef I2S_PERMUTED_X86
+    {"avx2", i2s_scores_has_avx2, i2s_column_scores_avx2, i2s_gram_products_of_avx2},
+    {"avx512", i2s_scores_has_avx512, i2s_column_scores_avx512, i2s_gram_products_of_avx512},
+#endif
+};
+enum { I2S_SCORES_SETS = sizeof(i2s_scores_sets) / sizeof(i2s_scores_sets[0]) };
 
 #endif

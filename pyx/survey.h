@@ -26,6 +26,7 @@
 
 #include "carry_save.h"
 #include "cpu.h"
+#include "read_at.h"
 
 #define I2S_TAIL 32
 
@@ -279,35 +280,6 @@ typedef struct {
 static inline void i2s_survey_stop(i2s_survey_list *list) { __atomic_store_n(&list->stop, 1, __ATOMIC_RELAXED); }
 static inline int64_t i2s_survey_done(const i2s_survey_list *list) { return I2S_LOAD(list->done); }
 static inline int64_t i2s_survey_failed(const i2s_survey_list *list) { return I2S_LOAD(list->failed); }
-
-/* Bytes from a place of a file, whatever other threads read meanwhile: how many there were, or -1. */
-static int64_t i2s_read_at(int fd, uint8_t *buffer, int64_t size, int64_t at) {
-#if defined(_WIN32)
-    OVERLAPPED place = {0};
-    DWORD got = 0;
-    const DWORD most = size < 1 << 30 ? (DWORD)size : 1u << 30;
-    place.Offset = (DWORD)at;
-    place.OffsetHigh = (DWORD)(at >> 32);
-    if (!ReadFile((HANDLE)_get_osfhandle(fd), buffer, most, &got, &place)) return GetLastError() == ERROR_HANDLE_EOF ? 0 : -1;
-    return (int64_t)got;
-#else
-    for (;;) {
-        const ssize_t got = pread(fd, buffer, (size_t)size, (off_t)at);
-        if (got >= 0 || errno != EINTR) return (int64_t)got;
-    }
-#endif
-}
-
-static int i2s_read_fully(int fd, uint8_t *buffer, int64_t size, int64_t at) {
-    while (size) {
-        const int64_t got = i2s_read_at(fd, buffer, size, at);
-        if (got <= 0) return 0;
-        buffer += got;
-        at += got;
-        size -= got;
-    }
-    return 1;
-}
 
 /* Whether a stretch of the file was never written. */
 static int i2s_is_hole(int fd, int64_t at, int64_t size) {

@@ -6,8 +6,8 @@ under any layout. A code counts where its lower bit is set, or where either is. 
 `BitSums` adds pieces up with the compiled kernel.
 
     >>> sums = bit_sums_reference(bytes([1, 2, 3, 4]), width=2, segment=1, either=False)
-    >>> sums[0][:2].tolist(), sums[1][:2].tolist()
-    ([[2, 0], [0, 1]], [[1, 0, 1, 0], [0, 0, 0, 1]])
+    >>> sums[0][:2].tolist(), sums[1].tolist()
+    ([[2, 0], [0, 1]], [[1, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0]])
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @cache
 def kernel_sets() -> tuple[KernelSet, ...]:
-    """Every set of these kernels that was compiled, the slowest first."""
+    """Every set of kernels for sums that was compiled, the slowest first."""
     return table(_bit_sums.kernel_sets())
 
 
@@ -43,37 +43,79 @@ def bit_sums_reference(
     :param data: whole rows of `width` bytes
     :param segment: bytes of a stretch, which divide a row
     :param either: whether a pair is set where any of its bits is, or where the lower one is
-    :returns: uint32 [4, width] and uint32 [4, stretches]; pair 0 has the least bits
+    :returns: uint32 [4, width] and uint32 [stretches, 4]; pair 0 has the least bits
     """
     raw = np.frombuffer(data, dtype=np.uint8)
     codes = raw >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
     is_set = (codes != 0) if either else (codes & 1 != 0)
     columns = is_set.reshape(4, -1, width).sum(axis=1, dtype=np.uint32)
     segments = is_set.reshape(4, -1, segment).sum(axis=2, dtype=np.uint32)
-    return columns, segments
+    return columns, np.ascontiguousarray(segments.T)
 
 
 class BitSums:
     """The sums of a payload that comes in pieces of whole rows: `columns` and `segments`, as the definition has them.
 
+    Both are whole when all rows were added; before that a part of the sums of columns is in planes of bits.
+
     :param rows: of the matrix of bytes
     :param width: bytes of each row
     :param segment: bytes of a stretch, which divide a row
     :param either: whether a pair is set where any of its bits is, or where the lower one is
+    :param along: whether stretches are counted; else `segments` is empty
     """
 
-    def __init__(self, rows: int, width: int, segment: int, either: bool) -> None:
+    def __init__(self, rows: int, width: int, segment: int, either: bool, along: bool = True) -> None:
+        self._stretches = rows * (width // segment)
         self.columns: NDArray[np.uint32] = np.zeros((4, width), dtype=np.uint32)
-        self.segments: NDArray[np.uint32] = np.zeros((4, rows * (width // segment)), dtype=np.uint32)
-        self._width, self._segment, self._either, self._seen = width, segment, either, 0
-        self._row = kernel_row()
+        self.segments: NDArray[np.uint32] = np.empty((self._stretches if along else 0, 4), dtype=np.uint32)
+        self._planes = np.zeros(_bit_sums.planes_size(width, segment), dtype=np.uint8)
+        self._width, self._segment, self._either, self._along = width, segment, either, along
+        self._row, self._held, self._seen = kernel_row(), 0, 0
 
     def add(self, data: Any) -> None:
         """The next whole rows.
 
         :raises ValueError: for a part of a row, or more rows than there are
         """
-        _bit_sums.add_bit_sums(
-            self._row, data, self._width, self._segment, self._either, self.columns, self.segments, self._seen
+        first, self._seen = self._seen, self._seen + len(data) // self._segment
+        if self._seen > self._stretches:
+            raise ValueError("more rows than there are")
+        self._held = _bit_sums.add_bit_sums(
+            self._row,
+            data,
+            self._width,
+            self._segment,
+            self._either,
+            self.columns,
+            self.segments if self._along else None,
+            first,
+            self._planes,
+            self._held,
+            self._seen == self._stretches,
         )
-        self._seen += len(data) // self._segment
+
+    def add_file(self, descriptor: int, start: int, buffer: memoryview, step: int) -> bool:
+        """All rows, from a file, without the lock of the interpreter; False where they could not be read.
+
+        Sums that were not made whole are worth nothing.
+
+        :param start: of the rows in the file
+        :param buffer: for what is read
+        :param step: bytes that are read at once, whole rows
+        """
+        size = self._stretches * self._segment
+        return _bit_sums.add_bit_sums_of_file(
+            self._row,
+            descriptor,
+            start,
+            size,
+            buffer,
+            step,
+            self._width,
+            self._segment,
+            self._either,
+            self.columns,
+            self.segments if self._along else None,
+            self._planes,
+        )

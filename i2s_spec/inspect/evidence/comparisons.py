@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.inspect.evidence import grams, profiles
-from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, permutations
+from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, orders
 from i2s_spec.inspect.evidence.roles import GAINS, READERS, WRITERS
 from i2s_spec.inspect.evidence.zeros import zero_comparisons
 
@@ -137,7 +137,7 @@ class _Columns:
                 for number, one in enumerate(self._asked)
                 if (one.share, one.width if one.share > 1 else 1) == grouping
             ]
-            scores = self._scores(np.stack([ranks for _, one in asked for ranks in one.ranks]), *grouping)
+            scores = self._scores([ranks for _, one in asked for ranks in one.ranks], *grouping)
             if scores is None:
                 continue
             at = 0
@@ -149,17 +149,15 @@ class _Columns:
                 )
         return (made[number] for number in sorted(made))
 
-    def _scores(self, ranks: NDArray[np.float64], share: int, width: int) -> list[Scores] | None:
+    def _scores(self, ranks: list[NDArray[np.float64]], share: int, width: int) -> list[Scores] | None:
         """The scores of each profile; None where the columns are almost constant."""
-        found: list[Scores] = [{} for _ in ranks]
-        for side in SIDES:
-            names, places = permutations(self._matrix.rows, self._matrix.cols, side)
-            scores = profiles.column_scores(self._counted.base(side), places, ranks, share, width)
-            if scores is None:
-                return None
-            for one, of in zip(found, scores.tolist(), strict=True):
-                one.update(zip(names, of, strict=True))
-        return found
+        others = ranks[0][None] if len(ranks) == 1 else np.stack(ranks)
+        names, split, places = orders(self._matrix.rows, self._matrix.cols)
+        if share * self._matrix.rows >= profiles.COUNTS:
+            scores = profiles.column_scores_reference(self._counted.bases, places, split, others, share, width)
+        else:
+            scores = profiles.column_scores(self._counted.bases, places, split, others, share, width)
+        return None if scores is None else [dict(zip(names, of, strict=True)) for of in scores.tolist()]
 
 
 Written = tuple["NDArray[np.float32]", int | None]
@@ -170,7 +168,7 @@ def gram_comparisons(
 ) -> list[Comparison]:
     """The comparisons of the Gram of one matrix, reading the payloads that they need.
 
-    :param written: for each side what `written_gram` gives
+    :param written: what `written_grams` gives
     :raises FormatError: where the source does not hold a payload
     """
     matrix, (layer, role) = found.matrices[key], key
@@ -187,25 +185,28 @@ def gram_comparisons(
         width = matrix.cols // max(1, found.heads)
         if partner is None or share < 1 or partner.rows * share != matrix.cols or share * width > matrix.cols:
             continue
-        rows = {side: grams.correlations(grams.row_gram(source, partner, code_map, side)) for side in SIDES}
+        rows = {side: grams.correlations(found) for side, found in grams.row_grams(source, partner, code_map).items()}
         sides = {side: read.scores(rows[side], share, width) for side in SIDES}
         if all(sides.values()):
             made.append(Comparison(matrix, f"Gram of {role} ~ Gram of {name}", True, ((layer, name),), sides))
     return made
 
 
-def written_gram(source: Source, found: Roles, code_map: CodeMap, side: bool) -> Written:
-    """The correlations of the rows of all writers of the hidden state, and its width; None where they differ."""
-    total: NDArray[np.float32] | None = None
+def written_grams(source: Source, found: Roles, code_map: CodeMap) -> dict[bool, Written]:
+    """For each side the correlations of the rows of all writers of the hidden state, and its width; None if they differ."""
     widths = {matrix.rows for matrix in found.matrices.values() if matrix.role in WRITERS}
     if len(widths) != 1:
-        return np.zeros((0, 0), dtype=np.float32), None
+        return dict.fromkeys(SIDES, (np.zeros((0, 0), dtype=np.float32), None))
+    totals: grams.Grams = {}
     for matrix in found.matrices.values():
         if matrix.role in WRITERS:
-            gram = grams.row_gram(source, matrix, code_map, side)
-            total = gram if total is None else total[: len(gram), : len(gram)] + gram[: len(total), : len(total)]
-    assert total is not None
-    return grams.correlations(total), widths.pop()
+            for side, gram in grams.row_grams(source, matrix, code_map).items():
+                total = totals.get(side)
+                totals[side] = (
+                    gram if total is None else total[: len(gram), : len(gram)] + gram[: len(total), : len(total)]
+                )
+    width = widths.pop()
+    return {side: (grams.correlations(total), width) for side, total in totals.items()}
 
 
 class _Read:
@@ -213,7 +214,7 @@ class _Read:
 
     def __init__(self, source: Source, matrix: Matrix, code_map: CodeMap) -> None:
         self._matrix = matrix
-        self._products = {side: grams.column_gram(source, matrix, code_map, side) for side in SIDES}
+        self._products = grams.column_grams(source, matrix, code_map)
         self._correlations = {side: grams.correlations(products) for side, products in self._products.items()}
 
     def scores(self, rows: NDArray[np.float32], share: int = 1, width: int = 1) -> Scores:
@@ -222,19 +223,20 @@ class _Read:
         :param share: heads, each of `width` columns, that have the same rows
         """
         found: Scores = {}
+        sizes = {side: grams.size_of(own, rows) for side, own in self._correlations.items()}
         for each in HYPOTHESES:
             if not each.fits(self._matrix.rows, self._matrix.cols):
                 continue
-            score = self._score(each, rows, share, width)
+            score = self._score(each, rows, share, width, sizes[each.in_rows])
             if score is None and each.plain:
                 return {}
             if score is not None:
                 found[each.name] = score
         return found
 
-    def _score(self, each: Hypothesis, rows: NDArray[np.float32], share: int, width: int) -> float | None:
+    def _score(self, each: Hypothesis, rows: NDArray[np.float32], share: int, width: int, size: float) -> float | None:
         if share == 1:
-            return grams.score_as_read(self._correlations[each.in_rows], rows, each, self._matrix.cols)
+            return grams.score_as_read(self._correlations[each.in_rows], rows, each, self._matrix.cols, size)
         matrix, first = grams.as_read(self._products[each.in_rows], each, self._matrix.cols)
         grouped = grams.shared(matrix, width, share) if first == 0 else None
         if grouped is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.evidence import _bit_sums
 from i2s_spec.inspect.evidence.bit_sums import BitSums
 
@@ -28,52 +29,59 @@ MOST: Final = 1 << 18
 
 
 class Counted:
-    """The counts of one tensor.
+    """The counts of one tensor. `bases` is uint32 [2, cols]: `base` where rows stay where they are, and where not.
 
-    :param pairs: uint32 [4, cols], weights that are not 0 by pair of bits and byte of a row of bytes
-    :param stretches: uint32 [4, rows], likewise by quarter of such a row
+    :param pairs: uint32 [4, cols], set bits by pair of bits and byte of a row of bytes
+    :param stretches: uint32 [rows, 4], likewise by quarter of such a row; empty where rows were not counted
+    :param rows_count: rows of the tensor
+    :param others: whether the weights that are not 0 are those that are not set
     """
 
-    def __init__(self, pairs: NDArray[np.uint32], stretches: NDArray[np.uint32]) -> None:
+    def __init__(
+        self, pairs: NDArray[np.uint32], stretches: NDArray[np.uint32], rows_count: int, others: bool = False
+    ) -> None:
         columns = np.empty((2, pairs.shape[1]), dtype=np.uint32)
-        rows = np.empty((2, stretches.shape[1]), dtype=np.uint32)
-        _bit_sums.totals(pairs, stretches, columns, rows)
-        self._columns: tuple[NDArray[np.uint32], NDArray[np.uint32]] = (columns[0], columns[1])
+        rows = np.empty((2, stretches.shape[0]), dtype=np.uint32)
+        _bit_sums.totals(pairs, stretches, rows_count, others, columns, rows)
+        self.bases: NDArray[np.uint32] = columns
+        self.cols_count = int(pairs.shape[1])
         self._rows: tuple[NDArray[np.uint32], NDArray[np.uint32]] = (rows[0], rows[1])
-
-    @property
-    def cols_count(self) -> int:
-        return self._columns[0].size
-
-    @property
-    def rows_count(self) -> int:
-        return self._rows[0].size
+        self.rows_count = rows_count
 
     def base(self, in_rows: bool) -> NDArray[np.uint32]:
         """Weights that are not 0 by the place of a column, as `Hypothesis.places` numbers places, uint32 [cols]."""
-        return self._columns[0 if in_rows else 1]
+        found: NDArray[np.uint32] = self.bases[0 if in_rows else 1]
+        return found
 
     def columns(self, each: Hypothesis) -> NDArray[np.uint32]:
         """Weights that are not 0 in each column, uint32 [cols]."""
         return self.base(each.in_rows)[each.places(self.cols_count)]
 
     def rows(self, each: Hypothesis) -> NDArray[np.uint32]:
-        """Weights that are not 0 in each row, uint32 [rows]; those of shifted payloads are as of unshifted ones."""
+        """Weights that are not 0 in each row, uint32 [rows]; those of shifted payloads are as of unshifted ones.
+
+        Empty where rows were not counted.
+        """
         return self._rows[0 if each.in_rows else 1]
 
 
 def totals_reference(
-    pairs: NDArray[np.uint32], stretches: NDArray[np.uint32]
+    pairs: NDArray[np.uint32], stretches: NDArray[np.uint32], height: int, others: bool
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
     """What `Counted` keeps: counts by places of columns, and by rows, where bytes hold four columns and where four rows.
 
     :param pairs: uint32 [4, cols]
-    :param stretches: uint32 [4, rows]
+    :param stretches: uint32 [rows, 4]
+    :param height: rows of the tensor
+    :param others: whether those that are not set are counted
     :returns: uint32 [2, cols] and uint32 [2, rows]
     """
-    columns = pairs.reshape(4, 4, -1).sum(axis=1).T.reshape(-1), pairs.sum(axis=0)
-    four = stretches.reshape(4, -1, 4).sum(axis=2)[::-1].T.reshape(-1)  # the first row has the highest pair
-    return np.stack(columns).astype(np.uint32), np.stack((stretches.sum(axis=0), four)).astype(np.uint32)
+    by_place = np.stack((pairs.reshape(4, 4, -1).sum(axis=1).T.reshape(-1), pairs.sum(axis=0)))
+    of_four = stretches.reshape(-1, 4, 4).sum(axis=1)[:, ::-1]  # the first row has the highest pair
+    by_row = np.stack((stretches.sum(axis=1), of_four.reshape(-1)))
+    if others:
+        by_place, by_row = height - by_place, pairs.shape[1] - by_row
+    return by_place.astype(np.uint32), by_row.astype(np.uint32)
 
 
 def looked_at(rows: int, cols: int) -> bool:
@@ -82,28 +90,38 @@ def looked_at(rows: int, cols: int) -> bool:
 
 
 def count(
-    source: Source, start: int, rows: int, cols: int, code_map: CodeMap, buffer: memoryview | None = None
+    source: Source,
+    start: int,
+    rows: int,
+    cols: int,
+    code_map: CodeMap,
+    buffer: memoryview | None = None,
+    of_rows: bool = True,
 ) -> Counted:
     """Read a payload and count.
 
     :param start: of the payload in the source
     :param code_map: which code is 0; the code that is unused is taken to be missing
     :param buffer: for what is read; of at least PIECE and MOST bytes
+    :param of_rows: whether rows are counted, too
     :raises FormatError: where the source does not hold the payload
     """
     # Codes 1 and 3 have the lower bit, 2 and 3 the upper one. Where 1 is that of 0 and 3 is missing, those without the lower
     # bit count; where 0 is and 3 is missing, those with either; else 3 and another one are not 0 and have the lower bit.
     zero, full = code_map.code_of(0), code_map.unused != 3
-    sums = BitSums(rows // 4, cols, cols // 4, either=not full and zero != 1)
+    either, others = not full and zero != 1, not full and zero == 1
     many = PIECE // cols
     step = max(1, many // TILE * TILE if many >= TILE else many // 2 * 2) * cols
     size = rows * cols // 4
     if buffer is None:
         buffer = memoryview(bytearray(min(size, max(PIECE, MOST))))
-    for at in range(0, size, step):
-        piece = buffer[: min(step, size - at)]
-        source.readinto(start + at, piece)
-        sums.add(piece)
-    if not full and zero == 1:
-        return Counted(np.uint32(rows // 4) - sums.columns, np.uint32(cols // 4) - sums.segments)
-    return Counted(sums.columns, sums.segments)
+    sums = BitSums(rows // 4, cols, cols // 4, either, along=of_rows)
+    if type(source) is not FileSource or not sums.add_file(source.fileno(), start, buffer, step):
+        sums = BitSums(
+            rows // 4, cols, cols // 4, either, along=of_rows
+        )  # what could not be read is read again, to be told
+        for at in range(0, size, step):
+            piece = buffer[: min(step, size - at)]
+            source.readinto(start + at, piece)
+            sums.add(piece)
+    return Counted(sums.columns, sums.segments, rows, others)

@@ -56,7 +56,7 @@ def decide(sums: Mapping[str, float], freedom: int) -> Decision:
     """
     if freedom < 1 or len(sums) < 2:
         return Decision(None, None, None, 0.0, 0.0, freedom, dict(sums))
-    order = sorted(sums, key=lambda name: -sums[name])
+    order = sorted(sums, key=sums.__getitem__, reverse=True)
     best, second = order[0], order[1]
     margin = sums[best] - sums[second]
     wanted = max(quantile(freedom), (1 - 1 / RATIO) * sums[best])

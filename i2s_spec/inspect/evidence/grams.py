@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec.isa import KernelSet, chosen, table
-from i2s_spec.inspect.evidence import _bit_sums
+from i2s_spec.inspect.evidence import _bit_sums, profiles
 from i2s_spec.inspect.evidence.profiles import VALUES
 
 if TYPE_CHECKING:
@@ -39,19 +39,21 @@ OVER: Final = 512
 READ: Final = 1 << 22
 
 
-def column_gram(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool) -> NDArray[np.float32]:
+Grams = dict[bool, "NDArray[np.float32]"]
+
+
+def column_grams(source: Source, matrix: Matrix, code_map: CodeMap) -> Grams:
     """Products of the first places of the columns of a matrix with each other, each column less its mean.
 
-    :param in_rows: by the places of layouts that leave rows where they are, else of those that mix four
-    :returns: float32 [places, places]
+    :returns: float32 [places, places]: by the places of layouts that leave rows where they are (True), and of those that mix
+        four
     """
-    places = min(matrix.cols, CHANNELS)
-    return _gram(source, matrix, code_map, in_rows, OVER, places, True)
+    return _grams(source, matrix, code_map, OVER, min(matrix.cols, CHANNELS), True)
 
 
-def row_gram(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool) -> NDArray[np.float32]:
-    """Products of the first rows of a matrix with each other, each row less its mean, float32 [rows, rows]."""
-    return _gram(source, matrix, code_map, in_rows, CHANNELS, min(matrix.cols, OVER), False)
+def row_grams(source: Source, matrix: Matrix, code_map: CodeMap) -> Grams:
+    """Products of the first rows of a matrix with each other, each row less its mean, float32 [rows, rows], likewise."""
+    return _grams(source, matrix, code_map, CHANNELS, min(matrix.cols, OVER), False)
 
 
 @lru_cache(maxsize=1)
@@ -60,16 +62,17 @@ def kernel_sets() -> tuple[KernelSet, ...]:
     return table(_bit_sums.gram_sets())
 
 
-def _gram(
-    source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool, rows: int, places: int, down: bool
-) -> NDArray[np.float32]:
-    """The Gram of at most so many first rows and places; `gram_reference` is its definition."""
+def _grams(source: Source, matrix: Matrix, code_map: CodeMap, rows: int, places: int, down: bool) -> Grams:
+    """The Grams of at most so many first rows and places; `gram_reference` is their definition."""
     rows, raw = _read(source, matrix, rows)
     trits = np.array([trit or 0 for trit in code_map.trits], dtype=np.int8)
-    stride, n = (matrix.cols // 4, places // 4) if in_rows else (matrix.cols, places)
     size = places if down else rows
-    found = np.empty((size, size), dtype=np.float32)
-    _bit_sums.gram(chosen(kernel_sets()).row, raw, stride, n, down, not in_rows, trits, found)
+    row = chosen(kernel_sets()).row
+    found: Grams = {}
+    for in_rows in (True, False):
+        stride, n = (matrix.cols // 4, places // 4) if in_rows else (matrix.cols, places)
+        found[in_rows] = np.empty((size, size), dtype=np.float32)
+        _bit_sums.gram(row, raw, stride, n, down, not in_rows, trits, found[in_rows])
     return found
 
 
@@ -80,7 +83,7 @@ def _read(source: Source, matrix: Matrix, rows: int) -> tuple[int, bytes]:
 
 
 def gram_reference(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool, down: bool) -> NDArray[np.float64]:
-    """The definition of `column_gram` (`down`) and of `row_gram`."""
+    """The definition of `column_grams` (`down`) and of `row_grams`, of one side."""
     rows, places = (OVER, CHANNELS) if down else (CHANNELS, OVER)
     rows, raw = _read(source, matrix, rows)
     codes = np.frombuffer(raw, dtype=np.uint8)[:, None] >> np.arange(0, 8, 2, dtype=np.uint8) & 3
@@ -98,7 +101,7 @@ def gram_reference(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: b
 def correlations(products: NDArray[np.float32]) -> NDArray[np.float32]:
     """Products as correlations, with 0 on the diagonal and for channels that are constant; they sum up to 0."""
     found = np.empty(products.shape, dtype=np.float32)
-    _bit_sums.correlations(np.ascontiguousarray(products), found)
+    _bit_sums.correlations(chosen(kernel_sets()).row, np.ascontiguousarray(products), found)
     return found
 
 
@@ -129,19 +132,33 @@ def read_places(each: Hypothesis, cols: int, known: int) -> tuple[NDArray[np.int
 
 
 def score_as_read(
-    products: NDArray[np.float32], other: NDArray[np.float32], each: Hypothesis, cols: int
+    products: NDArray[np.float32],
+    other: NDArray[np.float32],
+    each: Hypothesis,
+    cols: int,
+    size: float | None = None,
 ) -> float | None:
-    """The `score` of the channels that `as_read` finds and as many of `other`; None also where these are too few."""
+    """The `score` of the channels that `as_read` finds and as many of `other`; None also where these are too few.
+
+    :param size: `size_of` the two, where it is known
+    """
     index, first = read_places(each, cols, len(products))
     n = min(len(index), len(other) - first)
     if n < VALUES:
         return None
     whole = n == len(products) == len(other)  # all of either, in whatever order
-    product, one_square, other_square = _bit_sums.gram_products(products, other, index[:n], first, not whole)
-    if whole:
-        one_square, other_square = float(np.vdot(products, products)), float(np.vdot(other, other))
-    size = one_square * other_square
+    row = chosen(profiles.kernel_sets()).row
+    product, one_square, other_square = _bit_sums.gram_products(row, products, other, index[:n], first, not whole)
+    if not whole:
+        size = one_square * other_square
+    elif size is None:
+        size = size_of(products, other)
     return product / sqrt(size) * sqrt(n * (n - 1) / 2) if size > 0 else None
+
+
+def size_of(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
+    """The product of the sums of squares of two matrices."""
+    return float(np.vdot(one, one)) * float(np.vdot(other, other))
 
 
 def score(one: NDArray[np.float32], other: NDArray[np.float32]) -> float | None:

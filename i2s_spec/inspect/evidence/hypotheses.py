@@ -78,17 +78,31 @@ def _places(each: Hypothesis, cols: int) -> NDArray[np.intp]:
     return byte * 4 + pair
 
 
-@lru_cache(maxsize=64)
-def permutations(rows: int, cols: int, in_rows: bool) -> tuple[list[str], NDArray[np.int32]]:
-    """The names of all hypotheses that fit a shape and leave rows where they are, or do not; and the places of each.
+class Orders(NamedTuple):
+    """The hypotheses that fit a shape: first those that leave rows where they are, `split` of them, then the others.
 
-    :returns: names, and int32 [names, cols]
+    `places` has the places of each, int32 [names, cols].
     """
-    found = [each for each in HYPOTHESES if each.in_rows == in_rows and each.fits(rows, cols)]
+
+    names: list[str]
+    split: int
+    places: NDArray[np.int32]
+
+
+@lru_cache(maxsize=64)
+def orders(rows: int, cols: int) -> Orders:
+    """The hypotheses that fit a shape, and where each has its columns."""
+    found = [each for side in (True, False) for each in HYPOTHESES if each.in_rows == side and each.fits(rows, cols)]
     places = np.empty((len(found), cols), dtype=np.int32)
     for row, each in enumerate(found):
         places[row] = each.places(cols)
-    return [each.name for each in found], places
+    return Orders([each.name for each in found], sum(each.in_rows for each in found), places)
+
+
+@lru_cache(maxsize=64)
+def fitting(rows: int, cols: int) -> frozenset[str]:
+    """The names of the hypotheses that fit a shape."""
+    return frozenset(each.name for each in HYPOTHESES if each.fits(rows, cols))
 
 
 def _made() -> tuple[Hypothesis, ...]:

@@ -11,23 +11,21 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from i2s_spec.inspect.evidence.comparisons import (
-    SIDES,
     Comparison,
     gram_comparisons,
     profile_comparisons,
-    written_gram,
+    written_grams,
     zero_channel_comparisons,
 )
 from i2s_spec.inspect.evidence.counted import MOST, PIECE, Counted, count
 from i2s_spec.inspect.evidence.decision import Decision, decide
-from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis
-from i2s_spec.inspect.evidence.roles import Matrix, Roles, roles
+from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis, fitting
+from i2s_spec.inspect.evidence.roles import WRITERS, Matrix, Roles, roles
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
@@ -35,6 +33,10 @@ if TYPE_CHECKING:
 
 #: Weights of the layers whose Grams are compared, about; two layers at least.
 GRAM_WEIGHTS: Final = 1 << 24
+
+_NAMES: Final = [each.name for each in HYPOTHESES]
+_NONE: Final = [0.0] * len(_NAMES)
+_IN_ROWS: Final = np.array([each.in_rows for each in HYPOTHESES])
 
 #: How often tensors are asked again with their partners read as these were decided.
 ROUNDS: Final = 3
@@ -114,7 +116,9 @@ def _looked(
             local.buffer = memoryview(bytearray(max(PIECE, MOST)))
         matrices = {key: matrix for key, matrix in found.matrices.items() if key[0] == layer}
         counts = {
-            key: count(file.source, matrix.start, matrix.rows, matrix.cols, code_map, local.buffer)
+            key: count(
+                file.source, matrix.start, matrix.rows, matrix.cols, code_map, local.buffer, key[1] not in WRITERS
+            )
             for key, matrix in matrices.items()
         }
         of_layer = found._replace(matrices=matrices)
@@ -122,14 +126,14 @@ def _looked(
 
     few, layers = _few(found), found.layers
     if threads < 2:
-        written = {side: written_gram(file.source, few, code_map, side) for side in SIDES}
+        written = written_grams(file.source, few, code_map)
         parts = [gram_comparisons(file.source, few, code_map, written, key) for key in few.matrices]
         looked = [one(layer) for layer in layers]
     else:
         with ThreadPoolExecutor(threads) as pool:
-            sides = [pool.submit(written_gram, file.source, few, code_map, side) for side in SIDES]
+            writing = pool.submit(written_grams, file.source, few, code_map)
             waiting = [pool.submit(one, layer) for layer in layers]
-            written = dict(zip(SIDES, (each.result() for each in sides), strict=True))
+            written = writing.result()
             grams = [pool.submit(gram_comparisons, file.source, few, code_map, written, key) for key in few.matrices]
             parts, looked = [each.result() for each in grams], [each.result() for each in waiting]
     of_layers = {key: counted for of_layer, _, _ in looked for key, counted in of_layer.items()}
@@ -228,13 +232,12 @@ class _Squared:
 
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison
-        least = 0.0 if comparison.gram else -inf
-        sides = [
-            [score * score if (score := of.get(each.name, 0.0)) > least else 0.0 for each in HYPOTHESES]
-            for of in (comparison.scores[True], comparison.scores[False])
-        ]
-        sides.append([sides[0 if each.in_rows else 1][number] for number, each in enumerate(HYPOTHESES)])
-        self.sides = sides
+        scores = comparison.scores
+        found = np.array([[*map(scores[side].get, _NAMES, _NONE)] for side in (True, False)])
+        if comparison.gram:
+            np.maximum(found, 0.0, out=found)
+        found *= found
+        self.sides = np.concatenate((found, np.where(_IN_ROWS, found[0], found[1])[None]))
 
 
 def _decide(compared: Sequence[_Squared], sides: dict[tuple[int, str], bool]) -> Decision:
@@ -242,13 +245,11 @@ def _decide(compared: Sequence[_Squared], sides: dict[tuple[int, str], bool]) ->
 
     :param sides: how the rows of partners are read; those of a partner that is not here as the hypothesis reads its own
     """
-    shapes = {(one.comparison.matrix.rows, one.comparison.matrix.cols) for one in compared}
-    rows: list[list[float]] = []
+    parts = []
     for one in compared:
-        seen = [sides[key] for key in one.comparison.partners if key in sides]
-        rows.append(one.sides[2 if not seen else 0 if 2 * sum(seen) >= len(seen) else 1])
-    sums = np.add.reduce(rows, axis=0).tolist() if rows else [0.0] * len(HYPOTHESES)
-    named = zip(HYPOTHESES, sums, strict=True)
-    return decide(
-        {each.name: total for each, total in named if all(each.fits(*shape) for shape in shapes)}, len(compared)
-    )
+        seen = [sides[key] for key in one.comparison.partners if key in sides] if sides else []
+        parts.append(one.sides[2 if not seen else 0 if 2 * sum(seen) >= len(seen) else 1])
+    sums = (parts[0] if len(parts) == 1 else np.sum(parts, axis=0)).tolist() if parts else _NONE
+    fits = {fitting(one.comparison.matrix.rows, one.comparison.matrix.cols) for one in compared}
+    named = zip(_NAMES, sums, strict=True)
+    return decide({name: total for name, total in named if all(name in fit for fit in fits)}, len(compared))

@@ -12,11 +12,13 @@ normal number.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import sqrt
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.inspect.evidence import _bit_sums
 
 if TYPE_CHECKING:
@@ -24,22 +26,21 @@ if TYPE_CHECKING:
 
 #: Different values that a profile must have; one that is almost constant has no ranks worth comparing.
 VALUES: Final = 4
-#: Unsigned integers below this are sorted by counting.
+#: Counts below this are sorted by counting.
 COUNTS: Final = 1 << 20
 
 
 def ranks(profile: NDArray[Any]) -> NDArray[np.float64] | None:
     """Ranks with mean 0, equals sharing one; None for a profile that is almost constant or not finite."""
-    found: NDArray[np.float64]
-    if profile.dtype.kind == "u" and profile.size and (most := int(profile.max())) < COUNTS:
-        found = np.empty(profile.size)
-        different = _bit_sums.ranks(np.ascontiguousarray(profile, dtype=np.uint32), most, found)
-        return found if different >= VALUES else None
     found = np.empty(profile.size)
+    if profile.dtype == np.uint32:
+        different = _bit_sums.ranks(np.ascontiguousarray(profile), found)
+        if different >= 0:
+            return found if different >= VALUES else None
     if profile.dtype == np.float32 and profile.size < COUNTS:
         different = _bit_sums.float_ranks(np.ascontiguousarray(profile), found)
         return found if different >= VALUES else None
-    if not np.isfinite(profile).all() or not profile.size:
+    if not profile.size or not np.isfinite(profile).all():
         return None
     _, place, counts = np.unique(profile, return_inverse=True, return_counts=True)
     if counts.size < VALUES:
@@ -64,31 +65,38 @@ def ranked_score(first: NDArray[np.float64], second: NDArray[np.float64]) -> flo
     return float(first @ second) / _size(first, second)
 
 
+@lru_cache(maxsize=1)
+def kernel_sets() -> tuple[KernelSet, ...]:
+    """Every set of kernels for scores that was compiled, the slowest first."""
+    return table(_bit_sums.score_sets())
+
+
 def column_scores(
-    base: NDArray[np.uint32],
+    bases: NDArray[np.uint32],
     places: NDArray[np.int32],
+    split: int,
     others: NDArray[np.float64],
     share: int = 1,
     width: int = 1,
 ) -> NDArray[np.float64] | None:
     """The scores of profiles against counts of columns that are read in several orders.
 
-    :param base: uint32 [columns]
+    :param bases: uint32 [2, columns]: the counts for the first `split` orders, and for the others
     :param places: int32 [orders, columns]; every place is one of a column
     :param others: float64 [profiles, columns / share], ranks
     :param share: heads whose columns are summed, each of `width`
     :returns: float64 [profiles, orders]; None where a profile is almost constant
+    :raises ValueError: where sums of counts reach `COUNTS`
     """
-    most = int(base.max())
-    if share * most >= COUNTS:
-        return column_scores_reference(base, places, others, share, width)
     found = np.empty((len(others), len(places)))
-    return found if _bit_sums.column_scores(base, most, places, others, share, width, VALUES, found) else None
+    row = chosen(kernel_sets()).row
+    return found if _bit_sums.column_scores(row, bases, places, split, others, share, width, VALUES, found) else None
 
 
 def column_scores_reference(
-    base: NDArray[np.uint32],
+    bases: NDArray[np.uint32],
     places: NDArray[np.int32],
+    split: int,
     others: NDArray[np.float64],
     share: int = 1,
     width: int = 1,
@@ -96,6 +104,7 @@ def column_scores_reference(
     """The definition of `column_scores`."""
     found = np.empty((len(others), len(places)))
     for number, order in enumerate(places):
+        base = bases[0 if number < split else 1]
         summed = base[order].astype(np.uint64).reshape(-1, share, width).sum(axis=1).reshape(-1)
         columns = ranks(summed)
         if columns is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, permutations
+from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, orders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -89,7 +89,11 @@ def zero_comparisons(counts: Mapping[tuple[int, str], Counted]) -> Iterator[tupl
         if role != "ffn_down" or not all(name in counts for name in names):
             continue
         down = counts[layer, role]
+        if down.bases.all():
+            continue  # no column is all zero
         scores: dict[bool, dict[str, float]] = {}
+        read = orders(down.rows_count, down.cols_count)
+        parts = {True: slice(read.split), False: slice(read.split, None)}
         zero = {in_rows: down.base(in_rows) == 0 for in_rows in (True, False)}
         many = {in_rows: int(places.sum()) for in_rows, places in zero.items()}
         for side in (True, False):
@@ -101,7 +105,7 @@ def zero_comparisons(counts: Mapping[tuple[int, str], Counted]) -> Iterator[tupl
             either = int((gate | up).sum()) if chosen.size else 0
             scores[side] = {}
             for in_rows in zero:
-                hypotheses, places = permutations(down.rows_count, down.cols_count, in_rows)
+                hypotheses, places = read.names[parts[in_rows]], read.places[parts[in_rows]]
                 if not chosen.size:
                     scores[side].update(dict.fromkeys(hypotheses, 0.0))
                     continue

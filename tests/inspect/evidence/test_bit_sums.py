@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,10 +22,12 @@ SETS = [row for row, (_, available) in enumerate(_bit_sums.kernel_sets()) if ava
 
 def compiled(row: int, data: bytes, width: int, segment: int, either: bool) -> tuple[np.ndarray, np.ndarray]:
     columns = np.zeros((4, width), dtype=np.uint32)
-    segments = np.full((4, len(data) // segment + 2), 77, dtype=np.uint32)
-    _bit_sums.add_bit_sums(row, data, width, segment, either, columns, segments, 1)
-    assert (segments[:, [0, -1]] == 77).all()
-    return columns, segments[:, 1:-1]
+    segments = np.full((len(data) // segment + 2, 4), 77, dtype=np.uint32)
+    planes = np.zeros(_bit_sums.planes_size(width, segment), dtype=np.uint8)
+    assert _bit_sums.add_bit_sums(row, data, width, segment, either, columns, segments, 1, planes, 0, True) == 0
+    assert (segments[[0, -1]] == 77).all()
+    assert not planes.any()
+    return columns, segments[1:-1]
 
 
 @pytest.mark.parametrize("row", SETS)
@@ -55,14 +59,18 @@ def test_counters_of_long_segments_do_not_wrap(row: int) -> None:
     segment = 64 * 600 + 7
     data = b"\xff" * segment * 2
     _, segments = compiled(row, data, segment, segment, False)
-    assert segments.tolist() == [[segment] * 2] * 4
+    assert segments.tolist() == [[segment] * 4] * 2
 
 
-@given(st.lists(st.integers(0, 40), max_size=6), st.integers(0, 1 << 30))
+@pytest.mark.parametrize("name", [_bit_sums.kernel_sets()[row][0] for row in SETS])
+@given(st.lists(st.integers(0, 200), max_size=9), st.integers(0, 1 << 30), st.booleans(), st.booleans())
 @settings(max_examples=30, deadline=None)
-def test_pieces_add_up(pieces: list[int], seed: int) -> None:
-    data = np.random.default_rng(seed).integers(0, 256, size=sum(pieces) * 128, dtype=np.uint8).tobytes()
-    sums = BitSums(sum(pieces), 128, 32, either=False)
+def test_pieces_add_up(name: str, pieces: list[int], seed: int, dense: bool, along: bool) -> None:
+    made = np.random.default_rng(seed).integers(0, 256, size=sum(pieces) * 128, dtype=np.uint8)
+    data = (made | (255 if dense else 0)).astype(np.uint8).tobytes()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("I2S_ISA", name)
+        sums = BitSums(sum(pieces), 128, 32, either=False, along=along)
     at = 0
     for rows in pieces:
         sums.add(data[at : at + rows * 128])
@@ -70,21 +78,55 @@ def test_pieces_add_up(pieces: list[int], seed: int) -> None:
     if data:
         columns, segments = bit_sums_reference(data, 128, 32, either=False)
         assert np.array_equal(sums.columns, columns)
-        assert np.array_equal(sums.segments, segments)
+        assert np.array_equal(sums.segments, segments if along else segments[:0])
+
+
+@pytest.mark.parametrize("name", [_bit_sums.kernel_sets()[row][0] for row in SETS])
+@pytest.mark.parametrize("along", [True, False])
+def test_rows_of_a_file_add_up(name: str, along: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("I2S_ISA", name)
+    data = np.random.default_rng(5).integers(0, 256, size=700 * 128, dtype=np.uint8).tobytes()
+    path = tmp_path / "rows"
+    path.write_bytes(b"head" + data)
+    columns, segments = bit_sums_reference(data, 128, 32, either=True)
+    with path.open("rb") as file:
+        for step in (1, 96, 699, 9999):
+            sums, buffer = BitSums(700, 128, 32, True, along), memoryview(bytearray(min(700, step) * 128))
+            assert sums.add_file(file.fileno(), 4, buffer, step * 128)
+            assert np.array_equal(sums.columns, columns)
+            assert np.array_equal(sums.segments, segments if along else segments[:0])
+        assert not BitSums(700, 128, 32, True, along).add_file(file.fileno(), 5, buffer, 128)
+        for step, size in ((100, 128), (0, 128), (128, 127)):
+            with pytest.raises(ValueError, match=r"whole rows|too small"):
+                BitSums(700, 128, 32, True).add_file(file.fileno(), 4, memoryview(bytearray(size)), step)
+    assert not BitSums(700, 128, 32, True).add_file(-1, 4, buffer, 128)
 
 
 @pytest.mark.parametrize(("size", "width", "segment"), [(5, 4, 2), (8, 4, 3), (8, 0, 1), (8, 4, 0)])
 def test_what_is_not_whole_is_refused(size: int, width: int, segment: int) -> None:
     columns = np.zeros((4, max(width, 1)), dtype=np.uint32)
-    segments = np.zeros((4, size // max(segment, 1)), dtype=np.uint32)
+    segments = np.zeros((size // max(segment, 1), 4), dtype=np.uint32)
+    planes = np.zeros(9999, dtype=np.uint8)
     with pytest.raises(ValueError, match="whole rows"):
-        _bit_sums.add_bit_sums(0, bytes(size), width, segment, False, columns, segments, 0)
+        _bit_sums.add_bit_sums(0, bytes(size), width, segment, False, columns, segments, 0, planes, 0, True)
+
+
+def test_counters_and_planes_that_do_not_fit() -> None:
+    columns, segments, planes = np.zeros((4, 8), np.uint32), np.zeros((4, 4), np.uint32), np.zeros(9999, np.uint8)
+    for arguments in (
+        (columns[:, :4].copy(), segments, 0, planes, 0), (columns[:3], segments, 0, planes, 0),
+        (columns, segments[:3], 0, planes, 0), (columns, segments, 1, planes, 0), (columns, segments, -1, planes, 0),
+        (columns, segments[:, :3].copy(), 0, planes, 0), (columns, segments, 0, planes[:99], 0),
+        (columns, segments, 0, planes, 256), (columns, None, 0, planes, -1),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"another shape|planes"):
+            _bit_sums.add_bit_sums(0, bytes(8), 8, 2, False, *arguments, True)
 
 
 def test_more_rows_than_there_are() -> None:
     sums = BitSums(1, 8, 2, either=True)
     sums.add(bytes(8))
-    with pytest.raises(ValueError, match="another shape"):
+    with pytest.raises(ValueError, match="more rows"):
         sums.add(bytes(8))
 
 
@@ -120,51 +162,71 @@ def test_ranks_that_mean_nothing() -> None:
     for dtype in (np.uint32, np.float32, np.float64):
         assert profiles.ranks(np.array([1, 2, 3, 1, 2, 3], dtype=dtype)) is None
     assert profiles.ranks(np.array([1, 2, 3, 4, np.inf], dtype=np.float32)) is None
-    with pytest.raises(ValueError, match="larger"):
-        _bit_sums.ranks(np.array([5], dtype=np.uint32), 4, np.empty(1))
+    with pytest.raises(ValueError, match="another shape"):
+        _bit_sums.ranks(np.array([5], dtype=np.uint32), np.empty(2))
 
 
+def test_ranks_of_counts_that_are_too_large_to_be_counted() -> None:
+    values = np.array([5, 1 << 21, 7, (1 << 32) - 1, 5], dtype=np.uint32)
+    found = profiles.ranks(values)
+    assert found is not None
+    assert found.tolist() == [-1.5, 1.0, 0.0, 2.0, -1.5]
+
+
+SCORE_SETS = [name for name, available in _bit_sums.score_sets() if available]
+
+
+@pytest.mark.parametrize("name", SCORE_SETS)
 @given(
     heads=st.integers(1, 5),
     share=st.integers(1, 3),
-    width=st.integers(1, 9),
+    width=st.sampled_from((1, 2, 3, 9, 20, 130, 300)),
     most=st.integers(3, 60),
     many=st.integers(1, 3),
     seed=st.integers(0, 1 << 30),
 )
 @settings(max_examples=60, deadline=None)
-def test_column_scores_are_the_definition(heads: int, share: int, width: int, most: int, many: int, seed: int) -> None:
+def test_column_scores_are_the_definition(
+    name: str, heads: int, share: int, width: int, most: int, many: int, seed: int
+) -> None:
     random = np.random.default_rng(seed)
     length = heads * width
-    base = random.integers(0, most + 1, size=length * share, dtype=np.uint32)
-    places = np.stack([random.permutation(length * share) for _ in range(3)]).astype(np.int32)
+    bases = random.integers(0, most + 1, size=(2, length * share), dtype=np.uint32)
+    windows = np.arange(length * share) // 64 * 64  # places as layouts have them, and any
+    near = [np.lexsort((random.permutation(length * share), windows)) for _ in range(2)]
+    places = np.stack([*near, *(random.permutation(length * share) for _ in range(2))]).astype(np.int32)
+    split = int(random.integers(0, 5))
     others = np.stack([random.permutation(length) - (length - 1) / 2 for _ in range(many)])
     if length < 2:
         return
-    found = profiles.column_scores(base, places, others, share, width)
-    wanted = profiles.column_scores_reference(base, places, others, share, width)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("I2S_ISA", name)
+        found = profiles.column_scores(bases, places, split, others, share, width)
+    wanted = profiles.column_scores_reference(bases, places, split, others, share, width)
     assert (None if found is None else found.tolist()) == (None if wanted is None else wanted.tolist())
 
 
 def test_column_scores_of_what_does_not_fit() -> None:
-    base, others, found = np.ones(8, dtype=np.uint32), np.ones((1, 4)), np.empty((1, 1))
+    bases, others, found = np.ones((2, 8), dtype=np.uint32), np.ones((1, 4)), np.empty((1, 1))
     places = np.arange(8, dtype=np.int32)[None]
-    for share, width in ((0, 1), (2, 3), (1, 1)):
+    for share, width, split in ((0, 1, 1), (2, 3, 1), (3, 1, 1), (1, 1, 1), (2, 1, 2), (2, 1, -1)):
         with pytest.raises(ValueError, match=r"whole groups|another shape"):
-            _bit_sums.column_scores(base, 1, places, others, share, width, 4, found)
-    assert (
-        _bit_sums.column_scores(base, 0, places, others, 2, 1, 1, found) is False
-    )  # a count is larger than the largest
+            _bit_sums.column_scores(0, bases, places, split, others, share, width, 4, found)
+    with pytest.raises(ValueError, match="too large"):
+        _bit_sums.column_scores(0, bases << 20, places, 1, others, 2, 1, 1, found)
+    with pytest.raises(ValueError, match="no such"):
+        _bit_sums.column_scores(99, bases, places, 1, others, 2, 1, 1, found)
 
 
-@given(st.integers(1, 9), st.integers(1, 5), st.integers(0, 1 << 30))
+@given(st.integers(1, 9), st.integers(0, 5), st.integers(0, 1 << 30), st.booleans())
 @settings(max_examples=30, deadline=None)
-def test_totals_are_the_definition(cols: int, rows: int, seed: int) -> None:
+def test_totals_are_the_definition(cols: int, rows: int, seed: int, others: bool) -> None:
     random = np.random.default_rng(seed)
-    pairs, stretches = (random.integers(0, 99, size=(4, 4 * n), dtype=np.uint32) for n in (cols, rows))
+    pairs = random.integers(0, 99, size=(4, 4 * cols), dtype=np.uint32)
+    stretches = random.integers(0, cols + 1, size=(4 * rows, 4), dtype=np.uint32)
     found = np.empty((2, 4 * cols), dtype=np.uint32), np.empty((2, 4 * rows), dtype=np.uint32)
-    _bit_sums.totals(pairs, stretches, *found)
-    for one, other in zip(found, totals_reference(pairs, stretches), strict=True):
+    _bit_sums.totals(pairs, stretches, 400, others, *found)
+    for one, other in zip(found, totals_reference(pairs, stretches, 400, others), strict=True):
         assert np.array_equal(one, other)
 
 
@@ -186,11 +248,12 @@ def test_grams_of_every_set_are_the_definition(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(grams, "kernel_sets", lambda: chosen_sets)
         patched.delenv("I2S_ISA", raising=False)
-        function = grams.column_gram if down else grams.row_gram
-        found = function(BufferSource(data), matrix, CODE_MAPS[code_map], in_rows)
+        function = grams.column_grams if down else grams.row_grams
+        found = function(BufferSource(data), matrix, CODE_MAPS[code_map])[in_rows]
+        correlations = grams.correlations(found)
     wanted = grams.gram_reference(BufferSource(data), matrix, CODE_MAPS[code_map], in_rows, down)
     assert np.array_equal(found, wanted.astype(np.float32)) or np.allclose(found, wanted, rtol=1e-6, atol=1e-5)
-    assert np.allclose(grams.correlations(found), grams.correlations_reference(found), rtol=1e-6, atol=1e-7)
+    assert np.allclose(correlations, grams.correlations_reference(found), rtol=1e-6, atol=1e-7)
 
 
 def test_grams_of_what_does_not_fit() -> None:
@@ -206,8 +269,12 @@ def test_grams_of_what_does_not_fit() -> None:
         _bit_sums.gram(99, bytes(8), 8, 8, False, False, table, found)
 
 
+@pytest.mark.parametrize("name", SCORE_SETS)
 @pytest.mark.parametrize("hypothesis", HYPOTHESES, ids=lambda each: each.name)
-def test_scores_of_grams_are_those_of_what_is_read(hypothesis: Hypothesis) -> None:
+def test_scores_of_grams_are_those_of_what_is_read(
+    hypothesis: Hypothesis, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("I2S_ISA", name)
     random = np.random.default_rng(7)
     for known, others, cols in ((256, 256, 512), (256, 240, 256), (128, 200, 128)):
         if not hypothesis.fits(4, cols):

@@ -1,0 +1,98 @@
+/* The body of `grams.h`, which compilers make vectors of; included once for each instruction set. */
+
+/* The trits of one pair of bits of n bytes; `table` has that of each code. */
+I2S_GRAM_TARGET static inline void I2S_GRAM(gram_spread)(const uint8_t *p, int64_t n, int pair, const int8_t table[4],
+                                                         int8_t *out) {
+    const int8_t first = table[0], low = (int8_t)(table[1] - first), high = (int8_t)(table[2] - first);
+    const int8_t both = (int8_t)(table[3] - table[1] - table[2] + first);
+    int64_t i;
+    for (i = 0; i < n; i++) {
+        const uint8_t code = (uint8_t)(p[i] >> 2 * pair);
+        const int8_t one = (int8_t)-(code & 1), two = (int8_t)-(code >> 1 & 1);
+        out[i] = (int8_t)(first + (one & low) + (two & high) + (one & two & both));
+    }
+}
+
+/* The trits of a rectangle of n bytes in each of `rows` rows, `stride` apart, as vectors of `room` elements each.
+ *
+ * Down the columns a vector is a place: a pair of bits where bytes hold four places of one row (`mixed` is 0; the least pair
+ * is the first place), else a byte, which holds four rows. Along the rows it is a row: of bytes, or of a pair of bits (the
+ * greatest is the first row). `turned` has room for rows * n bytes. The order within a vector does not matter. */
+I2S_GRAM_TARGET static void I2S_GRAM(gram_trits)(const uint8_t *data, int64_t rows, int64_t stride, int64_t n, int down,
+                                                 int mixed, const int8_t table[4], int64_t room, int8_t *out,
+                                                 uint8_t *turned) {
+    const int64_t vectors = down ? n : rows, length = down ? rows : n;
+    int64_t v, i;
+    int pair;
+    if (down)
+        for (i = 0; i < rows; i++)
+            for (v = 0; v < n; v++) turned[v * rows + i] = data[i * stride + v];
+    for (v = 0; v < vectors; v++) {
+        const uint8_t *p = down ? turned + v * rows : data + v * stride;
+        const int apart = down != mixed;  /* each pair is a vector of its own, or the next part of one */
+        for (pair = 0; pair < 4; pair++)
+            I2S_GRAM(gram_spread)(p, length, mixed ? 3 - pair : pair, table,
+                                  apart ? out + (4 * v + pair) * room : out + v * room + pair * length);
+        if (apart) {
+            for (pair = 0; pair < 4; pair++) memset(out + (4 * v + pair) * room + length, 0, (size_t)(room - length));
+        } else memset(out + v * room + 4 * length, 0, (size_t)(room - 4 * length));
+    }
+}
+
+/* The upper triangle of a square matrix becomes that of the lower one; in squares, which stay in the cache. */
+I2S_GRAM_TARGET static inline void I2S_GRAM(gram_mirror)(float *out, int64_t n) {
+    enum { SQUARE = 16 };
+    int64_t i, j, row, to;
+    for (i = 0; i < n; i += SQUARE)
+        for (j = 0; j <= i; j += SQUARE)
+            for (row = i; row < n && row < i + SQUARE; row++) {
+                to = row < j + SQUARE ? row : j + SQUARE;
+                for (int64_t col = j; col < to; col++) out[col * n + row] = out[row * n + col];
+            }
+}
+
+/* The Gram of n vectors of `length` elements with `room` for each: less the means, whole, in floats. `means` has room for
+ * twice n numbers. */
+I2S_GRAM_TARGET static void I2S_GRAM(gram)(const int8_t *vectors, int64_t n, int64_t length, int64_t room, int32_t *products,
+                                           double *means, float *out) {
+    double *sums = means + n;
+    int64_t i, j;
+    I2S_GRAM(gram_products)(vectors, n, room, products);
+    for (i = 0; i < n; i++) {
+        int16_t sum = 0;
+        for (j = 0; j < room; j++) sum = (int16_t)(sum + vectors[i * room + j]);
+        sums[i] = sum;
+        means[i] = sum / (double)length;
+    }
+    for (i = 0; i < n; i++) {
+        const double sum = sums[i];
+        for (j = 0; j <= i; j++) out[i * n + j] = (float)(products[i * n + j] - I2S_GRAM_MORE * sums[j] - sum * means[j]);
+    }
+    I2S_GRAM(gram_mirror)(out, n);
+}
+
+/* Products as correlations: 0 on the diagonal and for vectors that are constant, and summing up to 0. */
+I2S_GRAM_TARGET static void I2S_GRAM(gram_correlations)(const float *products, int64_t n, double *inverse, float *out) {
+    const double pairs = n > 1 ? (double)n * (double)(n - 1) : 1;
+    double mean = 0;
+    int64_t i, j;
+    for (i = 0; i < n; i++) inverse[i] = products[i * n + i] > 0 ? 1 / sqrt((double)products[i * n + i]) : 0;
+    for (i = 0; i < n; i++) {
+        double sums[4] = {0};
+        for (j = 0; j + 4 <= i; j += 4) {
+            int k;
+            for (k = 0; k < 4; k++) sums[k] += products[i * n + j + k] * inverse[j + k];
+        }
+        for (; j < i; j++) sums[0] += products[i * n + j] * inverse[j];
+        mean += (sums[0] + sums[1] + sums[2] + sums[3]) * inverse[i];
+    }
+    mean = 2 * mean / pairs;
+    for (i = 0; i < n; i++) {
+        for (j = 0; j < n; j++) out[i * n + j] = (float)(products[i * n + j] * inverse[i] * inverse[j] - mean);
+        out[i * n + i] = 0;
+    }
+}
+
+#undef I2S_GRAM
+#undef I2S_GRAM_MORE
+#undef I2S_GRAM_TARGET

@@ -1,0 +1,182 @@
+/* The body of `permuted.h` for vectors of I2S_PERMUTED_BYTES; included once for each instruction set. */
+
+typedef double I2S_PERMUTED(permuted_doubles) __attribute__((vector_size(I2S_PERMUTED_BYTES)));
+typedef float I2S_PERMUTED(permuted_floats) __attribute__((vector_size(I2S_PERMUTED_BYTES)));
+#define V I2S_PERMUTED(permuted_doubles)
+#define F I2S_PERMUTED(permuted_floats)
+#define I2S_PERMUTED_INLINE I2S_PERMUTED_TARGET static inline __attribute__((always_inline))
+
+I2S_PERMUTED_INLINE double I2S_PERMUTED(permuted_sum)(const V sums[4]) {
+    const V all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    double sum = 0;
+    int k;
+    for (k = 0; k < I2S_PERMUTED_BYTES / 8; k++) sum += all[k];
+    return sum;
+}
+
+/* A product of ranks: exact, in whatever order it is added up. */
+I2S_PERMUTED_TARGET static double I2S_PERMUTED(rank_product)(const double *one, const float *other, int64_t n) {
+    enum { N = I2S_PERMUTED_BYTES / 4 };
+    V sums[4] = {{0}};
+    double rest = 0;
+    int64_t j = 0;
+    for (; j + 2 * N <= n; j += 2 * N) {
+        F a, b;
+        memcpy(&a, other + j, sizeof a);
+        memcpy(&b, other + j + N, sizeof b);
+        I2S_PERMUTED_ADD(sums, a, one + j);
+        I2S_PERMUTED_ADD(sums + 2, b, one + j + N);
+    }
+    for (; j < n; j++) rest += one[j] * other[j];
+    return I2S_PERMUTED(permuted_sum)(sums) + rest;
+}
+
+/* The same with one[j] and other[places[j]] of `size`. */
+I2S_PERMUTED_TARGET static double I2S_PERMUTED(permuted_product)(const double *one, const float *other, int64_t size,
+                                                                 const int32_t *places, int64_t n) {
+    enum { N = I2S_PERMUTED_BYTES / 4 };
+    V sums[4] = {{0}};
+    double rest = 0;
+    int64_t j = 0;
+    for (; j + 2 * N <= n; j += 2 * N) {
+        const F a = I2S_PERMUTED_TAKE(other, places + j, size), b = I2S_PERMUTED_TAKE(other, places + j + N, size);
+        I2S_PERMUTED_ADD(sums, a, one + j);
+        I2S_PERMUTED_ADD(sums + 2, b, one + j + N);
+    }
+    for (; j < n; j++) rest += one[j] * other[places[j]];
+    return I2S_PERMUTED(permuted_sum)(sums) + rest;
+}
+
+/* to[j] = from[places[j]] */
+I2S_PERMUTED_TARGET static void I2S_PERMUTED(permute)(const float *from, int64_t size, const int32_t *places, int64_t n,
+                                                      float *to) {
+    enum { N = I2S_PERMUTED_BYTES / 4 };
+    int64_t j = 0;
+    for (; j + N <= n; j += N) {
+        const F v = I2S_PERMUTED_TAKE(from, places + j, size);
+        memcpy(to + j, &v, sizeof v);
+    }
+    for (; j < n; j++) to[j] = from[places[j]];
+}
+
+/* The sum of squares of ranks. */
+I2S_PERMUTED_TARGET static double I2S_PERMUTED(rank_square)(const float *ranks, int64_t n) {
+    double sums[8] = {0};
+    int64_t j = 0;
+    int k;
+    for (; j + 8 <= n; j += 8)
+        for (k = 0; k < 8; k++) sums[k] += (double)ranks[j + k] * ranks[j + k];
+    for (; j < n; j++) sums[0] += (double)ranks[j] * ranks[j];
+    for (k = 1; k < 8; k++) sums[0] += sums[k];
+    return sums[0];
+}
+
+/* The scores of profiles against the columns of a matrix under the hypotheses from `first` to `stop`: `base` has the counts of
+ * n columns by their places, `places` the place of each column. Where heads share a key head, `share` of them with `width`
+ * columns each, their columns are summed. `others` has `many` profiles of n / share ranks; `found` [many, hypotheses] gets the
+ * scores. Returns 0 where a profile is almost constant: it has no ranks worth comparing. `kept` and `counts` have room for 2 n
+ * and n numbers, `squares` for `many`, `seen` for four of each count up to `share` times the largest. Columns are taken in
+ * blocks, which stay in the first-level cache under all hypotheses. */
+I2S_PERMUTED_TARGET static int I2S_PERMUTED(column_scores)(const uint32_t *base, int64_t n, const int32_t *places,
+                                                           int64_t hypotheses, int64_t first, int64_t stop,
+                                                           const double *others, int64_t many, int64_t share, int64_t width,
+                                                           int64_t values, uint32_t *seen, uint32_t *counts, float *kept,
+                                                           double *squares, double *found) {
+    enum { BLOCK = 512 };
+    const int64_t length = n / share;
+    float *permuted = kept + n;
+    double size;
+    int64_t h, i, k, at;
+    if (first >= stop) return 1;
+    for (k = 0; k < many; k++) {
+        const double *other = others + k * length;
+        double sums[8] = {0};
+        for (at = 0; at + 8 <= length; at += 8)
+            for (i = 0; i < 8; i++) sums[i] += other[at + i] * other[at + i];
+        for (; at < length; at++) sums[0] += other[at] * other[at];
+        for (squares[k] = 0, i = 0; i < 8; i++) squares[k] += sums[i];
+    }
+    if (share == 1) {
+        if (i2s_short_ranks(base, n, seen, kept) < values) return 0;
+        size = I2S_PERMUTED(rank_square)(kept, n);
+        for (k = 0; k < many; k++)
+            for (h = first; h < stop; h++) found[k * hypotheses + h] = 0;
+        for (at = 0; at < n; at += BLOCK) {
+            const int64_t now = n - at < BLOCK ? n - at : BLOCK;
+            for (h = first; h < stop; h++) {
+                if (many == 1) {
+                    found[h] += I2S_PERMUTED(permuted_product)(others + at, kept, n, places + h * n + at, now);
+                    continue;
+                }
+                I2S_PERMUTED(permute)(kept, n, places + h * n + at, now, permuted);
+                for (k = 0; k < many; k++)
+                    found[k * hypotheses + h] += I2S_PERMUTED(rank_product)(others + k * length + at, permuted, now);
+            }
+        }
+        for (k = 0; k < many; k++)
+            for (h = first; h < stop; h++)
+                found[k * hypotheses + h] /= sqrt(squares[k] * size) / sqrt((double)length - 1);
+        return 1;
+    }
+    for (places += first * n, h = first; h < stop; h++, places += n) {
+        int64_t head, s;
+        memset(counts, 0, (size_t)length * sizeof *counts);
+        for (head = 0; head * width < length; head++)
+            for (s = 0; s < share; s++)
+                for (i = 0; i < width; i++) counts[head * width + i] += base[places[(head * share + s) * width + i]];
+        if (i2s_short_ranks(counts, length, seen, permuted) < values) return 0;
+        size = I2S_PERMUTED(rank_square)(permuted, length);
+        for (k = 0; k < many; k++) {
+            const double product = I2S_PERMUTED(rank_product)(others + k * length, permuted, length);
+            found[k * hypotheses + h] = product / (sqrt(squares[k] * size) / sqrt((double)length - 1));
+        }
+    }
+    return 1;
+}
+
+/* Three sums over the rows and columns `places` of `one`, whose rows are `width` apart, and the first n of `other`, whose rows
+ * are `step` apart: of the products of their elements, and, if asked, of the squares of either. Both are symmetric, with 0 on
+ * the diagonal: what lies left of the squares along the diagonal counts twice. */
+I2S_PERMUTED_TARGET static void I2S_PERMUTED(gram_products_of)(const float *one, int64_t width, const float *other,
+                                                               int64_t step, const int32_t *places, int64_t n, int squares,
+                                                               double sums[3]) {
+    enum { N = I2S_PERMUTED_BYTES / 4 };
+    double rows[3][N] = {{0}};
+    int64_t i, j;
+    int k, sum;
+    for (i = 0; i < n; i++) {
+        const float *mine = one + places[i] * width, *theirs = other + i * step;
+        const int64_t left = i / N * N, stop = left + N < n ? left + N : n;
+        F of[3] = {{0}};
+        for (j = 0; j + N <= n && j <= left; j += N) {
+            const F value = I2S_PERMUTED_TAKE(mine, places + j, width);
+            const float twice = j < left ? 2 : 1;
+            F their;
+            memcpy(&their, theirs + j, sizeof their);
+            of[0] += value * their * twice;
+            if (squares) {
+                of[1] += value * value * twice;
+                of[2] += their * their * twice;
+            }
+        }
+        for (; j < stop; j++) {
+            const double value = mine[places[j]], their = theirs[j];
+            rows[0][0] += value * their;
+            rows[1][0] += value * value;
+            rows[2][0] += their * their;
+        }
+        for (sum = 0; sum < (squares ? 3 : 1); sum++)
+            for (k = 0; k < N; k++) rows[sum][k] += of[sum][k];
+    }
+    for (sum = 0; sum < 3; sum++)
+        for (k = 0; k < N; k++) sums[sum] += rows[sum][k];
+}
+
+#undef V
+#undef F
+#undef I2S_PERMUTED_INLINE
+#undef I2S_PERMUTED_BYTES
+#undef I2S_PERMUTED
+#undef I2S_PERMUTED_TARGET
+#undef I2S_PERMUTED_TAKE
+#undef I2S_PERMUTED_ADD
