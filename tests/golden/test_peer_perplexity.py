@@ -26,7 +26,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed, name in enumerate(("model", "other")):
         new(made / f"{name}.gguf", "llama", type="Q2_0", embd=256, ff=512, layers=1, seed=seed)
     (made / "text.txt").write_text(TEXT)
-    return made
     for name in ("model", "other"):
         words = (
             f"perplexity {made}/{name}.gguf --file {made}/text.txt -c {CHUNK} --numerics llamacpp-2026 --format json"
@@ -37,26 +36,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def chunks(log: str) -> list[list[float]]:
-    """The numbers of each chunk in the table of --kl-divergence: perplexity, ln of the ratio, divergence, and so on."""
-    rows = re.findall(r"^ *\d+ +(\d+\.\d+ ±.*%)", log, re.M)
-    return [[float(each) for each in re.findall(r"-?\d+\.\d+(?= ±|\s*\u00b1|\s|$| %)", row)] for row in rows]
+    """The rows of --kl-divergence by chunk: perplexity, ln of its ratio, divergence, Δp and same top, each with its error.
+
+    What the tool logs last may be lost when it ends.
+    """
+    rows = [re.findall(r"-?\d+\.\d+", line) for line in log.splitlines() if re.match(r" +\d+ +\d.*±.*%", line)]
+    return [[float(each) for each in row] for row in rows if len(row) == 10]
 
 
 def test_it_reads_what_we_write(folder: Path) -> None:
-    """Of the same weights its divergence from our base is 0 in all digits that it prints; of others it is not."""
-    log = llama_tools.perplexity(
-        folder / "model.gguf", "--kl-divergence", "--kl-divergence-base", f"{folder}/model.kld"
-    )
-    rows = chunks(log)
-    assert len(rows) >= 1
-    for values in rows:
-        assert 80 < values[0] < 900  # 272 tokens
-        assert abs(values[4]) < 1e-4
-        assert values[-2] == 100 or values[-1] == 100
-    log = llama_tools.perplexity(
-        folder / "other.gguf", "--kl-divergence", "--kl-divergence-base", f"{folder}/model.kld"
-    )
-    assert all(values[4] > 0.1 for values in chunks(log))
+    """Of the same weights its divergence from our base is what 16 bits leave, and likeliest tokens agree; not of others."""
+    options = ("--kl-divergence", "--kl-divergence-base", f"{folder}/model.kld")
+    rows = chunks(llama_tools.perplexity(folder / "model.gguf", *options))
+    assert rows
+    for perplexity, _, ratio, _, divergence, _, _, _, same, _ in rows:
+        assert 272 / 3 < perplexity < 3 * 272
+        assert abs(ratio) < 1e-3
+        assert abs(divergence) < 1e-4
+        assert same > 99
+    rows = chunks(llama_tools.perplexity(folder / "other.gguf", *options))
+    assert rows
+    assert all(row[4] > 0.1 and row[8] < 50 for row in rows)
 
 
 def test_we_read_what_it_writes(folder: Path, tmp_path: Path) -> None:
@@ -64,7 +64,8 @@ def test_we_read_what_it_writes(folder: Path, tmp_path: Path) -> None:
     base = tmp_path / "theirs.kld"
     log = llama_tools.perplexity(folder / "model.gguf", "-f", f"{folder}/text.txt", "--kl-divergence-base", str(base))
     theirs, ours = read_base(base.read_bytes()), read_base((folder / "model.kld").read_bytes())
-    assert np.array_equal(theirs.tokens, ours.tokens)
+    # the first token of a chunk is replaced when the chunk is evaluated: the tool stores what the text has there
+    assert np.array_equal(theirs.tokens[:, 1:], ours.tokens[:, 1:])
     assert theirs.first == ours.first == CHUNK // 2
     assert theirs.log_probabilities.shape == ours.log_probabilities.shape
     apart = np.abs(theirs.log_probabilities - ours.log_probabilities)
