@@ -173,7 +173,7 @@ def _assess(tap: TapResult, pair: _Pair, quantized: int | None, theirs: Candidat
     tap.measures = measure(pair.got, pair.want, pair.resolution + (largest if limit is None else limit))
     tap.drift = tap.measures.relative
     if pair.places is not None:  # indices are those of the whole value, not of what is shown of it
-        at = tuple(int(each[i]) for each, i in zip(pair.places, tap.measures.at, strict=True))
+        at = tuple(int(each[i]) for each, i in zip(pair.places, tap.measures.at, strict=False))
         tap.measures = tap.measures._replace(at=at)
     if limit is not None:
         wrong = tap.measures.over > 0
