@@ -38,9 +38,7 @@ class Small(NamedTuple):
 
 
 def _new(architecture: str) -> str:
-    # with a random table as its head, Qwen3 repeats each token, and all other probabilities are 0
-    head = " --head untied" if architecture == "qwen3-lm" else ""
-    return f"i2s new {architecture}.i2_s.gguf --arch {architecture} {_SIZES}{head}"
+    return f"i2s new {architecture}.i2_s.gguf --arch {architecture} {_SIZES}"
 
 
 def _files() -> dict[str, Small]:

@@ -19,6 +19,7 @@ from transcripts_runner import check, run, transcripts, workshop
 
 import i2s_spec as i2s
 from i2s_spec.cli.models.model_text import ModelText, harmless
+from i2s_spec.convert.synthetic.new import new
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
 
@@ -128,9 +129,10 @@ def test_a_chat_ends_where_the_context_does(folder: Path) -> None:
 
 
 def hostile_model(folder: Path) -> str:
-    """A model whose every token is an escape sequence."""
-    path = folder / "hostile.gguf"
-    with open_file(folder / "bitnet.gguf") as file, Writer(path, force=True) as writer:
+    """A model whose every token is an escape sequence, and which repeats the last one."""
+    path, repeats = folder / "hostile.gguf", folder / "repeats.gguf"
+    new(repeats, "bitnet", unit_tables=True, force=True)
+    with open_file(repeats) as file, Writer(path, force=True) as writer:
         for entry in file.metadata.rows:
             value = file.metadata.decode(entry)
             if entry.key == "tokenizer.ggml.tokens":

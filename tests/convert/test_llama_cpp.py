@@ -21,6 +21,8 @@ from runs.llama_cpp import NAMES, Name, correlation, likeliest, log_probabilitie
 
 TOKENS = [5, 6, 7, 8, 100, 200, 31, 44]
 LEAST = 0.999
+#: What logits may move by where activations have a scale for each block.
+NEAR = 0.1
 
 
 def converted(source: Path, to: str) -> Path:
@@ -54,13 +56,6 @@ def trained_model(folder: Path) -> Path:
 def qwen3(folder: Path, head: Literal["tied", "untied"]) -> Path:
     path = folder / f"qwen3-{head}.gguf"
     i2s.new(path, "qwen3-lm", embd=256, ff=512, head=head)
-    if head == "tied":  # random tables repeat each token, with probability 1: smaller logits leave the others above 0
-        with i2s.open(path) as file:
-            span = file.tensors["output_norm.weight"].span
-        gains = np.frombuffer(path.read_bytes()[span.start : span.stop], dtype="<f4") / np.float32(16)
-        with path.open("r+b") as stream:
-            stream.seek(span.start)
-            stream.write(gains.tobytes())
     return path
 
 
@@ -104,7 +99,9 @@ def test_what_is_converted_means_the_same_there(
     theirs = log_probabilities(program, path, TOKENS)
     assert theirs.shape == ours.shape
     assert np.isfinite(theirs).mean() > 0.9
-    assert np.array_equal(likeliest(theirs), likeliest(ours))
+    # of two tokens that are nearly as likely either may come first
+    positions = np.arange(len(ours))
+    assert (ours[positions, likeliest(ours)] - ours[positions, likeliest(theirs)] < NEAR).all()
     assert correlation(theirs, ours) >= LEAST
 
 

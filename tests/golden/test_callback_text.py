@@ -18,6 +18,7 @@ from i2s_spec.golden import compare, record
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES
 from i2s_spec.golden.records.eval_callback import RESOLUTION, node_text, read_callback_text
 from i2s_spec.golden.records.tap import corner
+from i2s_spec.golden.report import report
 from i2s_spec.model.forward import Model
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
@@ -129,3 +130,41 @@ def test_hostile_lines() -> None:
     many = ["x = (f32) MUL(a{1, 1, 1, 1}, }) = {2, 1, 1, 1}", *(["[ 1.0, 2.0 ]"] * 100_000)]
     (tap,) = read_callback_text(many)
     assert np.isnan(tap.value).all()
+
+
+def test_places_of_elided_numbers_are_those_of_the_whole_value(
+    model_of: Callable[[str], Model], golden_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Of eight rows of 128 columns the text shows rows 0 to 2 and 5 to 7, columns 0 to 2 and 125 to 127."""
+    model = model_of("bitnet-b1.58")
+    record(model, TOKENS, tmp_path / "theirs", text="all")
+    lines = (tmp_path / "theirs" / "eval-callback.txt").read_text().splitlines()
+    start = next(i for i, line in enumerate(lines) if " Qcur-0 = " in line and "MUL_MAT" in line)
+    rows = [i for i in range(start, start + 20) if lines[i].strip().startswith("[") and "..." in lines[i]][:6]
+    assert len(rows) == 6
+    for i, value in ((rows[3], "90.0000"), (rows[5], "95.0000")):
+        lines[i] = f"{lines[i].rpartition(', ')[0]}, {value}],"
+    (tmp_path / "x.txt").write_text("\n".join(lines))
+    result = compare(golden_of("bitnet-b1.58"), tmp_path / "x.txt", model=model)
+    assert result.first is not None
+    assert result.first.name == "Qcur-0"
+    assert result.first.measures is not None
+    assert result.first.measures.at == (7, 127)
+    assert "Qcur-0[7, 127] is 95" in "\n".join(report(result))
+    assert "of the shown numbers those in rows 5, 7 and column 127 are off" in result.first.notes
+
+
+def test_one_number_of_a_corner_is_no_place(
+    model_of: Callable[[str], Model], golden_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    model = model_of("bitnet-b1.58")
+    record(model, TOKENS, tmp_path / "theirs", text="all")
+    lines = (tmp_path / "theirs" / "eval-callback.txt").read_text().splitlines()
+    start = next(i for i, line in enumerate(lines) if " Qcur-0 = " in line and "MUL_MAT" in line)
+    i = next(i for i in range(start, start + 20) if lines[i].strip().startswith("[") and "..." in lines[i])
+    lines[i] = f"{lines[i].rpartition(', ')[0]}, 90.0000],"
+    (tmp_path / "x.txt").write_text("\n".join(lines))
+    result = compare(golden_of("bitnet-b1.58"), tmp_path / "x.txt", model=model)
+    assert result.first is not None
+    assert result.first.name == "Qcur-0"
+    assert not [note for note in result.first.notes if "off" in note]

@@ -57,6 +57,11 @@ from i2s_spec.schema.architectures.architecture import ARCHITECTURES
     type=click.Choice(["tied", "untied"]),
     help="Whether the head is the embedding or an output.weight (llama and qwen3-lm).",
 )
+@click.option(
+    "--unit-tables",
+    is_flag=True,
+    help="Embedding and head with a deviation of 1, as version 0.1.0 wrote them: logits are then far apart.",
+)
 @click.option("--force", is_flag=True, help="Overwrite TARGET if it exists.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 def command(

@@ -43,6 +43,7 @@ MOST_COLUMNS: Final = 1 << 20
 
 #: The head, where it is not the embedding.
 _HEAD: Final = "output.weight"
+_LAST_NORM: Final = "output_norm.weight"
 
 
 def new(
@@ -65,6 +66,7 @@ def new(
     type: str = "I2_S",
     rotated: bool = False,
     head: Literal["tied", "untied"] | None = None,
+    unit_tables: bool = False,
     force: bool = False,
     progress: Progress | None = None,
 ) -> Written:
@@ -92,6 +94,9 @@ def new(
         keys that say so (clause 3.8)
     :param head: whether the file has an output.weight (`untied`) or the head is the embedding (`tied`); as the
         architecture's usual files unless it is given
+    :param unit_tables: embedding and head with a deviation of 1, as version 0.1.0 wrote them; logits are then so far apart
+        that a tied head repeats each token. Otherwise their deviation is the next power of two below 1 / sqrt(embd), with
+        which logits have a deviation of about 1, and perplexity is near the size of the vocabulary
     :param force: replace an existing file
     :param progress: called with (bytes written, bytes of the file)
     :raises ValueError: for sizes that no such model can have, before anything is written
@@ -108,6 +113,7 @@ def new(
     if head not in (None, "tied", "untied"):
         raise ValueError(f"head is {quote(str(head))}; there are tied and untied")
     recipe = RECIPES[architecture]
+    times = 0 if unit_tables else 1 + recipe.multiplies_embedding
     given = {
         "layers": layers, "embd": embd, "ff": ff, "heads": heads, "heads_kv": heads_kv, "head_dim": head_dim,
         "vocab": vocab, "context": context,
@@ -123,7 +129,7 @@ def new(
         architecture,
         size,
         make_vocabulary(size.vocab),
-        lambda placed: _data(placed, seed, byte_order, kinds),
+        lambda placed: _data(placed, seed, byte_order, kinds, times),
         without=(_HEAD,) if head == "tied" else (),
         beside=(_HEAD,) if head == "untied" else (),
         kinds=kinds,
@@ -288,9 +294,12 @@ def _values(architecture: Architecture, recipe: Recipe, h: Hyperparameters, word
 
 
 def _data(
-    placed: Placed, seed: int, byte_order: ByteOrder, kinds: WeightKinds
+    placed: Placed, seed: int, byte_order: ByteOrder, kinds: WeightKinds, times: int
 ) -> Callable[[], Iterable[bytes | memoryview]]:
-    """What makes the bytes of a tensor when its turn comes."""
+    """What makes the bytes of a tensor when its turn comes; tables are divided by about sqrt(embd), so many times.
+
+    Twice, where the model multiplies its embedding by that: the gains of the last norm give the logits their size.
+    """
     from i2s_spec.convert.synthetic import random_weights, typed_weights
 
     name, ne, spec = placed
@@ -298,7 +307,9 @@ def _data(
     if spec.usual == "I2_S":
         return partial(typed_weights.projection, seed, name, ne, kind, kinds.rotation, byte_order)
     if spec.role == "norm":
-        return partial(random_weights.near_one, seed, name, prod(ne), kind, byte_order)
+        doublings = random_weights.halvings_of(ne[0]) * (times - 1) if name == _LAST_NORM and times > 1 else 0
+        return partial(random_weights.near_one, seed, name, prod(ne), kind, doublings, byte_order)
+    halvings = random_weights.halvings_of(ne[0]) * times
     if kinds.rotation is not None or kind != "F16":
-        return partial(typed_weights.table, seed, name, ne, kind, kinds.rotation, byte_order)
-    return partial(random_weights.normal_halves, seed, name, prod(ne), byte_order)
+        return partial(typed_weights.table, seed, name, ne, kind, kinds.rotation, halvings, byte_order)
+    return partial(random_weights.normal_halves, seed, name, prod(ne), halvings, byte_order)

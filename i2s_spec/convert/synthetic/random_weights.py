@@ -73,15 +73,35 @@ def ternary(
     yield write_tail(scale, CANONICAL.tail, byte_order)
 
 
-def normal_halves(seed: int, name: str, count: int, byte_order: ByteOrder = "little") -> Iterator[memoryview]:
-    """The bytes of `count` float16 numbers that are distributed normally, with a deviation of 1."""
-    table = NORMAL.astype(order_prefix(byte_order) + "u2")
+def halvings_of(width: int) -> int:
+    """How often the numbers of a table are halved so that logits are as far apart as those of a model can be.
+
+    A logit is the product of two rows of this width, one of them of unit size, so that its deviation is that of the table
+    times sqrt(width): 1/2 to 1 with 2**-halvings, the next power of two below 1 / sqrt(width). The embedding is then
+    small beside what layers add to it, and a tied head does not repeat each token.
+    """
+    return (max(width - 1, 0).bit_length() + 1) // 2
+
+
+def quantiles(halvings: int = 0) -> np.ndarray[Any, np.dtype[np.float16]]:
+    """`NORMAL` as numbers, halved so often; exact until they are less than float16 holds whole, rounded from there on."""
+    return (NORMAL.view(np.float16).astype(np.float32) * np.float32(2.0**-halvings)).astype(np.float16)
+
+
+def normal_halves(
+    seed: int, name: str, count: int, halvings: int = 0, byte_order: ByteOrder = "little"
+) -> Iterator[memoryview]:
+    """The bytes of `count` float16 numbers that are distributed normally, with a deviation of 2**-halvings."""
+    table = quantiles(halvings).astype(order_prefix(byte_order) + "f2")
     for chunk in random_bytes(seed, name, count):
         yield table[chunk].view(np.uint8).data
 
 
-def near_one(seed: int, name: str, count: int, type: str, byte_order: ByteOrder = "little") -> Iterator[memoryview]:
-    """The bytes of `count` numbers between 7/8 and 9/8, in F32 or F16, which hold them exactly."""
+def near_one(
+    seed: int, name: str, count: int, type: str, doublings: int = 0, byte_order: ByteOrder = "little"
+) -> Iterator[memoryview]:
+    """The bytes of `count` numbers between 7/8 and 9/8, doubled so often, in F32 or F16, which hold them exactly."""
     dtype = np.dtype({"F32": "f4", "F16": "f2"}[type]).newbyteorder(order_prefix(byte_order))
     for chunk in random_bytes(seed, name, count):
-        yield (1 + (chunk.astype(np.int16) - 128) / np.float32(1024)).astype(dtype).view(np.uint8).data
+        gains = 1 + (chunk.astype(np.int16) - 128) / np.float32(1024)
+        yield (gains * np.float32(2**doublings)).astype(dtype).view(np.uint8).data

@@ -31,6 +31,7 @@ class Recipe(NamedTuple):
 
     :param keys: of the published files, in their order
     :param lacking: keys that these lack and that a sound file has, each with the key that it comes after
+    :param multiplies_embedding: whether the graph multiplies the embedding by sqrt(embd)
     """
 
     keys: tuple[str, ...]
@@ -41,6 +42,7 @@ class Recipe(NamedTuple):
     tokenizer: str
     pre: str = "default"
     lacking: tuple[tuple[str, str], ...] = ()
+    multiplies_embedding: bool = False
 
     @property
     def says_head_width(self) -> bool:
@@ -135,9 +137,10 @@ RECIPES: Final = {
         _QWEN3_LM_KEYS, Size(2, 128, 256, 4, 2, 320, 512), vocabulary.byte_level, 1e6, 1e-6, "gpt2", "qwen2"
     ),
     "gemma3": Recipe(
-        _GEMMA3_KEYS, Size(2, 128, 256, 4, 1, 320, 512), _gemma_pieces, 10000.0, 1e-6, "llama", lacking=_VERSION
+        _GEMMA3_KEYS, Size(2, 128, 256, 4, 1, 320, 512), _gemma_pieces, 10000.0, 1e-6, "llama", lacking=_VERSION,
+        multiplies_embedding=True,
     ),
-}
+}  # fmt: skip
 
 #: Named shapes: the sizes of a real model, and how its vocabulary is made.
 SHAPES: Final = {

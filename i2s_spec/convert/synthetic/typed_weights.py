@@ -20,7 +20,7 @@ from i2s_spec.codec.blocks.block_quantize import quantize as quantize_blocks
 from i2s_spec.codec.blocks.block_shape import blocks_of
 from i2s_spec.codec.quantization.hadamard import fold
 from i2s_spec.codec.quantization.quantize import quantize
-from i2s_spec.convert.synthetic.random_weights import NORMAL, random_bytes, ternary
+from i2s_spec.convert.synthetic.random_weights import quantiles, random_bytes, ternary
 from i2s_spec.schema.architectures.rotation import Rotation
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 from i2s_spec.schema.checks import ByteOrder, order_prefix
@@ -59,14 +59,21 @@ def projection(
 
 
 def table(
-    seed: int, name: str, ne: tuple[int, ...], type: str, rotation: Rotation | None, byte_order: ByteOrder = "little"
+    seed: int,
+    name: str,
+    ne: tuple[int, ...],
+    type: str,
+    rotation: Rotation | None,
+    halvings: int = 0,
+    byte_order: ByteOrder = "little",
 ) -> Iterator[bytes]:
     """The bytes of an embedding table or head, normally distributed, in F32 or F16, with its rows rotated if need be.
 
-    A row h is stored as z = H (s h), so that s (H z) is h again; the rows of a head are folded in the same way.
+    The deviation is 2**-halvings. A row h is stored as z = H (s h), so that s (H z) is h again; the rows of a head are
+    folded in the same way.
     """
     bits = np.concatenate(list(random_bytes(seed, name, prod(ne))))
-    rows = NORMAL[bits].view(np.float16).astype(np.float32).reshape(ne[::-1])
+    rows = quantiles(halvings)[bits].astype(np.float32).reshape(ne[::-1])
     if rotation is not None and (rotation.rotates(name) or name in rotation.tables):
         rows = fold(rows, rotation.block, rotation.signs_of(ne[0]))
     yield _floats(rows, type, byte_order)

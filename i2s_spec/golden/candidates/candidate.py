@@ -15,6 +15,7 @@ from i2s_spec.convert.tensors.npy import is_shape
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.golden.candidates.by_operation import DumpedNode, Wanted, matched_by_operation
 from i2s_spec.golden.candidates.dumps import UNNAMED, Dump, read_dump
+from i2s_spec.golden.candidates.repeated_names import repeated
 from i2s_spec.golden.candidates.reshape import Shaped, could_fit, readings
 from i2s_spec.golden.candidates.tap_names import matched, parts
 from i2s_spec.golden.metrics import is_bfloat16, relative
@@ -135,6 +136,7 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
             found = matched_by_operation([self._wanted(name) for name in self.record.shapes], nodes, self._fits)
         else:
             found = matched(list(self.record.shapes), self.dump, self._fits)
+            found = self._repeated(found)
             for first, last in self._last_of(found).items():
                 found[last] = found.pop(first)
         if UNNAMED in self.dump and whole and whole[0] not in found:
@@ -145,6 +147,25 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
         tensors = self.record.header["taps"].get(name, {}).get("weights", ())
         plain = tuple(each for each in tensors if isinstance(each, str)) if isinstance(tensors, list) else ()
         return Wanted(name, self.record.op(name), plain)
+
+    def _repeated(self, found: dict[str, str]) -> dict[str, str]:
+        """The matches, with those of names that the dump gives to several values by what has values of its own."""
+        if self.dump.kind in ("record", "text"):
+            return found
+        for first, names in repeated(
+            self.record.shapes, self.dump, lambda name: self.record.op(name) == "heads", self._same
+        ).items():
+            if names and all(self._fits(ours, theirs) for ours, theirs in names.items()):
+                others = {name: other for name, other in found.items() if name.partition("#")[0] != first}
+                found = {**others, **names}
+        return found
+
+    def _same(self, one: str, other: str) -> bool:
+        """Whether two values of the dump have the same numbers in the same order."""
+        shapes = self.dump.stored[one].shape, self.dump.stored[other].shape
+        if None in shapes or prod(shapes[0] or ()) != prod(shapes[1] or ()):
+            return False
+        return np.array_equal(self.dump[one].value.reshape(-1), self.dump[other].value.reshape(-1), equal_nan=True)
 
     def _last_of(self, found: Mapping[str, str]) -> dict[str, str]:
         """For names that runtimes give to several values, of which a dump has one: which of them it is.

@@ -19,6 +19,7 @@ from i2s_spec.golden.diagnosis.graph_mistakes import epsilon
 from i2s_spec.golden.diagnosis.localised import nrc_diagnosis, nrc_possible
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES, Mistake
 from i2s_spec.golden.diagnosis.observation import Observation, by_pattern, factor_of
+from i2s_spec.golden.diagnosis.other_places import other_places
 from i2s_spec.golden.diagnosis.patterns import WEAK, recognised
 from i2s_spec.golden.metrics import beyond, relative
 from i2s_spec.golden.replay.limits import Replay
@@ -112,6 +113,9 @@ class Diagnoser:
             return found
         if rows is None and ops <= {"norm", "norm_weight"} and not any(each.fits == "exactly" for each in found):
             found = self._epsilon(replayer, replay, known, want, attempt) or found
+        if not any(each.fits == "exactly" for each in found):
+            elsewhere = self._ranked(other_places(self.model, replay.reach), attempt, before)
+            found = [each for each in elsewhere if each.fits == "exactly"] or found
         inputs = tuple(
             np.asarray(replayer.values[name]) for name in _entering(replay, graph) if name in replayer.values
         )

@@ -41,6 +41,7 @@ from i2s_spec.golden.diagnosis.input_mistakes import (
 )
 from i2s_spec.golden.diagnosis.model_mistakes import (
     blocks_of,
+    blocks_of_q8_0,
     first_head,
     heads_in_turn,
     no_quantizer,
@@ -131,7 +132,7 @@ MISTAKES: Final[tuple[Mistake, ...]] = (
     Mistake("activation-blocks", "activations were quantized in blocks of 256, as Q8_K; one scale for each token is right",
             _LINEAR, quantizer_of("tq2_0"), "upstream llama.cpp with TQ2_0"),
     Mistake("activation-blocks-32", "activations were quantized in blocks of 32, as Q8_0; one scale for each token is right",
-            _LINEAR, operations(projections.BlocksOf32)),
+            _LINEAR, blocks_of_q8_0, "upstream llama.cpp with Q2_0"),
     Mistake("activation-blocks-64", "activations have a scale of their own for every 64 columns; it is one for each token",
             _LINEAR, blocks_of(projections.BlocksOf64)),
     Mistake("activation-blocks-128", "activations have a scale of their own for every 128 columns; it is one for each"

@@ -98,6 +98,14 @@ def blocks_of(kind: type[BlocksOf32]) -> Callable[[Model], Model | None]:
     return apply
 
 
+def blocks_of_q8_0(model: Model) -> Model | None:
+    """Activations as Q8_0, in blocks of 32: of I2_S files, and of those of Q2_0, which llama.cpp multiplies with it."""
+    types = {tensor.type.name for tensor in model.file.tensors.values() if tensor.type is not None}
+    if "I2_S" in types:
+        return operations(BlocksOf32)(model)
+    return quantizer_of("llamacpp-2026")(model) if "Q2_0" in types else None
+
+
 def heads_in_turn(model: Model) -> Model | None:
     """Query heads that meet the wrong key heads."""
     layers = (model.hyperparameters.at(i) for i in range(model.hyperparameters.layers))

@@ -13,9 +13,10 @@ import numpy as np
 
 from i2s_spec.golden.candidates.candidate import WHOLE, Candidate, Record, only_known
 from i2s_spec.golden.diagnosis.diagnose import Diagnoser
+from i2s_spec.golden.diagnosis.observation import listed
 from i2s_spec.golden.diagnosis.patterns import OF_CORNERS, recognised
 from i2s_spec.golden.diagnosis.rerun import by_running, limit_of
-from i2s_spec.golden.metrics import length, logit_measures, measure, relative
+from i2s_spec.golden.metrics import beyond, length, logit_measures, measure, relative
 from i2s_spec.golden.records.tap import Tap, corner_indices
 from i2s_spec.golden.replay.result import Comparison, Diagnosis, TapResult, Whole
 from i2s_spec.golden.replay.tolerance import EMBEDDING_COSINE, FAIL, FORCED, PLAUSIBLE, SHOWN, forced_start
@@ -38,6 +39,7 @@ class _Pair(NamedTuple):
     :param resolution: how far a shown number may be off
     :param cut: what cuts a value like these two
     :param whole: the wanted value with everything that is not shown: by its size, not by a corner's, differences are judged
+    :param places: of a corner, which rows, columns and so on of the whole value are shown, for each dimension
     """
 
     got: Array
@@ -45,6 +47,7 @@ class _Pair(NamedTuple):
     resolution: float
     cut: Callable[[Array], Array]
     whole: Array
+    places: tuple[Array, ...] | None = None
 
 
 def run(
@@ -118,24 +121,24 @@ def _pair(record: Record, theirs: Candidate, name: str, own: Mapping[str, Array]
         return _Pair(only_known(got, rows), only_known(want, rows), 0.0, lambda value: only_known(value, rows), want)
     if np.isnan(shown.value).all():
         return None
-    cut = _cut_like(shown)
-    return _Pair(_shown(shown, want.shape), cut(want), shown.resolution, cut, want)
-
-
-def _cut_like(shown: Tap) -> Callable[[Array], Array]:
-    """What takes the same corner from a whole value: the last rows where fewer are there, no padded columns."""
+    places = _places(shown, want.shape)
 
     def cut(value: Array) -> Array:
-        shape = (1,) * (value.ndim - len(shown.shape)) + shown.shape
-        indices = []
-        for axis, (size, theirs) in enumerate(zip(value.shape, shape, strict=True)):
-            at = corner_indices(theirs)
-            if theirs < size and axis == 0:
-                at = at + size - theirs
-            indices.append(at[at < size])
-        return value[np.ix_(*indices)]
+        return value[np.ix_(*_places(shown, value.shape))]
 
-    return cut
+    return _Pair(_shown(shown, want.shape), cut(want), shown.resolution, cut, want, places)
+
+
+def _places(shown: Tap, want: tuple[int, ...]) -> tuple[Array, ...]:
+    """Which indices of a whole value a corner has: those of the last rows where fewer are there, no padded columns."""
+    shape = (1,) * (len(want) - len(shown.shape)) + shown.shape
+    indices = []
+    for axis, (size, theirs) in enumerate(zip(want, shape, strict=True)):
+        at = corner_indices(theirs)
+        if theirs < size and axis == 0:
+            at = at + size - theirs
+        indices.append(at[at < size])
+    return tuple(indices)
 
 
 def _shown(shown: Tap, want: tuple[int, ...]) -> Array:
@@ -169,6 +172,9 @@ def _assess(tap: TapResult, pair: _Pair, quantized: int | None, theirs: Candidat
         limit, tap.limit = None, f"relative L2 {FAIL.relative:g}"
     tap.measures = measure(pair.got, pair.want, pair.resolution + (largest if limit is None else limit))
     tap.drift = tap.measures.relative
+    if pair.places is not None:  # indices are those of the whole value, not of what is shown of it
+        at = tuple(int(each[i]) for each, i in zip(pair.places, tap.measures.at, strict=False))
+        tap.measures = tap.measures._replace(at=at)
     if limit is not None:
         wrong = tap.measures.over > 0
     else:  # many small numbers say nothing against the resolution of a text
@@ -181,6 +187,21 @@ def _assess(tap: TapResult, pair: _Pair, quantized: int | None, theirs: Candidat
         tap.limit = f"{tap.limit}, and {pair.resolution:g} of a printed number"
         tap.notes = (*tap.notes, *_sum_notes(theirs, tap, pair))
     tap.status = "wrong" if wrong else "ok"
+    if wrong and pair.places is not None:
+        room = pair.resolution + (FAIL.relative * largest if limit is None else limit)
+        tap.notes = (*tap.notes, *_wrong_places(pair, pair.places, room))
+
+
+def _wrong_places(pair: _Pair, places: tuple[Array, ...], room: float) -> list[str]:
+    """Where the shown numbers are off, by the numbers of their rows and columns in the whole value; one says nothing."""
+    off = beyond(pair.got, pair.want, room)
+    if off.ndim < 2 or np.count_nonzero(off) < 2:
+        return []
+    rows = places[0][off.reshape(len(off), -1).any(axis=1)]
+    columns = places[-1][off.reshape(-1, off.shape[-1]).any(axis=0)]
+    if len(rows) == len(places[0]) and len(columns) == len(places[-1]):
+        return []
+    return [f"of the shown numbers those in {listed(rows, 'row')} and {listed(columns, 'column')} are off"]
 
 
 def _relative_of_sums(name: str, pair: _Pair, record: Record) -> float:

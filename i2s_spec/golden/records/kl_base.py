@@ -3,7 +3,8 @@
 The stock tool compares any build with it (`--kl-divergence`). The file holds `_logits_`, the size of a chunk (u32), of the
 vocabulary and the number of chunks (i32), the tokens of all chunks (i32), then for each chunk the rows of the tokens that
 it scores: a float32 step, a float32 least log-probability, and for each token of the vocabulary a u16. Little-endian. A row
-is an even number of u16.
+is an even number of u16. The first token of a chunk is the vocabulary's first token where models want one: the tool puts it
+there when it evaluates a chunk, and stores what the text has; here it is stored as it was evaluated.
 
 Source: `llama-perplexity` (examples/perplexity), its functions `process_logits` and `log_softmax`.
 """
