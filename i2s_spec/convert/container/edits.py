@@ -107,9 +107,9 @@ class EditedSource:
             (start, stop, path), data = edit.span, edit.new
             if not at <= start <= stop <= self.size:
                 raise ValueError(f"an edit of {edit.span} overlaps another one, or is outside the file")
-            while piece is not None and at + piece.size <= start and (start < stop or at + piece.size < start):
+            while piece is not None and (end := at + piece.size) <= start and (start < stop or end < start):
                 made.append(piece)
-                at += piece.size
+                at = end
                 piece = next(rest, None)
             if piece is not None and at < start:
                 before, piece = piece.split(start - at)

@@ -23,6 +23,7 @@ TYPE: nobody can say which trits it holds.
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -146,8 +147,8 @@ def tensor_identity(
     :param lineage: note the all-zero rows of a ternary tensor, too
     """
     ne = lengths(tensor)
-    digest = hashlib.sha256(b"i2s-tensor-1\n" + _text(tensor.raw_name) + len(ne).to_bytes(4, "little"))
-    digest.update(b"".join(map(_u64, ne)))
+    size = len(ne)
+    digest = hashlib.sha256(b"i2s-tensor-1\n" + _text(tensor.raw_name) + struct.pack(f"<I{size}Q", size, *ne))
     trits = as_trits(file, tensor, dialect)
     if trits is None:
         kind = type_name(tensor) + ("" if words_known(file, tensor) else " big-endian")
