@@ -99,8 +99,11 @@ def identity(
     :raises ValueError: for a dialect that does not exist, or whose tail the tensors do not have; for tensors that share
         so many bytes that they are larger than the file
     """
+    from i2s_spec.schema.dialect import parse
+
     if file.fault is not None:
         raise file.fault
+    dialect = parse(dialect)  # once, and not for each of many tensors
     tensors = sorted(file.tensors.rows, key=lambda tensor: tensor.raw_name)  # which keeps the order of the table
     total = file.size + require_own_bytes(file, tensors)
     done = 0
