@@ -27,10 +27,13 @@ def inputs(name: str) -> list[Path]:
 
 
 def replayed(*names: str) -> pytest.MarkDecorator:
-    """Parametrise a test by the kept inputs of harnesses, as `path`."""
+    """Parametrise a test by the kept inputs of harnesses, as `path`: what was found, and one in three of the corpus; in the
+    thorough tier all."""
     kept = [path for name in names for path in inputs(name)]
-    ids = [path.name for path in kept]
-    return pytest.mark.parametrize("path", kept, ids=ids)
+    quick = {path for path in kept if "corpus" not in path.parts[-3:]} | {*kept[::3]}
+    marks = [() if path in quick else pytest.mark.thorough for path in kept]
+    given = [pytest.param(path, marks=mark, id=path.name) for path, mark in zip(kept, marks, strict=True)]
+    return pytest.mark.parametrize("path", given)
 
 
 def broken(most: int = 20_000, every: int = 1) -> list[bytes]:

@@ -157,7 +157,9 @@ def quote(text: str | bytes, limit: int = QUOTE_LIMIT, bare: bool = False) -> st
         unit, whole = "bytes", len(text) <= 4 * limit
         text = text[: 4 * limit].decode("utf-8", "surrogateescape")
         cut = not whole or len(text) > limit
-    shown = "".join(c if c.isprintable() and c != "\\" else _escaped(c) for c in text[:limit])
+    shown = text[:limit]
+    if not shown.isprintable() or "\\" in shown:
+        shown = "".join(c if c.isprintable() and c != "\\" else _escaped(c) for c in shown)
     if not bare:
         shown = "'" + shown.replace("'", "\\'") + "'"
     return f"{shown}… ({length:,} {unit})" if cut else shown

@@ -158,6 +158,7 @@ def first_odd_bool(source, int64_t start, int64_t count):
     cdef Window window = Window(source)
     cdef int64_t part, i, done = 0
     cdef const uint8_t *p
+    window.stop = min(start + count, window.size)
     while done < count:
         part = window.ready(start + done)
         if part == 0:
@@ -177,6 +178,7 @@ def first_nonzero(source, int64_t start, int64_t stop):
     cdef Window window = Window(source)
     cdef int64_t part, i
     cdef const uint8_t *p
+    window.stop = min(stop, window.size)
     while start < stop:
         part = window.ready(start)
         if part == 0:

@@ -24,11 +24,12 @@ cdef class Window:
     cdef const uint8_t *bytes
     cdef int64_t base, filled, capacity, step
     cdef readonly int64_t size
+    cdef int64_t stop  # what lies behind it is not read ahead
     cdef bint whole
 
     def __cinit__(self, source):
         self.source = source
-        self.size = source.size
+        self.size = self.stop = source.size
         view = source.view
         self.whole = view is not None
         self.base = 0
@@ -52,6 +53,8 @@ cdef class Window:
 
     cdef int fill(self, int64_t start, int64_t least) except -1:
         cdef int64_t wanted = FIRST_WINDOW if self.filled == 0 else self.step
+        if wanted > self.stop - start:
+            wanted = self.stop - start
         if wanted < least:
             wanted = least
         if self.holder is None or self.capacity < wanted:

@@ -1,7 +1,15 @@
-"""How often Hypothesis tries a law: what the test asks for in the profile `thorough`, and a quarter of it in `quick`."""
+"""How much is tried in a quick run, and how much in a thorough one.
+
+Hypothesis tries a law as often as the test asks for in the profile `thorough`, and a quarter of that in `quick`. Of a long
+list of values of which each asks the same, a quick run takes a share.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
 #: What `examples` counts from: with this many in a profile, a test gets what it asks for.
@@ -14,3 +22,9 @@ settings.register_profile("thorough", max_examples=WHOLE, deadline=None)
 def examples(count: int) -> settings:
     """Settings with this many examples, or the share of them that the profile in use has."""
     return settings(max_examples=max(1, count * settings().max_examples // WHOLE), deadline=None)
+
+
+def share(values: Iterable[Any], every: int = 3) -> list[Any]:
+    """Values for `parametrize`: one in so many is tried in every run, all of them in the thorough tier."""
+    thorough = pytest.mark.thorough
+    return [each if i % every == 0 else pytest.param(each, marks=thorough) for i, each in enumerate(values)]

@@ -19,6 +19,9 @@ from hypothesis import settings
 #: Where the copy is, the sets that count as available, and the file that says which test is running.
 PROJECT, SETS, RUNNING = "I2S_SANITISED_PROJECT", "I2S_SANITISED_SETS", "I2S_SANITISED_RUNNING"
 
+#: Harnesses that the pass over files runs with all that is kept.
+WHOLE_FILES = ("fuzz_lint.py", "fuzz_round_trips.py")
+
 
 def _only(kernel_sets: Callable[[], Any], names: list[str]) -> Callable[[], Any]:
     """A table of kernels on a processor that has no other sets: tests take theirs from it."""
@@ -39,16 +42,20 @@ def pytest_configure(config: pytest.Config) -> None:
                 module.kernel_sets = _only(module.kernel_sets, names)
     if modules:
         tight.fit(modules)
-    settings.register_profile("sanitised", max_examples=100, deadline=None)  # what is slow here says nothing
+    # What is slow here says nothing. A pass of one set of kernels is one of several that make the same examples.
+    settings.register_profile("sanitised", max_examples=50 if names else 100, deadline=None)
     settings.load_profile("sanitised")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is run on the definition alone has nothing compiled in it."""
+    """What is run on the definition alone has nothing compiled in it. Of the corpora of whole files a pass of one set of
+    kernels takes what a quick run takes: all of them go through the pass that reads files."""
     calls = [getattr(item, "callspec", None) for item in items]
-    gone = [item for item, each in zip(items, calls, strict=True) if each and each.params.get("codec") == "reference"]
+    gone = {item for item, each in zip(items, calls, strict=True) if each and each.params.get("codec") == "reference"}
+    if os.environ[SETS]:
+        gone |= {item for item in items if item.path.name in WHOLE_FILES and item.get_closest_marker("thorough")}
     if gone:
-        config.hook.pytest_deselected(items=gone)
+        config.hook.pytest_deselected(items=[item for item in items if item in gone])
         items[:] = [item for item in items if item not in gone]
 
 

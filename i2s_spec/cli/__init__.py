@@ -213,6 +213,7 @@ def check_kernels() -> None:
 
 
 def ready() -> None:
-    """What was imported stays, and garbage is collected from now on."""
+    """What was imported stays. Garbage is collected from now on; seldom, as what is made of a file's records stays too."""
     gc.freeze()
+    gc.set_threshold(50_000, 50, 100)
     gc.enable()

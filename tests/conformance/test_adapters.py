@@ -51,6 +51,7 @@ def test_adapters_from_the_text_pass(name: str, suite: CaseFolder, tmp_path: Pat
     assert run.phases[0] == run.phases[1] >= 3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [each.name for each in implementations() if each.third_party])
 def test_adapters_of_other_programs(name: str, suite: CaseFolder, tmp_path: Path) -> None:
     """They run, and what failed is what the record says, as long as it is of this version and suite."""

@@ -44,6 +44,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_manifest_fits_its_schema(corpus: Path) -> None:
     jsonschema.validate(read(corpus), SCHEMA)
 

@@ -78,6 +78,7 @@ def program(request: pytest.FixtureRequest) -> Name:
     return name
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("model", "kind"),
     [
@@ -105,6 +106,7 @@ def test_what_is_converted_means_the_same_there(
     assert correlation(theirs, ours) >= LEAST
 
 
+@pytest.mark.thorough
 def test_other_weights_are_told_apart(folder: Path, program: Name) -> None:
     """The measure is no formality: a model that differs in nothing but its weights is far below the bound."""
     one, other = folder / "one.gguf", folder / "other.gguf"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from examples import share
 from malformed_cases import CASES, SMALL
 
 from i2s_spec.cli.replay import replay
@@ -41,7 +42,7 @@ NO_AFTER = {
 DECLINED = {"G319", "M105", "T009", "T010"}
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+@pytest.mark.parametrize("rule", share(RULES), ids=lambda rule: rule.code)
 def test_every_rule_is_shown_at_work(rule: Rule) -> None:
     example = shown(rule, replay)
     if isinstance(SITUATIONS.get(rule.code), Without):

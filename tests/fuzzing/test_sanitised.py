@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,30 @@ def test_a_pass_says_in_which_test_a_sanitizer_ended_it(tmp_path: Path) -> None:
     assert outcome.summary.endswith("::test_the_rest")
     assert "ERROR: AddressSanitizer" in outcome.details
     assert "canary.c" in outcome.details
+
+
+@pytest.mark.parametrize("sets", ["", "portable"])
+def test_what_a_pass_of_kernels_leaves_out_the_pass_of_files_runs(monkeypatch: pytest.MonkeyPatch, sets: str) -> None:
+    monkeypatch.setenv(passes.plugin.SETS, sets)
+    tests = {name: Path(name) for name in (*passes.FILES, "fuzz/fuzz_payload.py", "tests/codec/test_native.py")}
+    items = [_Item(path, thorough) for path in tests.values() for thorough in (False, True)]
+    config = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: None))
+    passes.plugin.pytest_collection_modifyitems(config, items)  # type: ignore[arg-type]
+    left = {str(item.path) for item in items if item.get_closest_marker("thorough")}
+    assert {str(item.path) for item in items if not item.get_closest_marker("thorough")} == set(tests)
+    assert set(tests) - left == ({"fuzz/fuzz_lint.py", "fuzz/fuzz_round_trips.py"} if sets else set())
+
+
+class _Item:
+    """A collected test, as far as it matters here."""
+
+    callspec = None
+
+    def __init__(self, path: Path, thorough: bool) -> None:
+        self.path, self._thorough = path, thorough
+
+    def get_closest_marker(self, name: str) -> str | None:
+        return name if self._thorough else None
 
 
 @pytest.mark.parametrize("offset", [0, 1, 15, 16, 33, 63])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import share
 
 import i2s_spec as i2s
 from i2s_spec.errors import FormatError, SettingError
@@ -34,7 +35,7 @@ def plain(taps: Taps) -> Taps:
 @pytest.mark.requirement("R10.3-1", "R10.3-2")
 @pytest.mark.parametrize("mode", ["op-replay", "layer-forced", "free-running"])
 @pytest.mark.parametrize("profile", ["hf-f32", "bitnetcpp-2025", "bitnetcpp-2026", "webgpu", "fast"])
-@pytest.mark.parametrize("architecture", ["bitnet-b1.58", "llama", "gemma3"])
+@pytest.mark.parametrize("architecture", share(["bitnet-b1.58", "llama", "gemma3"]))
 def test_correct_runtimes_are_clean(tmp_path: Path, architecture: str, profile: str, mode: Any) -> None:
     """Other numerics, the same graph: nothing is wrong, and what flips is explained."""
     file = io.BytesIO()

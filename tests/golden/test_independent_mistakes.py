@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import share
 
 import i2s_spec as i2s
 from i2s_spec.golden import compare, record
@@ -204,7 +205,7 @@ def test_without_mistakes_it_is_clean(golden: Record, dump: Callable[..., Path],
     assert result.whole.verdict == "plausible"
 
 
-@pytest.mark.parametrize("wrong", FIRST)
+@pytest.mark.parametrize("wrong", share(FIRST))
 def test_tap_and_mistake_are_named(golden: Record, dump: Callable[..., Path], wrong: str) -> None:
     result = compare(golden[2], dump(wrong), model=golden[1])
     assert result.first is not None
@@ -264,7 +265,7 @@ def test_nothing_but_nan_is_not_blamed_on_arm(
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("tokens", [4, 7, 13])
+@pytest.mark.parametrize("tokens", share([4, 7, 13]))
 def test_what_is_not_finite_is_said_as_such_first(
     golden: Record, dump: Callable[..., Path], tmp_path: Path, tokens: int, value: float
 ) -> None:

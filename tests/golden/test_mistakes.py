@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from builders import model_bytes
+from examples import share
 
 from i2s_spec.golden import compare, record
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES, Mistake, mistakes
@@ -45,7 +46,7 @@ def loaded(architecture: str, **sizes: int) -> Model:
     return load_model(model_bytes(architecture, **{"layers": 1, **sizes}), threads=1)
 
 
-EACH = pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+EACH = pytest.mark.parametrize("mistake", share(MISTAKES), ids=lambda mistake: mistake.name)
 
 
 @EACH

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from examples import share
 from malformed_cases import SMALL, broken
 from transcripts_runner import real_files
 
@@ -39,7 +40,7 @@ def test_every_byte_of_a_sound_file_is_in_one_leaf(order: str, scope: Scope) -> 
     covered(Draft("big" if order == "big" else "little").data, scope)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", share(SMALL))
 def test_every_byte_of_a_malformed_file_is_in_one_leaf(name: str) -> None:
     for scope in SCOPES:
         covered(broken(name), scope)

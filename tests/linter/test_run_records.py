@@ -59,6 +59,7 @@ def test_what_computes_was_compared() -> None:
             assert f"{one.against}.gguf" in record.file.commands[0] or one.against in SMALL_FILES
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 @pytest.mark.parametrize("name", ["llama.i2_s", "llama.q2_0"])
 def test_programs_that_are_installed_agree(program: Program, name: str, folder: Path) -> None:

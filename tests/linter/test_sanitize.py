@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from examples import examples
+from examples import examples, share
 from hypothesis import given
 from hypothesis import strategies as st
 from malformed_cases import CASES, broken
@@ -69,7 +69,7 @@ def held(data: bytes, **options: bool) -> None:
     }
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.large])
+@pytest.mark.parametrize("name", share(name for name, case in CASES.items() if not case.large))
 def test_broken_copies_are_understood_or_refused(name: str) -> None:
     data = broken(name)
     for options in ({"keep_unknown": True}, {}):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from examples import share
 from wrong_files import (
     PROJECTIONS,
     Copy,
@@ -165,7 +166,7 @@ def test_lint_finds_it(row: Row) -> None:
     assert row.code in {finding.code for finding in lint(row.make().written()).findings}
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.hypothesis], ids=str)
+@pytest.mark.parametrize("row", share(row for row in ROWS if row.hypothesis), ids=str)
 def test_a_text_finds_it(row: Row) -> None:
     with open_file(row.make().written()) as file:
         found = likelihood(file, threads=1)

@@ -25,6 +25,9 @@ from i2s_spec.gguf.source import CHUNK, Buffer, Source, chunks
 from i2s_spec.gguf.writer import Progress
 from i2s_spec.schema import faults
 
+#: From so many pieces on, a read takes those of the original at once.
+MANY_PIECES: Final = 16
+
 #: What all short runs of zeros are views of, so that a file full of padding is repaired with little memory.
 _ZEROS: Final = memoryview(bytes(CHUNK))
 
@@ -107,9 +110,9 @@ class EditedSource:
             (start, stop, path), data = edit.span, edit.new
             if not at <= start <= stop <= self.size:
                 raise ValueError(f"an edit of {edit.span} overlaps another one, or is outside the file")
-            while piece is not None and at + piece.size <= start and (start < stop or at + piece.size < start):
+            while piece is not None and (end := at + piece.size) <= start and (start < stop or end < start):
                 made.append(piece)
-                at += piece.size
+                at = end
                 piece = next(rest, None)
             if piece is not None and at < start:
                 before, piece = piece.split(start - at)
@@ -160,16 +163,26 @@ class EditedSource:
             reason = TrustedText("a range outside the file was asked for")
             raise FormatError(faults.CHANGED, Span(max(start, 0), self.size), reason=reason)
         i, done = bisect_right(self._ends, start), 0
+        base, near = self._near(i, bisect_right(self._ends, stop - 1)) if stop > start else (0, b"")
         while done < buffer.nbytes:
             piece, size = self._held[i]
             skip = start + done - (self._ends[i] - size)
             count = min(size - skip, buffer.nbytes - done)
+            at = piece.start + skip
             if piece.data is not None:
                 buffer[done : done + count] = piece.data[skip : skip + count]
+            elif base <= at and at + count <= base + len(near):
+                buffer[done : done + count] = near[at - base : at - base + count]
             else:
-                self.origin.readinto(piece.start + skip, buffer[done : done + count])
+                self.origin.readinto(at, buffer[done : done + count])
             done += count
             i += 1
+
+    def _near(self, first: int, last: int) -> tuple[int, bytes]:
+        """What many small pieces have between them of the original, read at once, and where it begins; of few, nothing."""
+        inside = self._held[first + 1 : last] if last - first > MANY_PIECES else []
+        start, stop = (inside[0][0].start, inside[-1][0].stop) if inside else (0, 0)
+        return (start, self.origin.read(start, stop - start)) if 0 < stop - start <= CHUNK else (0, b"")
 
     def changed(self) -> str | None:
         return self.origin.changed()

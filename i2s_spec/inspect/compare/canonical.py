@@ -40,9 +40,10 @@ def as_trits(file: File, tensor: Tensor, dialect: str | Dialect = "canonical") -
     :raises ValueError: for a dialect that does not exist, or whose tail the tensor does not have
     :raises FormatError: where the file does not hold the tensor
     """
-    from i2s_spec.schema.dialect import parse
+    if isinstance(dialect, str):
+        from i2s_spec.schema.dialect import parse
 
-    dialect = parse(dialect)
+        dialect = parse(dialect)
     name = tensor.type.name if tensor.type is not None else None
     if name != "I2_S" and (name not in _PERHAPS_TERNARY or len(lengths(tensor)) < 2):
         return None

@@ -23,6 +23,7 @@ TYPE: nobody can say which trits it holds.
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
 
 #: The key that says where tensors lie, not what they are.
 ALIGNMENT: Final = b"general.alignment"
+
+#: Key-values of no more bytes are read at once.
+MOST_AT_ONCE: Final = 1 << 24
 
 #: Called with (bytes looked at, bytes to look at).
 Progress = Callable[[int, int], object]
@@ -98,8 +102,11 @@ def identity(
     :raises ValueError: for a dialect that does not exist, or whose tail the tensors do not have; for tensors that share
         so many bytes that they are larger than the file
     """
+    from i2s_spec.schema.dialect import parse
+
     if file.fault is not None:
         raise file.fault
+    dialect = parse(dialect)  # once, and not for each of many tensors
     tensors = sorted(file.tensors.rows, key=lambda tensor: tensor.raw_name)  # which keeps the order of the table
     total = file.size + require_own_bytes(file, tensors)
     done = 0
@@ -125,8 +132,13 @@ def metadata_digest(file: File) -> str:
     """The identity of the keys and values of a file."""
     entries = [entry for entry in file.metadata.rows if entry.name != ALIGNMENT]
     digest = hashlib.sha256(b"i2s-metadata-1\n" + _u64(len(entries)))
+    end = max((entry.stop for entry in entries), default=0)
+    header = file.source.read(0, end) if file.byte_order == "little" and end <= MOST_AT_ONCE else b""
     for entry in sorted(entries, key=lambda entry: (entry.name, entry.index)):
         digest.update(_text(entry.name))
+        if header:  # a read for each of many keys would take longer than the rest
+            digest.update(header[entry.type_span.start : entry.stop])
+            continue
         for part in canonical_value(file, entry):
             digest.update(part)
     return digest.hexdigest()
@@ -146,8 +158,8 @@ def tensor_identity(
     :param lineage: note the all-zero rows of a ternary tensor, too
     """
     ne = lengths(tensor)
-    digest = hashlib.sha256(b"i2s-tensor-1\n" + _text(tensor.raw_name) + len(ne).to_bytes(4, "little"))
-    digest.update(b"".join(map(_u64, ne)))
+    size = len(ne)
+    digest = hashlib.sha256(b"i2s-tensor-1\n" + _text(tensor.raw_name) + struct.pack(f"<I{size}Q", size, *ne))
     trits = as_trits(file, tensor, dialect)
     if trits is None:
         kind = type_name(tensor) + ("" if words_known(file, tensor) else " big-endian")

@@ -162,7 +162,7 @@ def _finished(
     weights = Weights(None, None, "nothing was repaired")
     if made.actions or recoded:
         codes = tuple(dict.fromkeys(action.code for action in made.actions if REPAIRS[action.code].weights))
-        held = TensorBytes(Subject(original))
+        held = TensorBytes(original)
         touched = bool(recoded) or any(held.why_not(*change.old[:2]) for change in made.source.changes())
         weights = _weights(original, file, dialect, threads, progress)._replace(changed_by=codes, touched=touched)
     if weights.before != weights.after and not weights.why and not weights.changed_by:

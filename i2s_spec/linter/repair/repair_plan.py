@@ -113,7 +113,6 @@ def _why_not(action: Action, workspace: Workspace) -> str | None:
     there has to be known.
     """
     file = workspace.file
-    end = file.infos_end
     if all(_changes_nothing(edit, workspace) for edit in action.edits):
         return "what it would write is there already"
     if _twice(action.edits):
@@ -122,8 +121,9 @@ def _why_not(action: Action, workspace: Workspace) -> str | None:
         for edit in action.edits:
             if (why := workspace.tensor_bytes.why_not(edit.span.start, edit.span.stop)) is not None:
                 return f"{why}: it would change what may be weights"
-    moves = any(edit.span.stop - edit.span.start != len(edit.new) for edit in action.edits)
-    if action.layout is not None or (moves and (end is None or min(edit.span.start for edit in action.edits) < end)):
+    moving = [edit for edit in action.edits if edit.span.stop - edit.span.start != len(edit.new)]
+    end = file.infos_end if moving else None
+    if action.layout is not None or (moving and (end is None or min([e.span.start for e in action.edits]) < end)):
         if not workspace.whole:
             return "the header could not be read to its end"
         if action.layout is None and file.data_start is None and file.index.tensors:
@@ -144,8 +144,8 @@ def _twice(edits: Collection[Edit]) -> bool:
 
 
 def _changes_nothing(edit: Edit, workspace: Workspace) -> bool:
-    start, stop, _ = edit.span
-    return stop - start == len(edit.new) and workspace.source.read(start, stop - start) == edit.new
+    (start, stop, _), new = edit.span, edit.new
+    return stop - start == len(new) and workspace.source.read(start, stop - start) == new
 
 
 class _Pass:
@@ -160,7 +160,7 @@ class _Pass:
     def take(self, action: Action) -> bool:
         """Take an action, unless it is in the way of one that was taken."""
         new = [edit for edit in dict.fromkeys(action.edits) if edit not in self._edits]
-        spans = sorted(edit.order for edit in new)
+        spans = sorted([edit.order for edit in new])
         if not self._free(spans):
             return False
         self._keep(spans)
@@ -172,6 +172,8 @@ class _Pass:
     def _free(self, spans: list[tuple[int, int]]) -> bool:
         """Whether spans touch none that was taken; insertions may stand beside anything, but not inside it."""
         for start, stop in spans:
+            if not self._spans or self._spans[-1][1] <= start:  # most come in the order of the file
+                continue
             i = bisect_left(self._spans, (start, start))
             if i and self._spans[i - 1][1] > start:
                 return False

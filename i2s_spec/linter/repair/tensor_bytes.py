@@ -10,8 +10,8 @@ from array import array
 from bisect import bisect_right
 from math import prod
 
+from i2s_spec.gguf.reader import File
 from i2s_spec.inspect.placement import LEGACY_I2_S
-from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, padded
 
@@ -26,11 +26,11 @@ class TensorBytes:
     The 28 bytes after the scale of an I2_S matrix of whole blocks are not among them, unless another tensor lies there.
     """
 
-    def __init__(self, subject: Subject) -> None:
-        index = subject.file.index
+    def __init__(self, file: File) -> None:
+        index = file.index
         #: Where the first tensor begins whose size nothing tells; None where all are known.
         self.unknown_from: int | None = None
-        bases, beyond = sorted(_bases(subject)), subject.file.size + 1
+        bases, beyond = sorted(_bases(file)), file.size + 1
         spans: list[tuple[int, int]] = []
         sizes: dict[tuple[tuple[int, ...], int], int | None] = {}
         for i in range(index.tensors if bases else 0):
@@ -42,7 +42,7 @@ class TensorBytes:
             for base in bases:
                 if size is None:
                     self.unknown_from = min(base + offset, self.unknown_from or base + offset)
-                elif base + offset < subject.file.size:
+                elif base + offset < file.size:
                     spans.append((base + offset, min(base + offset + size, beyond)))
         self._starts, self._ends = array("Q"), array("Q")
         for start, end in sorted(spans):
@@ -76,9 +76,8 @@ def held_bytes(ne: tuple[int, ...], number: int) -> int | None:
     return max(sizes, default=None)
 
 
-def _bases(subject: Subject) -> set[int]:
+def _bases(file: File) -> set[int]:
     """Where the data section may begin: where the header says, and where offsets and the end of the file show."""
-    file = subject.file
     if file.data_start is None:
         return set()
     stated = (

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from i2s_spec.convert.container.edits import Edit
 from i2s_spec.errors import Span, quote
 from i2s_spec.gguf.encode_value import Kind, completed, encoded
+from i2s_spec.gguf.header_index import TensorInfo
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.source import Source
 from i2s_spec.inspect.survey.result import Reading
@@ -68,7 +69,7 @@ class Workspace:
     @cached_property
     def tensor_bytes(self) -> TensorBytes:
         """Which bytes tensors may hold."""
-        return TensorBytes(self.subject)
+        return TensorBytes(self.file)
 
     # Key-values.
 
@@ -113,6 +114,10 @@ class Workspace:
 
     # Tensor infos.
 
+    def info(self, finding: Finding) -> TensorInfo:
+        """The tensor info that a finding is about."""
+        return self.file.index.tensor(number_of(finding.span))
+
     def tensor(self, finding: Finding) -> Tensor:
         """The tensor that a finding is about."""
         return self.file.tensors.by_index(number_of(finding.span))
@@ -123,9 +128,9 @@ class Workspace:
         span = Span(start, start + 8 + len(tensor.raw_name), f"{tensor.info_span.path}.name")
         return Edit(span, struct.pack(self.mark + "Q", len(name)) + name)
 
-    def without_tensor(self, tensor: Tensor) -> Edit:
+    def without_tensor(self, info: TensorInfo) -> Edit:
         """A tensor taken out of the table; its bytes are then in no tensor."""
-        return Edit(tensor.info_span, b"", tensors=-1)
+        return Edit(info.span, b"", tensors=-1)
 
     def with_offset(self, row: int, offset: int) -> Edit:
         """Another offset for a tensor."""

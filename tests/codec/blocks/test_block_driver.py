@@ -99,10 +99,12 @@ def host_compiler() -> str:
     return compiler
 
 
+@pytest.mark.thorough
 def test_kernels_of_this_processor(cases: Path, tmp_path: Path) -> None:
     assert "portable" in sets_that_ran(compiled(host_compiler(), tmp_path, "-O3"), cases)
 
 
+@pytest.mark.thorough
 def test_neon_under_emulation(cases: Path, tmp_path: Path) -> None:
     compiler, emulators = "aarch64-linux-gnu-gcc", ("qemu-aarch64", "qemu-aarch64-static")
     if platform.machine() == "aarch64":
@@ -115,6 +117,7 @@ def test_neon_under_emulation(cases: Path, tmp_path: Path) -> None:
     assert sets_that_ran(emulator, compiled(compiler, tmp_path, "-O3", "-static"), cases) == {"portable", "neon"}
 
 
+@pytest.mark.thorough
 def test_the_driver_can_fail(tmp_path: Path) -> None:
     driver = compiled(host_compiler(), tmp_path, "-O1")
     path = tmp_path / "x"

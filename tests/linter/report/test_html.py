@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from builders import model_bytes
-from examples import examples
+from examples import examples, share
 from hostile import NAME, PAYLOADS, hostile
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,7 +102,7 @@ def test_the_format_asks_for_details() -> None:
     json.dumps(file_report(model_bytes(layers=2))["details"], allow_nan=False)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.large])
+@pytest.mark.parametrize("name", share(name for name, case in CASES.items() if not case.large))
 def test_every_page_says_what_its_report_says(name: str) -> None:
     report = file_report(broken(name))
     assert not report["bugs"]
@@ -242,6 +242,7 @@ def test_a_page_of_332_tensors_is_small() -> None:
     assert len(source.encode()) < 1_500_000
 
 
+@pytest.mark.thorough
 def test_long_tables_are_bounded() -> None:
     out = io.BytesIO()
     with Writer(out) as writer:

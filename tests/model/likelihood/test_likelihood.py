@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from examples import share
 from wrong_files import Copy, column_by_column, halves_to_neighbors, neighbors_to_halves, spread_columns, spread_rows
 
 from i2s_spec.convert.synthetic.new import new
@@ -69,7 +70,7 @@ def dropped(found: Likelihood) -> set[str]:
     return {each.name for each in found.standings if each.lost}
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", share(MISTAKES))
 def test_a_planted_mistake_is_named(mistake: str) -> None:
     found = asked(MISTAKES[mistake]("stories").written())
     assert found.standings[0].name == mistake

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from i2s_spec.convert.container.edits import Edit
 from i2s_spec.errors import quote
+from i2s_spec.gguf.header_index import TensorInfo
 from i2s_spec.gguf.reader import Tensor
 from i2s_spec.linter.repair.registry import Action, Declined, Outcome, repair
 from i2s_spec.linter.repair.workspace import Workspace, number_of
@@ -16,9 +17,9 @@ from i2s_spec.schema.checks import TENSOR_COUNT_SPAN
 from i2s_spec.schema.types import I2_S
 
 
-def _without(workspace: Workspace, finding: Finding, tensor: Tensor, why: str) -> Action:
-    does = f"tensor {quote(tensor.raw_name)} is taken out of the table: {why}"
-    return Action(finding.code, finding.span, does, (workspace.without_tensor(tensor),), safe=False)
+def _without(workspace: Workspace, finding: Finding, info: TensorInfo, why: str) -> Action:
+    does = f"tensor {quote(info.name)} is taken out of the table: {why}"
+    return Action(finding.code, finding.span, does, (workspace.without_tensor(info),), safe=False)
 
 
 def _renamed(workspace: Workspace, finding: Finding, tensor: Tensor, name: bytes) -> Outcome:
@@ -37,9 +38,8 @@ def keep_first_tensor(workspace: Workspace) -> Iterator[Outcome]:
     met: set[bytes] = set()
     for i, name in workspace.subject.tensor_names() if twice else ():
         if name in twice and name in met:
-            yield _without(
-                workspace, twice[name], workspace.file.tensors.by_index(i), "the first one of that name is kept"
-            )
+            info = workspace.file.index.tensor(i)
+            yield _without(workspace, twice[name], info, "the first one of that name is kept")
         met.add(name)
 
 
@@ -47,14 +47,14 @@ def keep_first_tensor(workspace: Workspace) -> Iterator[Outcome]:
 def drop_nameless(workspace: Workspace) -> Iterator[Outcome]:
     """No loader can look them up (clause 2.6)."""
     for finding in workspace.findings("G304"):
-        yield _without(workspace, finding, workspace.tensor(finding), "nothing can look it up")
+        yield _without(workspace, finding, workspace.info(finding), "nothing can look it up")
 
 
 @repair("G310", Fix.UNSAFE, "tensors without elements are taken out", weights=True)
 def drop_empty(workspace: Workspace) -> Iterator[Outcome]:
     """They hold nothing, and loaders end the process over them (clause 2.6)."""
     for finding in workspace.findings("G310"):
-        yield _without(workspace, finding, workspace.tensor(finding), "it has no elements")
+        yield _without(workspace, finding, workspace.info(finding), "it has no elements")
 
 
 @repair("G320", Fix.UNSAFE, "tensor infos that follow the last one are counted", weights=True)
@@ -116,7 +116,7 @@ def scale_into_tail(workspace: Workspace) -> Iterator[Outcome]:
         elif max(parent.span.stop, companion.span.stop) > workspace.source.size:
             yield Declined("G319", finding.span, "the file ends before the data of both")
         else:
-            edits = [workspace.without_tensor(companion)]
+            edits = [workspace.without_tensor(companion.info)]
             stated = "its scale is in the tail already"
             scale, tail = companion.read(), parent.tail_span
             if scale != parent.tail[:4]:

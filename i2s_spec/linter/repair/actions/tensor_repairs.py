@@ -22,7 +22,7 @@ MOST_FLOATS: Final = 256 << 20
 def _without(workspace: Workspace, finding: Finding, why: str) -> Action:
     tensor = workspace.file.tensors.by_index(number_of(finding.span))
     does = f"tensor {quote(tensor.raw_name)} is taken out of the table: {why}"
-    return Action(finding.code, finding.span, does, (workspace.without_tensor(tensor),), safe=False)
+    return Action(finding.code, finding.span, does, (workspace.without_tensor(tensor.info),), safe=False)
 
 
 @repair("M102", Fix.UNSAFE, "tensors that the architecture does not have are taken out", weights=True)

@@ -9,6 +9,9 @@ from i2s_spec.linter.rule import BYTES_MISSING, NO_DATA_START, PLACE_UNKNOWN, WA
 from i2s_spec.schema import faults
 from i2s_spec.schema.types import ValueType
 
+#: Bytes that are read at once where values of several keys are looked at.
+_TOGETHER = 1 << 16
+
 raised(
     faults.VALUE_TYPE_UNKNOWN,
     """A value has a type that does not exist.
@@ -155,10 +158,18 @@ def odd_bool(subject: Subject) -> Iterator[Finding]:
 
     Fix: write 1.
     """
-    source = subject.file.source
-    for i in subject.file.index.keys_of(ValueType.BOOL):
-        entry = subject.file.index.key(i)
-        at = _scanner.first_odd_bool(source, entry.value_start, entry.count)
+    source, index = subject.file.source, subject.file.index
+    window, base, end = b"", 0, index.infos_end or source.size
+    for i in index.keys_of(ValueType.BOOL):
+        entry = index.key(i)
+        start, stop = entry.value_start, entry.value_start + entry.count
+        if entry.count > _TOGETHER:
+            at = _scanner.first_odd_bool(source, start, entry.count)
+        else:  # many keys have one each: a read for each would take longer than all else
+            if not base <= start <= stop <= base + len(window):
+                base, window = start, source.read(start, max(stop, min(start + _TOGETHER, end)) - start)
+            rest = window[start - base : stop - base].lstrip(b"\0\1")
+            at = stop - len(rest) if rest else -1
         if at >= 0:
             got = source.read(at, 1)[0]
             yield odd_bool.at(Span(at, at + 1, f"key_values[{i}].value"), got=got, want=1, key=entry.name)

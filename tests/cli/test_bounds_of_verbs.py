@@ -1,0 +1,112 @@
+"""Every verb over hostile files: for one of 10 MB it takes at most 5 s of processor time, and 256 MiB above its imports.
+
+The files are an eighth of that here, and so are the bounds; `I2S_HOSTILE_SCALE=1` takes the whole ones. Each call runs in a
+fork of a process that has imported everything already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import hostile_files
+import pytest
+from pace import unit
+
+pytestmark = pytest.mark.thorough
+
+SCALE: Final = float(os.environ.get("I2S_HOSTILE_SCALE", "0.125"))
+#: The 5 s of a processor of 2024, on which a unit takes 8 ms; a quarter more, as what walks through memory is slowed more
+#: than a unit where others work too; and what any call takes.
+MOST_UNITS: Final = 1.25 * 625 * SCALE + 25
+#: KiB: 256 MiB, and the windows that any call has.
+MOST_MEMORY: Final = 256 * 1024 * SCALE + 24 * 1024
+#: Verbs that take more of both, and how many times as much: where each of hundreds of thousands of records is repaired, each
+#: has a sentence, an edit and its place in two plans; `convert` plans each tensor before it refuses one.
+OVER: Final = {"fix": 3.5, "convert": 1.6, "sanitize": 1.2}
+#: Files with an I2_S tensor for every hundred bytes: each is decoded by itself, in 0.3 ms, which is as many times too slow.
+TINY_TENSORS: Final = {"i2s-tensors": 4.5, "blocks": 4.5}
+#: Processor seconds after which a verb is ended: it hangs, on any machine.
+HANGS: Final = 60
+
+#: What a stranger's file is given to: F is the file, S a sound one, O what is written.
+CALLS: Final = (
+    "lint F --profile security", "lint F --format sarif", "show F", "dump F", "doctor F", "identify F", "hash F",
+    "diff F F", "diff S F", "convert F O --to interleave-64", "fix F --dry-run", "fix F --dry-run --unsafe --scrub-tail",
+    "fix F -o O --unsafe", "sanitize F -o O", "run F --prompt a",
+)  # fmt: skip
+
+#: Reads calls, and says of each how it ended, its seconds of processor time, and KiB beyond a fork that does nothing.
+FORKS: Final = f"""
+import gc, json, os, resource, shutil, sys, time
+from i2s_spec.cli import main
+null = os.open(os.devnull, os.O_RDWR)
+kept = os.dup(1)
+for fd in (0, 1, 2):
+    os.dup2(null, fd)
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+def called(words):
+    try:
+        main(words)
+    except SystemExit as stop:
+        return stop.code or 0
+def emptied():
+    shutil.rmtree("O", ignore_errors=True)
+    if os.path.exists("O"):
+        os.unlink("O")
+lines = [json.loads(line) for line in open(sys.argv[1])]
+for words in lines:  # so that everything is imported
+    called(["S" if word == "F" else word for word in words])
+    gc.unfreeze()
+    emptied()
+for words in lines:
+    child = os.fork()
+    if child == 0:
+        open("/proc/self/clear_refs", "w").write("5")
+        before, start = peak(), time.process_time()
+        resource.setrlimit(resource.RLIMIT_CPU, ({HANGS}, {HANGS}))
+        status = called(words)
+        used = time.process_time() - start
+        os.write(kept, (json.dumps([words, status, used, peak() - before]) + "\\n").encode())
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if status:
+        os.write(kept, (json.dumps([words, -status, {HANGS}, 0]) + "\\n").encode())
+    emptied()
+"""
+
+
+@pytest.mark.parametrize("name", hostile_files.FILES)
+def test_every_verb_is_bounded(name: str, tmp_path: Path) -> None:
+    from i2s_spec.testing.sample import Draft
+
+    (tmp_path / "F").write_bytes(hostile_files.FILES[name](SCALE))
+    (tmp_path / "S").write_bytes(Draft().data)
+    (tmp_path / "calls").write_text("".join(json.dumps(call.split()) + "\n" for call in CALLS), encoding="utf-8")
+    before = unit()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path[1:])}
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS, "calls"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    pace = max(before, unit())
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(rows) == len(CALLS)
+    over = {call.split()[0]: max(OVER.get(call.split()[0], 1), TINY_TENSORS.get(name, 1)) for call in CALLS}
+    wrong = [
+        f"{' '.join(words)}: exit code {status}, {used:.2f} s, {used / pace:.0f} units, {memory} KiB"
+        for words, status, used, memory in rows
+        if status not in (0, 1, 2, 3)
+        or used / pace > MOST_UNITS * over[words[0]]
+        or memory > MOST_MEMORY * over[words[0]]
+    ]
+    assert not wrong, "\n".join(wrong)
