@@ -27,7 +27,7 @@ NORMATIVE = "bitnet-golden-1"
 
 
 def loaded(profile: Any = NORMATIVE, architecture: str = "bitnet-b1.58", threads: int = 1, **settings: Any) -> Model:
-    data = model_bytes(architecture, layers=2, seed=5, embd=256, ff=512, heads=4)
+    data = model_bytes(architecture, layers=2, seed=5, embd=256, ff=512, heads=4, unit_tables=True)
     return load_model(data, profile, threads=threads, **settings)
 
 
