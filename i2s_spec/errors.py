@@ -106,6 +106,10 @@ class SettingError(ValueError):
     """A setting of the caller's (an environment variable, an option) that cannot be followed."""
 
 
+class RecordError(SettingError):
+    """A record of golden outputs that cannot be read: it is missing, or its header is none."""
+
+
 class Unfinished(RuntimeError):
     """A run over many files that ended early; what it did is kept, and the same call goes on from there."""
 

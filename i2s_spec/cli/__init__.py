@@ -25,6 +25,7 @@ from i2s_spec.errors import (
     EXIT_USAGE,
     FormatError,
     MissingExtra,
+    RecordError,
     SettingError,
     Unfinished,
     quote,
@@ -112,7 +113,7 @@ def _main(args: list[str] | None) -> NoReturn:
         sys.exit(EXIT_MEMORY)
     except (MissingExtra, SettingError) as error:
         _say(str(error))
-        sys.exit(EXIT_USAGE)
+        sys.exit(EXIT_INPUT if isinstance(error, RecordError) else EXIT_USAGE)
     except Unfinished as error:
         _say(str(error))
         sys.exit(EXIT_UNFINISHED)

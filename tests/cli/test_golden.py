@@ -95,7 +95,7 @@ def test_the_old_spelling_of_numerics_goes_on_with_a_notice(folder: Path) -> Non
         (["record", "tiny.gguf", "--tokens", "1", "-o", "tiny.gguf"], 2, "is not a folder"),
         (["record", "nothing.gguf", "--tokens", "1", "-o", "x"], 3, "nothing.gguf"),
         (["compare", "golden", "nothing.npz"], 3, "nothing.npz"),
-        (["compare", "nothing", "golden"], 3, "no record"),
+        (["compare", "nothing", "golden"], 3, "not a record"),
         (["compare", "golden", "tiny.gguf"], 2, "neither"),
         (["compare", "golden", "golden", "--mode", "all"], 2, "all"),
         (["compare", "golden", "golden", "--model", "golden"], 3, "golden"),

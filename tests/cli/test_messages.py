@@ -70,7 +70,7 @@ def test_a_record_is_replaced_where_that_is_asked_for(model: str, capsys: pytest
     assert "already exists; use --overwrite to replace it" in said
     assert called(capsys, *record, "--overwrite")[0] == 0
     said = called(capsys, "golden", "compare", "nothing", "golden")[2]
-    assert said == "i2s: nothing: no record: golden.json cannot be read: No such file or directory\n"
+    assert said == "i2s: nothing: not a record: golden.json cannot be read: No such file or directory\n"
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 140])

@@ -23,7 +23,8 @@ TOKENS = [5, 6, 7, 8, 100, 200, 31, 44]
 LEAST_LOG = -87.0
 #: Two steps of float32 between 64 and 128, in which they are given.
 STEP = 2**-16
-SIZES: dict[str, Any] = {"embd": 256, "ff": 512}
+#: Tables of 1, so that log-probabilities are far apart, and differences too.
+SIZES: dict[str, Any] = {"embd": 256, "ff": 512, "unit_tables": True}
 
 
 def both(path: Path, numerics: str | NumericProfile = "llamacpp-2026", *, flash: bool = False) -> tuple[Any, Any]:

@@ -223,3 +223,26 @@ def without_factors(model: Model) -> Model | None:
     if ROPE_FACTORS not in model.file.tensors:
         return None
     return each_of("rope", weights=())(model)
+
+
+def half_rotated(model: Model) -> Model | None:
+    """The first half of each head rotated."""
+
+    def change(node: Node) -> Node:
+        return node.replace(dims=node.settings["dims"] // 4 * 2) if node.op == "rope" else node
+
+    return model.replace(graph=mapped(model.graph, change))
+
+
+def positions_scaled(factor: float) -> Callable[[Model], Model | None]:
+    """Positions multiplied by a factor."""
+
+    def apply(model: Model) -> Model | None:
+        return model.replace(
+            graph=mapped(
+                model.graph,
+                lambda node: node.replace(scale=node.settings["scale"] * factor) if node.op == "rope" else node,
+            )
+        )
+
+    return apply

@@ -24,7 +24,9 @@ from i2s_spec.golden.diagnosis.graph_mistakes import (
     embedding_scaled,
     epsilon,
     exchanged,
+    half_rotated,
     other_pairs,
+    positions_scaled,
     relu_alone,
     rotation_ignored,
     sub_norm_first,
@@ -50,7 +52,6 @@ from i2s_spec.golden.diagnosis.model_mistakes import (
     quantizer_of,
     read_as,
 )
-from i2s_spec.golden.diagnosis.rope_mistakes import half_rotated, positions_scaled
 
 if TYPE_CHECKING:
     from i2s_spec.model.forward import Model

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 import numpy as np
 
 from i2s_spec.convert.hugging_face.safetensors import NewTensor, write_checkpoint
-from i2s_spec.errors import SettingError, quote
+from i2s_spec.errors import RecordError, SettingError, quote
 from i2s_spec.gguf.source import read_regular
 from i2s_spec.gguf.unfinished import hold, recover, remove_leftovers, replace_folder, temporary_name
 from i2s_spec.golden.records.tap import statistics
@@ -211,16 +211,15 @@ class NewRecord:
 def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The header of a record.
 
-    :raises OSError: where there is no record
+    :raises RecordError: where there is no record
     :raises SettingError: where its header is none, or of a later version
     """
     path = Path(folder) / HEADER
     try:
         header = json.loads(read_regular(path, MOST_HEADER))
-    except OSError as error:
-        raise OSError(error.errno, f"no record: {HEADER} cannot be read: {error.strerror}", str(folder)) from None
-    except (ValueError, RecursionError):
-        raise SettingError(f"{quote(str(folder))} is not a record: {HEADER} is not JSON") from None
+    except (OSError, ValueError, RecursionError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or "it is not JSON"
+        raise RecordError(f"{quote(str(folder), bare=True)}: not a record: {HEADER} cannot be read: {reason}") from None
     wanted: dict[str, type] = {"schema_version": int, "taps": dict, "token_ids": list, "profile": str}
     if not isinstance(header, dict) or any(not isinstance(header.get(key), kind) for key, kind in wanted.items()):
         raise SettingError(f"{quote(str(path))} is not the header of a record")
