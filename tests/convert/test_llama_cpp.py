@@ -100,9 +100,10 @@ def test_what_is_converted_means_the_same_there(
     theirs = log_probabilities(program, path, TOKENS)
     assert theirs.shape == ours.shape
     assert np.isfinite(theirs).mean() > 0.9
-    # of two tokens that are nearly as likely either may come first
+    # Of two tokens that are nearly as likely either may come first where weights are random.
+    near = 0.0 if model == "trained_model" else NEAR
     positions = np.arange(len(ours))
-    assert (ours[positions, likeliest(ours)] - ours[positions, likeliest(theirs)] < NEAR).all()
+    assert (ours[positions, likeliest(ours)] - ours[positions, likeliest(theirs)] <= near).all()
     assert correlation(theirs, ours) >= LEAST
 
 
