@@ -125,7 +125,10 @@ def _convert(source: str, target: str, options: dict[str, Any], about: dict[str,
             arch=options["arch"], hidden_activation=options["hidden_activation"], byte_order=options["endian"],
             threads=threads, **about,
         )  # fmt: skip
-    return _Report(result.size, result.proofs, result.copied, result.file_type, result.advice)
+    advice = result.advice
+    if options["to"] is not None and not result.proofs:
+        advice = (*advice, "No tensor was converted: none that was asked for is ternary.")
+    return _Report(result.size, result.proofs, result.copied, result.file_type, advice)
 
 
 def _from_checkpoint(source: str, target: str, options: dict[str, Any], about: dict[str, Any]) -> _Report:
