@@ -85,7 +85,8 @@ class FormatError(ValueError):
         return render(self.fault.message, got=self.got, want=self.want, **self.details)
 
     def __str__(self) -> str:
-        return f"{self.fault.code} {self.fault.slug} at {self.span}: {self.message}"
+        where = f" at {self.span}" if self.span.stop or self.span.path else ""  # what cannot be read has no bytes
+        return f"{self.fault.code} {self.fault.slug}{where}: {self.message}"
 
     def of_file(self, path: str | os.PathLike[str]) -> FormatError:
         """This error, which now knows the file that the bytes are of; one that knew it keeps it."""

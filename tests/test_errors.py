@@ -17,6 +17,8 @@ def test_message_and_place() -> None:
     error = FormatError(FAULT, Span(16, 32, "header.name"), got=1234567, want=2, name=b"\x1b[2Jx")
     assert str(error) == "G999 sample at 0x10..0x20 (header.name): '\\x1b[2Jx' has 1,234,567 of 2"
     assert error.code == "G999"
+    nowhere = FormatError(FAULT, Span(0, 0), got=1, want=2, name="a")
+    assert str(nowhere) == "G999 sample: 'a' has 1 of 2"
 
 
 def test_errors_pickle() -> None:

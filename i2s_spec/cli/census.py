@@ -23,7 +23,7 @@ ROWS = 20
     epilog="Example:  i2s new tiny.gguf && i2s lint --engine dask tiny.gguf && i2s census i2s-results.jsonl -o census.html",
     short_help="Count the results of a run over many files.",
 )
-@click.argument("results", type=click.Path())
+@click.argument("results", type=click.Path(readable=False))
 @form_option(
     ["text", "json", "html"], default=None, help="Form of the counts.  [default: html for -o NAME.html, else text]"
 )

@@ -26,13 +26,20 @@ SHOWN = 3
 
 @click.command("demo", epilog="Example:  i2s demo", short_help="The first minute: make, show, lint, break, lint again.")
 @click.option("--keep", type=click.Path(file_okay=False), help="Write the files into this folder and leave them there.")
-def command(keep: str | None) -> None:
+@click.option("--force", is_flag=True, help="Overwrite files of these names in the folder.")
+def command(keep: str | None, force: bool) -> None:
     """Make a small model, show it, check it, break copies of it as models break in real life, and check those.
 
     Needs no file and no network.
     """
     if keep is not None:
         folder = Path(keep)
+        taken = [
+            name for name in ["model", *(mishap.name for mishap in mishaps())] if (folder / f"{name}.gguf").exists()
+        ]
+        if taken and not force:
+            path = quote(str(folder / f"{taken[0]}.gguf"), limit=4096, bare=True)
+            raise click.UsageError(f"{path} already exists; use --force to overwrite it, or name another folder")
         folder.mkdir(parents=True, exist_ok=True)
         _run(folder, retained=True)
         return

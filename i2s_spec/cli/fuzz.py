@@ -51,7 +51,7 @@ def statuses(value: str) -> frozenset[int]:
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Stop after this time.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Random seed.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, show_default=True, metavar="N", help="Runs at a time.")
-@click.option("--corpus", type=click.Path(), metavar="DIR",
+@click.option("--corpus", type=click.Path(readable=False), metavar="DIR",
               help="Keep finds and progress in DIR, and go on from there the next time.")  # fmt: skip
 @click.option("--seeds", multiple=True, type=click.Path(exists=True), metavar="PATH",
               help="More files, or folders of files, to begin with.")  # fmt: skip

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import io
+import os
 from importlib import import_module
+from typing import Final
 
 import click
 
 from i2s_spec._version import __version__
 from i2s_spec.cli import VERBS, check_kernels, ready
 from i2s_spec.errors import quote
+
+#: What other tools call a verb.
+_OTHER_WORDS: Final = {
+    "check": "lint", "test": "lint", "scan": "lint", "inspect": "show", "print": "show", "view": "show", "cat": "show",
+    "ls": "show", "hexdump": "dump", "repair": "fix", "compare": "diff", "generate": "run", "chat": "run",
+    "ppl": "perplexity", "create": "new", "help": "--help", "version": "--version",
+}  # fmt: skip
 
 
 class Verbs(click.Group):
@@ -32,8 +41,12 @@ class Verbs(click.Group):
         if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], VERBS, 3, 0.6)
+            other = _OTHER_WORDS.get(args[0].lower())
+            near = [other] if other else get_close_matches(args[0], VERBS, 3, 0.6)
             hint = f"; did you mean {' or '.join(near)}?" if near else "; `i2s --help` lists them"
+            if os.path.exists(args[0]):
+                verb = "lint" if os.path.isdir(args[0]) else "doctor"
+                hint = f", but a file of that name: `i2s {verb} FILE` looks at it"
             ctx.fail(f"there is no verb {quote(args[0])}{hint}")
         return super().resolve_command(ctx, args)
 
@@ -70,5 +83,5 @@ def _show(error: click.ClickException) -> None:
 
     output = io.StringIO()
     error.show(output)
-    for line in output.getvalue().rstrip("\n").split("\n"):
+    for line in output.getvalue().rstrip("\n").replace("\n\t", "\n  ").split("\n"):
         click.echo(visible(line, limit=1 << 16, bare=True), err=True)

@@ -9,6 +9,7 @@ to do next. It is `i2s doctor`.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -110,6 +111,8 @@ def _steps(report: Report, found: Identification | None, verdicts: tuple[Verdict
     elif (step := repair_step(worst_first, path)) is not None:
         many = f"{step.findings:,} of {sum(counts.values()):,} findings" if len(report.findings) > 1 else "the finding"
         yield Step(step.command, f"shows the repairs for {many}; -o OUT.gguf in place of --dry-run writes them")
+    if not report.readable and os.path.isdir(report.path):
+        yield Step(f"i2s lint {path}", "checks every *.gguf file below the folder, or the checkpoint in it")
     if worst_first:
         code = worst_first[0][0]
         yield Step(f"i2s explain {code}", f"says what {code} {REGISTRY[code].slug} means and what to do")
@@ -121,6 +124,7 @@ def _steps(report: Report, found: Identification | None, verdicts: tuple[Verdict
             "decides the layout by the checkpoint, or by another file of the model",
         )
     if verdicts and not any(verdict.loads == "yes" and verdict.computes == "correctly" for verdict in verdicts):
-        yield Step(f"i2s lint {path} --runtimes", "says why no runtime is known to compute it rightly, with sources")
+        none = "no runtime is known to compute it rightly" if found.tensors else "no runtime runs it"
+        yield Step(f"i2s lint {path} --runtimes", f"says why {none}, with sources")
     if found.tensors:
         yield Step(f"i2s run {path} --prompt TEXT", "generates text by the reference forward pass")

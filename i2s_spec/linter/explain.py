@@ -33,10 +33,11 @@ def find(name: str) -> Rule:
     for rule in rules:
         if name.upper() == rule.code or name.lower() == rule.slug:
             return rule
-    close = get_close_matches(name.upper(), list(REGISTRY), 3)
-    close += get_close_matches(name.lower(), [rule.slug for rule in rules], 3)
+    close = [code for code in sorted(REGISTRY) if len(name) > 1 and code.startswith(name.upper())][:3]
+    close = close or get_close_matches(name.upper(), list(REGISTRY), 3)
+    close += [rule.slug for rule in rules if len(name) > 2 and name.lower() in rule.slug.split("-")][:6]
     if not close:
-        close = [rule.slug for rule in rules if len(name) > 2 and name.lower() in rule.slug.split("-")][:6]
+        close = get_close_matches(name.lower(), [rule.slug for rule in rules], 3)
     raise UnknownRule(name, close)
 
 

@@ -18,6 +18,7 @@ from transcripts_runner import run
 
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.testing.sample import Model
 
 VERBS = ("convert", "quantize", "decode", "encode", "hash", "diff")
 ATTN = "blk.0.attn_q.weight"
@@ -59,6 +60,16 @@ def test_convert_says_what_it_did(folder: Path) -> None:
     assert said.count("trits equal, scale") == 14
     assert "proof: all 14 scales are kept, bit for bit" in said
     assert run("i2s convert tiny.gguf quiet.gguf --to F16 -q", folder) == ""
+
+
+def test_a_file_without_ternary_tensors_is_copied_and_that_is_said(folder: Path) -> None:
+    vocabulary = Model("llama")
+    vocabulary.tensors = []
+    (folder / "vocabulary.gguf").write_bytes(vocabulary.built())
+    said = run("i2s convert vocabulary.gguf copy.gguf --to TQ2_0", folder)
+    assert "No tensor was converted: none that was asked for is ternary." in said
+    (folder / "copy.gguf").unlink()
+    assert "No tensor" not in run("i2s convert vocabulary.gguf copy.gguf --endian big", folder)
 
 
 def test_convert_as_json(folder: Path) -> None:

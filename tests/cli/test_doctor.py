@@ -14,7 +14,8 @@ from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.inspect.compare.diff import difference
 from i2s_spec.inspect.compare.other_dialect import other_dialect
 from i2s_spec.linter.checkup import checkup
-from i2s_spec.testing.sample import Draft
+from i2s_spec.schema.types import ValueType
+from i2s_spec.testing.sample import Draft, Model, key_value
 
 
 def called(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[object, str]:
@@ -67,6 +68,39 @@ def test_what_is_no_model_is_an_answer(tmp_path: Path, capsys: pytest.CaptureFix
         assert code == 3
         assert f"  i2s explain {rule}\n" in page
         assert "Who runs it?" not in page
+
+
+def test_files_that_hold_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The answer says what there is: no such file, a folder, another format, half a header, no tensors."""
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("page.gguf").write_bytes(b"<!DOCTYPE html>")
+    vocabulary = Model("llama")
+    vocabulary.tensors = []
+    Path("vocabulary.gguf").write_bytes(vocabulary.built())
+    Path("cut.gguf").write_bytes(Draft().data[:200])
+    records = Draft().records()
+    records.key_values.append(key_value(b"general.alignment", ValueType.STRING, b"32"))
+    Path("alignment.gguf").write_bytes(Draft().built(records))
+    assert "S901 unreadable: the file cannot be read: No such file" in called(capsys, "doctor", "missing.gguf")[1]
+    code, page = called(capsys, "doctor", "folder")
+    assert code == 3
+    assert "Is it sound?  it is no GGUF file that can be read\n" in page
+    assert "this is a directory, not a regular file" in page
+    assert "  i2s lint folder\n" in page
+    assert "i2s lint page.gguf" not in called(capsys, "doctor", "page.gguf")[1]
+    code, page = called(capsys, "doctor", "vocabulary.gguf")
+    assert code == 0
+    assert "What is it?\n  a header without tensors, such as a vocabulary: there is no model in it\n" in page
+    assert "  load its vocabulary, and no model: " in page
+    assert "packed as most" not in page
+    assert "says why no runtime runs it, with sources" in page
+    page = called(capsys, "doctor", "cut.gguf")[1]
+    assert "What is it?\n  not to be told: its header cannot be read to its end\n" in page
+    page = called(capsys, "doctor", "alignment.gguf")[1]
+    assert "  crash on it: bitnet.cpp, " in page
 
 
 def test_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

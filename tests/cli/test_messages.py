@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,64 @@ def test_verbs_and_codes_that_do_not_exist(capsys: pytest.CaptureFixture[str]) -
     assert "there is no verb 'lnt'; did you mean lint?" in called(capsys, "lnt")[2]
     assert "`i2s --help` lists them" in called(capsys, "qqqq")[2]
     assert "did you mean tail-missing or " in called(capsys, "explain", "tail")[2]
+    assert "did you mean I101 or I102 or I103?" in called(capsys, "explain", "I10")[2]
+    assert "layout-contradicted" in called(capsys, "explain", "layout")[2]
+
+
+@pytest.mark.parametrize(
+    ("word", "verb"), [("check", "lint"), ("inspect", "show"), ("compare", "diff"), ("cat", "show")]
+)
+def test_words_of_other_tools_lead_to_the_verb(word: str, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"there is no verb '{word}'; did you mean {verb}?" in called(capsys, word, "m.gguf")[2]
+
+
+def test_a_file_in_place_of_a_verb(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, said = called(capsys, model)
+    assert code == 2
+    assert "but a file of that name: `i2s doctor FILE` looks at it" in said
+    Path("models").mkdir()
+    assert "but a file of that name: `i2s lint FILE` looks at it" in called(capsys, "models")[2]
+
+
+def test_choices_are_listed_without_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    said = called(capsys, "completion")[2]
+    assert "x09" not in said
+    assert "\n  bash," in said
+
+
+@pytest.mark.parametrize("verb", [["doctor"], ["show"], ["identify"], ["hash"], ["dump"], ["fix", "--dry-run"]])
+def test_a_file_that_may_not_be_read_is_unreadable_input(
+    verb: list[str], model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is exit code 3 with every verb, and not a wrong call: also for root, who may read everything."""
+    may, opens = os.access, os.open
+
+    def access(path: object, *args: object, **kwargs: object) -> bool:
+        return False if path == model else may(path, *args, **kwargs)  # type: ignore[arg-type]
+
+    def refuse(path: object, *args: object, **kwargs: object) -> int:
+        if path == model:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), model)
+        return opens(path, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "access", access)
+    monkeypatch.setattr(os, "open", refuse)
+    code, output, said = called(capsys, *verb, model)
+    assert code == 3
+    assert "Permission denied" in output + said
+
+
+def test_the_demo_overwrites_nothing_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("overlap.gguf").write_bytes(b"mine")
+    code, _, said = called(capsys, "demo", "--keep", ".")
+    assert code == 2
+    assert "overlap.gguf already exists; use --force" in said
+    assert [path.name for path in Path().iterdir()] == ["overlap.gguf"]
+    assert called(capsys, "demo", "--keep", ".", "--force")[0] == 0
+    assert Path("overlap.gguf").read_bytes() != b"mine"
 
 
 def test_a_dash_is_no_file(model: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,8 @@ SCHEMA_VERSION = 1
     epilog="Example:  i2s new tiny.gguf && i2s export tiny.gguf -o tiny-checkpoint",
     short_help="Make a Hugging Face checkpoint of a GGUF file.",
 )
-@click.argument("file", type=click.Path())
-@click.option("-o", "--output", "target", metavar="DIR", type=click.Path(), required=True,
+@click.argument("file", type=click.Path(readable=False))
+@click.option("-o", "--output", "target", metavar="DIR", type=click.Path(readable=False), required=True,
               help="The folder to make; it must not exist.")  # fmt: skip
 @click.option("--form", type=click.Choice(["packed", "F32", "F16", "BF16"]), default="packed", show_default=True,
               help="The matrices: packed trits with a scale, or floats.")  # fmt: skip

@@ -27,9 +27,15 @@ _FLOATS = ["F16", "F32", "BF16"]
     "i2s import tiny -o again.gguf --receipt again.json",
     short_help="Make a GGUF file of a Hugging Face checkpoint.",
 )
-@click.argument("checkpoint", type=click.Path())
+@click.argument("checkpoint", type=click.Path(readable=False))
 @click.option(
-    "-o", "--output", "target", metavar="OUT", type=click.Path(), required=True, help="The GGUF file to write."
+    "-o",
+    "--output",
+    "target",
+    metavar="OUT",
+    type=click.Path(readable=False),
+    required=True,
+    help="The GGUF file to write.",
 )
 @click.option("--to", metavar="TYPE", default="I2_S", show_default=True,
               help="Type of the ternary matrices: I2_S, Q2_0, TQ1_0, TQ2_0 and others, F16, F32, BF16.")  # fmt: skip
@@ -49,12 +55,20 @@ _FLOATS = ["F16", "F32", "BF16"]
     help="Where the checkpoint came from, as a key of OUT.  [default: the hub's repository]",
 )
 @click.option(
-    "--receipt", metavar="JSON", type=click.Path(), help="Check OUT against CHECKPOINT, and write what was checked."
+    "--receipt",
+    metavar="JSON",
+    type=click.Path(readable=False),
+    help="Check OUT against CHECKPOINT, and write what was checked.",
 )
 @click.option("--receipt-in-file", is_flag=True, help="Put what was checked into the key i2s.receipt of OUT, too.")
-@click.option("--base", metavar="GGUF", type=click.Path(), help="The model this was tuned from: trits must differ.")
 @click.option(
-    "--latent", metavar="CHECKPOINT", type=click.Path(), help="A float revision, to prove what weight_scale does."
+    "--base", metavar="GGUF", type=click.Path(readable=False), help="The model this was tuned from: trits must differ."
+)
+@click.option(
+    "--latent",
+    metavar="CHECKPOINT",
+    type=click.Path(readable=False),
+    help="A float revision, to prove what weight_scale does.",
 )
 @click.option("--force", is_flag=True, help="Overwrite OUT and the receipt if they exist.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")

@@ -21,13 +21,13 @@ EXIT_FINDINGS = 1
     "i2s verify new.gguf --receipt r.json --against tiny",
     short_help="Repeat the checks of a receipt on an imported file.",
 )
-@click.argument("file", type=click.Path())
-@click.option("--receipt", metavar="JSON", type=click.Path(),
+@click.argument("file", type=click.Path(readable=False))
+@click.option("--receipt", metavar="JSON", type=click.Path(readable=False),
               help="What `i2s import --receipt` wrote.  [default: the key i2s.receipt of FILE]")  # fmt: skip
 @click.option(
     "--against",
     metavar="CHECKPOINT",
-    type=click.Path(),
+    type=click.Path(readable=False),
     help="The checkpoint, to repeat every check: a folder, or hf://ORG/REPO@REVISION.",
 )
 @click.option(

@@ -39,8 +39,8 @@ _CHECKPOINT = ".safetensors"
     "i2s convert tiny.gguf tq2.gguf --to TQ2_0 --arch bitnet --hidden-activation relu2",
     short_help="Convert ternary tensors to another type or dialect, with a proof.",
 )
-@click.argument("source", metavar="IN", type=click.Path())
-@click.argument("target", metavar="OUT", type=click.Path())
+@click.argument("source", metavar="IN", type=click.Path(readable=False))
+@click.argument("target", metavar="OUT", type=click.Path(readable=False))
 @click.option(
     "--to",
     metavar="TYPE|DIALECT",
@@ -59,7 +59,7 @@ _CHECKPOINT = ".safetensors"
     "--hidden-activation", metavar="NAME", help="Store the activation of the feed-forward: relu2, silu, gelu."
 )
 @click.option("--endian", type=click.Choice(["little", "big"]), help="Byte order of OUT. [default: IN's]")
-@click.option("--into", "model", metavar="MODEL", type=click.Path(),
+@click.option("--into", "model", metavar="MODEL", type=click.Path(readable=False),
               help="IN is a packed checkpoint: OUT is a copy of this GGUF file with IN's weights.")  # fmt: skip
 @click.option("--weight-scale", type=click.Choice(["auto", "multiply", "divide"]), default="auto", show_default=True,
               help="How a checkpoint's weight_scale is used; auto: IN's config.json says, OUT's multiplies.")  # fmt: skip
@@ -115,7 +115,7 @@ def _convert(source: str, target: str, options: dict[str, Any], about: dict[str,
     from i2s_spec.gguf.reader import open as open_file
 
     if all(options[name] is None for name in ("to", "arch", "hidden_activation", "endian")):
-        raise click.UsageError("nothing to do: choose a target with --to")
+        raise click.UsageError("nothing to do: choose a target with --to, such as TQ2_0, F16 or canonical")
     if source.endswith(_CHECKPOINT):
         raise click.UsageError("a packed checkpoint has no keys: name a GGUF file that has them with --into")
     with open_file(source) as file:
@@ -125,7 +125,10 @@ def _convert(source: str, target: str, options: dict[str, Any], about: dict[str,
             arch=options["arch"], hidden_activation=options["hidden_activation"], byte_order=options["endian"],
             threads=threads, **about,
         )  # fmt: skip
-    return _Report(result.size, result.proofs, result.copied, result.file_type, result.advice)
+    advice = result.advice
+    if options["to"] is not None and not result.proofs:
+        advice = (*advice, "No tensor was converted: none that was asked for is ternary.")
+    return _Report(result.size, result.proofs, result.copied, result.file_type, advice)
 
 
 def _from_checkpoint(source: str, target: str, options: dict[str, Any], about: dict[str, Any]) -> _Report:

@@ -18,9 +18,9 @@ from i2s_spec.draw.text import float32_words, visible
     epilog="Example:  i2s new tiny.gguf && i2s decode tiny.gguf blk.0.attn_q.weight q.npy",
     short_help="One tensor as a .npy file.",
 )
-@click.argument("file", type=click.Path())
+@click.argument("file", type=click.Path(readable=False))
 @click.argument("tensor")
-@click.argument("out", type=click.Path())
+@click.argument("out", type=click.Path(readable=False))
 @click.option(
     "--as",
     "form",

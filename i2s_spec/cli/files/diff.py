@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     epilog="Example:  i2s new a.gguf && i2s new b.gguf --seed 1 && i2s diff a.gguf b.gguf",
     short_help="Compare two files by meaning.",
 )
-@click.argument("a", type=click.Path())
-@click.argument("b", type=click.Path())
+@click.argument("a", type=click.Path(readable=False))
+@click.argument("b", type=click.Path(readable=False))
 @click.option("--dialect-a", default="canonical", show_default=True, help="How A's I2_S tensors are packed.")
 @click.option("--dialect-b", default="canonical", show_default=True, help="How B's I2_S tensors are packed.")
 @click.option(
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @form_option(
     ["text", "json", "html"], help="html draws the changed trits by layer and tensor.", schema="diff.schema.json"
 )
-@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the answer to FILE.")
+@click.option("-o", "--output", type=click.Path(readable=False), metavar="FILE", help="Write the answer to FILE.")
 @click.option("--force", is_flag=True, help="Replace FILE where there is one.")
 @click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code says it.")

@@ -33,9 +33,11 @@ _GROUPS: Final = (
     ("depend on the machine", "yellow", ("yes",), ("depends on the machine",)),
     ("take another step first", "yellow", ("with option",), None),
     ("run it wrongly", "red", ("yes",), ("wrongly",)),
+    ("load its vocabulary, and no model", "", ("vocabulary only",), ("-",)),
+    ("read its header", "", ("yes",), ("-",)),
+    ("refuse it", "red", ("no",), None),
+    ("crash on it", "red", ("crash",), None),
     ("were not tried", "", ("yes", "not tried"), ("not tried",)),
-    ("read its header", "", ("yes", "vocabulary only"), ("-",)),
-    ("refuse it", "red", ("no", "crash"), None),
 )
 
 
@@ -44,7 +46,7 @@ _GROUPS: Final = (
     epilog="Example:  i2s new tiny.gguf && i2s doctor tiny.gguf",
     short_help="One screen: sound? what is it? who runs it? what next?",
 )
-@click.argument("file", type=click.Path())
+@click.argument("file", type=click.Path(readable=False))
 @click.option(
     "--json", "as_json", is_flag=True, help="As JSON: what lint, identify and --runtimes give, and the steps."
 )
@@ -117,6 +119,8 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
         yield [Piece("Is it sound?  ", "bold"), Piece("yes, nothing was found", "green")]
         return
     answer = ("yes, with remarks", "green") if report.ok else ("no", "red")
+    if not report.readable:
+        answer = ("it is no GGUF file that can be read", "red")
     if report.bugs:
         answer = ("not checked to the end: this is a bug in i2s-spec", "red")
     yield [Piece("Is it sound?  ", "bold"), Piece(*answer)]
@@ -126,7 +130,8 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
     for code in codes[:SHOWN]:
         rule, count = first[code].rule, counts[code]
         mark = repair_words(code)
-        words = f"{count:,} {rule.severity.value}{'s' * (count != 1)}: {code} {rule.slug}: {rule.title}"
+        text = visible(first[code].message, 400, bare=True) if count == 1 else rule.title
+        words = f"{count:,} {rule.severity.value}{'s' * (count != 1)}: {code} {rule.slug}: {text}"
         yield from _wrapped(words + (f" [{mark}]" if mark else ""), width)
     if len(codes) > SHOWN:
         yield from _wrapped(f"and {len(codes) - SHOWN:,} more codes", width)
@@ -137,10 +142,15 @@ def _origin(found: Checkup, width: int) -> Iterator[Line]:
 
     assert found.identification is not None
     yield [Piece("What is it?", "bold")]
+    if found.identification.fault is not None:
+        yield from _wrapped("not to be told: its header cannot be read to its end", width)
+    elif not found.identification.tensors:
+        yield from _wrapped("a header without tensors, such as a vocabulary: there is no model in it", width)
     for question in found.identification.questions:
         answer = question.answer
         if answer is not None:
-            yield from _wrapped(f"{question.name}: {answer.name} ({answer.confidence})", width)
+            name = answer.title if answer.name == "other" else answer.name
+            yield from _wrapped(f"{question.name}: {name} ({answer.confidence})", width)
         elif question.name == "layout":
             yield from _wrapped("layout: cannot tell; no file states it, and these weights do not tell", width)
 
@@ -148,7 +158,9 @@ def _origin(found: Checkup, width: int) -> Iterator[Line]:
 def _runtimes(found: Checkup, width: int) -> Iterator[Line]:
     from i2s_spec.draw.terminal import Piece
 
-    packed = "  " + (f"packed as {found.dialect}" if found.certain else "if it is packed as most readers expect")
+    packed = ""
+    if found.identification is not None and found.identification.i2s:
+        packed = "  " + (f"packed as {found.dialect}" if found.certain else "if it is packed as most readers expect")
     yield [Piece("Who runs it?", "bold"), Piece(packed)]
     for heading, style, loads, computes in _GROUPS:
         titles = [

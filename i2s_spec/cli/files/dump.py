@@ -25,7 +25,7 @@ WIDE = 132
     epilog="Example:  i2s new tiny.gguf && i2s dump tiny.gguf blk.0.attn_q.weight",
     short_help="Show a file or a part of it as hex, ASCII and tree.",
 )
-@click.argument("file", type=click.Path())
+@click.argument("file", type=click.Path(readable=False))
 @click.argument("what", required=False)
 @click.option(
     "--limit", type=click.IntRange(min=1), metavar="N", help="Maximum number of array elements and of lines of bytes."

@@ -17,9 +17,11 @@ from i2s_spec.draw.text import visible
     "i2s encode q.npy new.gguf --scale 0.125 --into tiny.gguf --tensor blk.0.attn_q.weight",
     short_help="Write a .npy file as I2_S.",
 )
-@click.argument("array", metavar="IN.npy", type=click.Path())
-@click.argument("out", type=click.Path())
-@click.option("--into", "model", metavar="MODEL", type=click.Path(), help="A GGUF file; OUT is a copy of it.")
+@click.argument("array", metavar="IN.npy", type=click.Path(readable=False))
+@click.argument("out", type=click.Path(readable=False))
+@click.option(
+    "--into", "model", metavar="MODEL", type=click.Path(readable=False), help="A GGUF file; OUT is a copy of it."
+)
 @click.option("--tensor", metavar="NAME", help="The tensor of MODEL to replace with the array.")
 @click.option(
     "--rule",

@@ -27,13 +27,15 @@ SCHEMA_VERSION = 1
     epilog="Example:  i2s new tiny.gguf && i2s hash tiny.gguf --tensors",
     short_help="Identities of file, metadata and weights.",
 )
-@click.argument("file", type=click.Path())
+@click.argument("file", type=click.Path(readable=False))
 @click.option("--dialect", default="canonical", show_default=True, help="How FILE's I2_S tensors are packed.")
 @click.option("--tensors", "each", is_flag=True, help="The digest of every tensor, too.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with every tensor.")
 @click.option("--lineage", is_flag=True, help="The all-zero rows, too: a fine-tune keeps those of its base.")
 @click.option(
-    "--base", type=click.Path(), help="Compare all-zero rows with those of a base model: what --lineage --json printed."
+    "--base",
+    type=click.Path(readable=False),
+    help="Compare all-zero rows with those of a base model: what --lineage --json printed.",
 )
 @click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     epilog="Example:  i2s new tiny.gguf && i2s identify tiny.gguf",
     short_help="Where a file comes from and how it is packed.",
 )
-@click.argument("file", type=click.Path(), required=False)
+@click.argument("file", type=click.Path(readable=False), required=False)
 @form_option(["text", "json"], help="Form of the answer.", schema="identify.schema.json")
 @click.option("--sha256", is_flag=True, help="Read the whole file and compare its digest with those of known releases.")
 @click.option(
     "--reference",
     metavar="OTHER",
-    type=click.Path(),
+    type=click.Path(readable=False),
     help="A GGUF or safetensors file of the same model, or a .npy file with the weights of --tensor: they decide the "
     "dialect.",
 )

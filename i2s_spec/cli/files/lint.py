@@ -22,7 +22,7 @@ from i2s_spec.schema.limits import NAMED
     epilog="Example:  i2s new tiny.gguf && i2s lint tiny.gguf",
     short_help="Check GGUF files: codes, byte ranges, one sentence each.",
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(readable=False))
 @click.option(
     "--format",
     "--output-format",
@@ -119,7 +119,7 @@ from i2s_spec.schema.limits import NAMED
 @click.option(
     "--reference",
     metavar="OTHER",
-    type=click.Path(),
+    type=click.Path(readable=False),
     help="Compare the weights with those of another file of the model: GGUF, safetensors, or a folder of these. It decides "
     "what a file does not tell, such as the layout of random weights.",
 )

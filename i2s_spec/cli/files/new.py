@@ -13,7 +13,7 @@ from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 
 
 @click.command(epilog="Example:  i2s new tiny.gguf --arch llama --layers 3 --seed 7")
-@click.argument("target", type=click.Path())
+@click.argument("target", type=click.Path(readable=False))
 @click.option(
     "--arch",
     type=click.Choice(list(ARCHITECTURES)),

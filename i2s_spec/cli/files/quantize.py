@@ -26,8 +26,10 @@ SCHEMA_VERSION = 1
     epilog="Example:  i2s new float.gguf --trained --type F16 && i2s quantize float.gguf -o ternary.gguf",
     short_help="Quantize a float model to trits, and measure what is lost.",
 )
-@click.argument("model", type=click.Path())
-@click.option("-o", "--output", "target", metavar="OUT", type=click.Path(), required=True, help="The new file.")
+@click.argument("model", type=click.Path(readable=False))
+@click.option(
+    "-o", "--output", "target", metavar="OUT", type=click.Path(readable=False), required=True, help="The new file."
+)
 @click.option("--to", metavar="TYPE|DIALECT", default="I2_S", show_default=True,
               help="I2_S or a dialect of it, Q2_0, TQ1_0, TQ2_0, PQ2_0, PTQ1_0, IQ1_BN, IQ2_BN.")  # fmt: skip
 @click.option("--rule", metavar="NAME", default="absmean", show_default=True,
@@ -37,7 +39,9 @@ SCHEMA_VERSION = 1
               help="Keep this projection as floats, or those that match a pattern (blk.0.*); may be repeated.")  # fmt: skip
 @click.option("--also", metavar="NAME", multiple=True,
               help="Quantize this matrix too, such as token_embd.weight; may be repeated.")  # fmt: skip
-@click.option("--text", metavar="FILE", type=click.Path(), help="Measure the perplexity of a text before and after.")
+@click.option(
+    "--text", metavar="FILE", type=click.Path(readable=False), help="Measure the perplexity of a text before and after."
+)
 @click.option(
     "-c", "--context", type=int, default=512, show_default=True, metavar="N", help="With --text: tokens of a chunk."
 )

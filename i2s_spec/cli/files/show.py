@@ -27,7 +27,7 @@ ENDS = (900, 100)
     epilog="Example:  i2s new tiny.gguf && i2s show tiny.gguf",
     short_help="Header, keys, tensors and totals on one page.",
 )
-@click.argument("file", type=click.Path(), required=False)
+@click.argument("file", type=click.Path(readable=False), required=False)
 @click.option("--json", "as_json", is_flag=True, help="As JSON (show.schema.json), with every key and tensor.")
 @click.option("--all", "everything", is_flag=True, help="Every key and tensor; in JSON, every element of every value.")
 @click.option("--no-tensors", is_flag=True, help="Without the tensor table; totals are still there.")

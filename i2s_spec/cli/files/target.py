@@ -99,8 +99,8 @@ def whole_file(output: str, dry_run: str) -> Callable[[Command], Command]:
     """
     threads = "Threads that decode. [default: one for each processor]"
     return _all(
-        click.argument("file", type=click.Path()),
-        click.option("-o", "--output", "target", metavar="OUT", type=click.Path(), help=output),
+        click.argument("file", type=click.Path(readable=False)),
+        click.option("-o", "--output", "target", metavar="OUT", type=click.Path(readable=False), help=output),
         click.option("--dry-run", is_flag=True, help=dry_run),
         click.option("--force", is_flag=True, help="Replace OUT if there is one."),
         click.option("--json", "as_json", is_flag=True, help="As JSON."),

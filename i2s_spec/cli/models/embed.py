@@ -29,11 +29,13 @@ SCHEMA_VERSION = 1
     epilog="Example:  i2s new tiny.gguf --arch qwen3 && i2s embed tiny.gguf --text 'ternary weights' --text 'bread'",
     short_help="The vectors that an embedding model gives to texts.",
 )
-@click.argument("model", type=click.Path())
+@click.argument("model", type=click.Path(readable=False))
 @click.option("-t", "--text", "texts", multiple=True, metavar="TEXT", help="A text; may be given several times.")
-@click.option("-f", "--file", "path", type=click.Path(), help="A text on each line of a file; - is stdin.")
+@click.option(
+    "-f", "--file", "path", type=click.Path(readable=False), help="A text on each line of a file; - is stdin."
+)
 @click.option("--tokens", type=TokenIds(), multiple=True, help="A text as token ids; may be given several times.")
-@click.option("-o", "--output", type=click.Path(), help="Write there, not to stdout.")
+@click.option("-o", "--output", type=click.Path(readable=False), help="Write there, not to stdout.")
 @click.option(
     "--similarity", is_flag=True, help="Print how similar the texts are to each other (cosine), not the vectors."
 )

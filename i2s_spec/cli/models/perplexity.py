@@ -32,14 +32,14 @@ SCHEMA_VERSION = 1
     epilog="Example:  i2s new tiny.gguf && i2s perplexity tiny.gguf --context 4 --tokens 1,5,9,20,33,64,100,200",
     short_help="How well a model predicts a text.",
 )
-@click.argument("model", type=click.Path(), required=False)
-@click.option("-f", "--file", "path", type=click.Path(), help="The text; - is stdin.")
+@click.argument("model", type=click.Path(readable=False), required=False)
+@click.option("-f", "--file", "path", type=click.Path(readable=False), help="The text; - is stdin.")
 @click.option("--tokens", type=TokenIds(), help="The text as token ids.")
 @click.option("-c", "--context", type=int, default=512, show_default=True, metavar="N", help="Tokens of a chunk.")
 @click.option("--chunks", "most", type=int, metavar="N", help="Take only the first N chunks.")
 @click.option("--bos/--no-bos", default=None, help="A first token in every chunk. [default: as the file says]")
 @click.option(
-    "--kl-divergence-base", "base", type=click.Path(), metavar="FILE",
+    "--kl-divergence-base", "base", type=click.Path(readable=False), metavar="FILE",
     help="Write the log-probabilities too, for llama-perplexity --kl-divergence.",
 )  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace the file of --kl-divergence-base if there is one.")

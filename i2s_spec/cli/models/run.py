@@ -37,9 +37,11 @@ STORY_TOKENS = 383
     epilog="Example:  i2s new tiny.gguf && i2s run tiny.gguf --prompt 'The weights are' -n 16",
     short_help="Continue a text with a model, or talk to it.",
 )
-@click.argument("model", type=click.Path(), required=False)
+@click.argument("model", type=click.Path(readable=False), required=False)
 @click.option("-p", "--prompt", metavar="TEXT", help="The text to continue.")
-@click.option("-f", "--file", "path", type=click.Path(), help="The text to continue, from a file; - is stdin.")
+@click.option(
+    "-f", "--file", "path", type=click.Path(readable=False), help="The text to continue, from a file; - is stdin."
+)
 @click.option("--tokens", type=TokenIds(), help="The token ids to continue, such as 1,2,3.")
 @click.option("--chat", "talk", is_flag=True, help="Chat: each line of stdin is a message.")
 @click.option(

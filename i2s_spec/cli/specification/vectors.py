@@ -18,8 +18,8 @@ def command() -> None:
 
 
 @command.command(epilog="Example:  i2s vectors export suite")
-@click.argument("folder", required=False, type=click.Path(), metavar="DIR")
-@click.option("--malformed", "target", type=click.Path(), metavar="DIR",
+@click.argument("folder", required=False, type=click.Path(readable=False), metavar="DIR")
+@click.option("--malformed", "target", type=click.Path(readable=False), metavar="DIR",
               help="Write all malformed files, whole models too, to the folder DIR instead.")  # fmt: skip
 @click.option(
     "--huge", is_flag=True, help="With --malformed: also the largest; without, those above 4 MiB are described."
@@ -136,7 +136,7 @@ def mutants(ctx: click.Context, every: bool) -> None:
 
 
 @command.command(epilog="Example:  i2s vectors package wheel --for pypi")
-@click.argument("folder", type=click.Path(), metavar="DIR")
+@click.argument("folder", type=click.Path(readable=False), metavar="DIR")
 @click.option("--for", "registry", required=True, type=click.Choice(["pypi", "npm", "go", "cargo", "tar"]),
               help="Whose package it is; tar writes the tarball that all are made from.")  # fmt: skip
 def package(folder: str, registry: str) -> None:

@@ -226,4 +226,5 @@ def described(header: dict[str, Any]) -> str:
     taps = header["taps"]
     stored = sum(tap["stored"] for tap in taps.values())
     profile = quote(header["profile"], bare=True)
-    return f"{len(header['token_ids']):,} tokens, {len(taps):,} taps ({stored:,} stored), profile {profile}"
+    tokens = len(header["token_ids"])
+    return f"{tokens:,} token{'s' * (tokens != 1)}, {len(taps):,} taps ({stored:,} stored), profile {profile}"

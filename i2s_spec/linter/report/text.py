@@ -140,6 +140,8 @@ class Text(Format):
         if "skipped" in file_report:
             return f"skipped: {file_report['skipped']}"
         counts = _counts(file_report["summary"])
+        if not self._brief and (listed := sum(_in_table(finding, file_report) for finding in file_report["findings"])):
+            counts += f", {listed:,} in the table"
         if file_report["bugs"]:
             return self._styled("not checked to the end" + (f" ({counts})" if counts else ""), "red")
         if file_report["ok"]:

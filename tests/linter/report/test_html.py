@@ -37,7 +37,7 @@ from i2s_spec.linter.report.html.details import gather
 from i2s_spec.linter.report.html.file import LISTED
 from i2s_spec.linter.report.html.regions import KINDS, regions
 from i2s_spec.linter.report_data import FileReport, Totals
-from i2s_spec.testing.sample import Draft
+from i2s_spec.testing.sample import Draft, Model
 
 VOID = {"meta", "link", "input", "br"}
 
@@ -160,6 +160,7 @@ def test_weights_are_drawn_under_each_layout_and_by_layer() -> None:
     assert text.count('class="dots other"') == 4
     assert "<b>interleave-64</b> ✓" in text
     assert text.count('class="facet wide"') == 7
+    assert text.count('<div class="facet-row wide">') == 1
     assert text.count('class="value"') == len(report["details"]["tensors"]) - 18 == 28
     undecided = rendered(file_report(model_bytes(layers=2)))
     assert "The weights do not tell their layout." in undecided
@@ -233,6 +234,14 @@ def test_long_values_stay_short_on_the_page(size: int) -> None:
     source = rendered(file_report(out.getvalue()))
     assert len(source) < 120_000
     assert "<b><b>" not in source
+
+
+def test_a_reason_without_a_source_has_no_empty_brackets() -> None:
+    model = Model("llama")
+    model.tensors = []
+    source = rendered(file_report(model.built(), runtimes=True))
+    assert "not tried: a file without tensors</p>" in source
+    assert "()</p>" not in source
 
 
 def test_a_page_of_332_tensors_is_small() -> None:

@@ -190,6 +190,9 @@ def test_colours_only_where_asked() -> None:
 
 def test_runtimes_are_a_table() -> None:
     report = lint(Draft().data, runtimes=True)
+    listed = sum(finding.code == "P201" for finding in report.findings)
+    assert listed > 0
+    assert f", {listed} in the table" in make("text").file(report).splitlines()[-1]
     lines = make("text").file(report._replace(path="a.gguf")).splitlines()
     at = next(i for i, line in enumerate(lines) if line.split()[:3] == ["runtime", "loads", "computes"])
     assert len(lines) == at + 1 + len(report.runtimes) + 1

@@ -199,7 +199,7 @@ def _runtimes(runtimes: list[dict[str, Any]], name: str) -> str:
             escape(each["title"]),
             _mood(each["loads"]),
             _mood(each["computes"]),
-            "".join(f"<p>{escape(why['text'])} ({_source(why['source'])})</p>" for why in each["reasons"]),
+            "".join(f"<p>{escape(why['text'])}{_source(why['source'])}</p>" for why in each["reasons"]),
         ]
         for each in runtimes
     ]
@@ -216,8 +216,11 @@ def _mood(words: str) -> str:
 
 
 def _source(source: str) -> str:
-    """A source, with a link where it is an issue; sources come from this package."""
-    return _ISSUE.sub(r'<a rel="noreferrer" href="https://github.com/\1/issues/\2">\g<0></a>', escape(source))
+    """A source in brackets, with a link where it is an issue; sources come from this package. Empty for none."""
+    if not source:
+        return ""
+    linked = _ISSUE.sub(r'<a rel="noreferrer" href="https://github.com/\1/issues/\2">\g<0></a>', escape(source))
+    return f" ({linked})"
 
 
 def _keys(details: dict[str, Any], name: str) -> str:

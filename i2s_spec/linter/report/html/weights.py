@@ -80,14 +80,14 @@ def layer_plots(rows: Sequence[dict[str, Any]]) -> str:
     values = [row["value"] for found in chosen.values() for row in found.values() if (row["value"] or 0) > 0]
     low, high = decades(min(values, default=1.0), max(values, default=1.0))
     made = "".join(_kind(kind, found, low, high) for kind, found in chosen.items())
-    return f'<div class="facet-row">\n{made}</div>\n' if made else ""
+    return f'<div class="facet-row wide">\n{made}</div>\n' if made else ""
 
 
 def _kind(kind: str, found: dict[int, dict[str, Any]], low: float, high: float) -> str:
     layers = [_layer(layer, found[layer]) for layer in sorted(found)[:LAYERS]]
     more = f"{len(layers)} layers; columns are shares of the codes, the line below is the scale."
     plot = layer_plot(layers, low, high, kind, more)
-    return f'<div class="facet-part wide"><p>{escape(kind)}</p>{plot}</div>\n'
+    return f'<div class="facet-part"><p>{escape(kind)}</p>{plot}</div>\n'
 
 
 def _layer(layer: int, row: dict[str, Any]) -> Layer:

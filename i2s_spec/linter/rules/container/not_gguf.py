@@ -118,7 +118,8 @@ raised(
 
     Example: a safetensors file that was renamed to model.gguf.
 
-    Fix: convert it with the converter of its format, or find the right file.
+    Fix: convert it with the converter of its format, or find the right file. Of a folder with `config.json` and
+    safetensors `i2s import FOLDER -o OUT.gguf` makes one.
     """,
     clause="12.1",
     stops=NOT_GGUF,
@@ -178,7 +179,7 @@ raised(
 
     Example: /dev/zero, a named pipe, a directory.
 
-    Fix: name a regular file.
+    Fix: name a regular file. `i2s lint FOLDER` checks every GGUF file below a folder.
     """,
     clause="12.4",
 )
