@@ -4,7 +4,7 @@ lies in a folder of a hub's repository at one commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from i2s_spec.errors import FormatError, MissingExtra
@@ -63,9 +63,18 @@ def _of_hub(text: str, address: HubAddress) -> RangeSource | str:
         return found.path
 
 
-def files_of(text: str) -> Iterator[str]:
-    """The addresses that an address stands for: a hub's repository for all its GGUF files, any other for itself.
+class Found(NamedTuple):
+    """An address to check, and whether it is a repository with a checkpoint rather than a file."""
 
+    address: str
+    checkpoint: bool = False
+
+
+def files_of(text: str, is_checkpoint: Callable[[Iterable[str]], bool] = lambda names: False) -> Iterator[Found]:
+    """What an address stands for: a hub's repository for all its GGUF files, any other for itself.
+
+    :param is_checkpoint: whether a repository that has no GGUF file is a checkpoint, by the names of the files in its
+        outermost folder; it stands for itself then
     :raises FormatError: S911 to S918, with the address
     :raises MissingExtra: where the extra [remote] is not installed
     """
@@ -73,17 +82,21 @@ def files_of(text: str) -> Iterator[str]:
     try:
         address = parse(text)
         if not isinstance(address, HubAddress) or address.path:
-            yield text
+            yield Found(text)
             return
         from i2s_spec.remote import hub
 
+        names = hub.list_files(address).names
         some = False
-        for name in hub.list_files(address).names:
+        for name in names:
             if name.lower().endswith(SUFFIX):
                 some = True
-                yield address.file(name)
-        if not some:
+                yield Found(address.file(name))
+        if some:
+            return
+        if not is_checkpoint(name for name in names if "/" not in name):
             raise refused("it names a repository without any *.gguf file")
+        yield Found(text, checkpoint=True)
     except FormatError as error:
         raise error.of_file(text) from None
 
@@ -95,12 +108,14 @@ class PinnedFolder(NamedTuple):
     :param name: the last part of the repository's name, or of the folder's
     :param repository: `ORG/REPO`, where it is one of models
     :param names: of the files in the folder itself
+    :param commit: that the address names
     """
 
     address: str
     name: str
     repository: str | None
     names: list[str]
+    commit: str
 
 
 def pinned_folder(text: str) -> PinnedFolder:
@@ -132,6 +147,7 @@ def pinned_folder(text: str) -> PinnedFolder:
             (address.path or address.repository).rpartition("/")[2],
             None if address.kind else address.repository,
             [name for name in own if "/" not in name],
+            commit,
         )
     except FormatError as error:
         raise error.of_file(text) from None

@@ -52,7 +52,7 @@ def test_a_repository_alone_is_one_file_to_who_wants_one(hub: Server) -> None:
 def test_names_that_a_hub_gives_are_no_paths(hub: Server) -> None:
     names = ["../../etc/x.gguf", "/etc/x.gguf", "a/./x.gguf", "a\\x.gguf", "a\x1b.gguf", "a?b.gguf", "good/x.gguf", ""]
     hub.repository("org/odd", dict.fromkeys(names, b""))
-    assert list(files_of("hf://org/odd")) == ["hf://org/odd/good/x.gguf"]
+    assert list(files_of("hf://org/odd")) == [("hf://org/odd/good/x.gguf", False)]
 
 
 @pytest.mark.parametrize("text", [b"[]", b"{", b'{"siblings": 3}', b'{"siblings": [{"rfilename": 1}]}', b"[" * 5000])
@@ -139,7 +139,7 @@ def test_offline(hub: Server, cached: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with open_file(FIRST):
         pass
-    assert list(files_of("hf://org/repo")) == [FIRST]
+    assert list(files_of("hf://org/repo")) == [(FIRST, False)]
     for name in ("hf://org/repo/b/second.gguf", "hf://org/other"):
         with pytest.raises(FormatError, match="S914"):
             open_file(name)

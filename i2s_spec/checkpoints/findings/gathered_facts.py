@@ -6,18 +6,17 @@ looked at all the same.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
-from i2s_spec.checkpoints.source.bounded_json import MOST_CONFIG, read_object, refused
+from i2s_spec.checkpoints.findings.folder_files import FolderFiles
+from i2s_spec.checkpoints.source.bounded_json import MOST_CONFIG, refused
 from i2s_spec.checkpoints.source.checkpoint_folder import INDEX, MOST_INDEX, PICKLES
 from i2s_spec.checkpoints.source.config_sizes import ModelSizes, sizes_of
 from i2s_spec.checkpoints.source.families import ABSMEAN, DERIVED, PROJECTIONS, SHAPES, Family
 from i2s_spec.checkpoints.source.recognition import family_of
 from i2s_spec.checkpoints.source.source_weights import looks_ternary
-from i2s_spec.convert.hugging_face.safetensors import Checkpoint, Stored
+from i2s_spec.convert.hugging_face.safetensors import Stored
 from i2s_spec.errors import FormatError, Span, quote
 from i2s_spec.linter.analysis.checkpoint_facts import WORDS, CheckpointFacts, FamilyFacts
 
@@ -34,19 +33,18 @@ class _Read(NamedTuple):
     tensors: Mapping[str, Stored]
 
 
-def gathered_facts(path: str, reading: str, stack: ExitStack, report: Report) -> CheckpointFacts:
+def gathered_facts(folder: FolderFiles, reading: str, report: Report) -> CheckpointFacts:
     """The facts of a folder.
 
     :param reading: how much of the weights is read: `full`, `sample` or `none`
-    :param stack: keeps the shards open
     :param report: called with what could not be read, and the file's name
-    :raises OSError: where the folder cannot be listed
+    :raises FormatError: what `report` raises
     """
-    files = frozenset(os.listdir(path))
+    files = folder.names
 
     def json_of(name: str, most: int) -> dict[str, Any] | None:
         try:
-            return read_object(os.path.join(path, name), most) if name in files else None
+            return folder.json(name, most) if name in files else None
         except FormatError as error:
             report(error, name)
         except OSError as error:
@@ -60,7 +58,7 @@ def gathered_facts(path: str, reading: str, stack: ExitStack, report: Report) ->
     shards: dict[str, Mapping[str, Stored]] = {}
     for name in sorted(each for each in files if each.endswith(".safetensors")):
         try:
-            shards[name] = stack.enter_context(Checkpoint([os.path.join(path, name)]))
+            shards[name] = folder.shard(name)
         except FormatError as error:
             report(error, name)
         except OSError as error:

@@ -7,68 +7,118 @@ reported as a bug.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping, Set
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Final
 
+from i2s_spec.checkpoints.findings.folder_files import FolderFiles
 from i2s_spec.checkpoints.findings.gathered_facts import gathered_facts, located
 from i2s_spec.errors import FormatError, Span, TrustedText
+from i2s_spec.gguf.source import is_address
+from i2s_spec.linter.analysis.checkpoint_facts import CheckpointFacts
 from i2s_spec.linter.collection import Collection, in_force
 from i2s_spec.linter.options import Options, defaults, options_of
-from i2s_spec.linter.report_data import Report
-from i2s_spec.linter.rule import Needs, finding_of
+from i2s_spec.linter.report_data import Report, Sample
+from i2s_spec.linter.rule import Needs, Rule, finding_of
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.linter.selection.profile import INDISPENSABLE, selected
 from i2s_spec.schema import faults
 from i2s_spec.schema import limits as bounds
 
+#: Rules about every byte of a tensor: the head's is in force without weights, too, and compares types and shapes then.
+_OF_EVERY_BYTE: Final = ("H212", "H208", "H213")
+
 
 def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None, **keywords: Any) -> Report:
     """Check a folder of safetensors: index and shards, names and shapes, packing, scales, the head.
+
+    Of a hub's repository (`hf://ORG/REPO@REVISION`) the JSON files, the headers of the shards and the scales are read, by
+    ranges and of one commit; weights only where the options say how much of them (`payload`).
 
     :param options: which rules apply, and how much of the weights is read; what is about runtimes or a reference counts for
         GGUF files only
     :param keywords: the fields of `Options`, in place of `options`, as for `lint`
     :returns: the report; spans of findings have no bytes, and name the file of the folder
     :raises ValueError: for an unknown profile, prefix, severity, bound or reading
+    :raises MissingExtra: for an address, where the extra [remote] is not installed
     """
     if options is None:
         options = options_of(keywords) if keywords else defaults()
     elif keywords:
         raise TypeError("options and keywords exclude each other")
     name = os.fsdecode(path)
-    levels = selected(
-        options.profile, options.select, options.ignore, options.severity,
-        payload=options.reading != "none", other_format=True,
-    )  # fmt: skip
-    rules = in_force({code: levels[code] for code in levels if _applies(code)}, REGISTRY)
+    reading = options.reading if options.payload is not None or not is_address(name) else "none"
+    left = _rules(options, options.reading != "none").keys() - (rules := _rules(options, reading != "none")).keys()
     with bounds.using(options.limits), ExitStack() as stack:
+        if options.remote is not None:
+            from i2s_spec.remote.policy import using
+
+            stack.enter_context(using(options.remote))
         collection = Collection(rules, options.suppressed_in(name))
 
         def report(error: FormatError, file: str) -> None:
+            if is_address(name) and error.code in faults.GONE:  # what was not read is no fault of the checkpoint
+                raise located(error, file)
             collection.add([finding_of(located(error, file))])
 
         try:
-            facts = gathered_facts(name, options.reading, stack, report)
+            folder = FolderFiles(name, stack)
+        except FormatError as error:
+            collection.add([finding_of(error)])
+            return collection.report(name)
         except OSError as error:
             reason = TrustedText(error.strerror or type(error).__name__)
             collection.add([finding_of(FormatError(faults.UNREADABLE, Span(0, 0), reason=reason))])
             return collection.report(name)
-        for code, rule in rules.items():
-            if rule.check is None:
-                continue
-            try:
-                collection.add(rule.check(facts))
-            except FormatError as error:  # a file that shrinks under the rule
-                report(error, error.span.path)
-            except Exception as error:  # a rule that fails is our bug; the others still run
-                collection.bug(code, error)
+        try:
+            facts = gathered_facts(folder, reading, report)
+            _run(rules, facts, collection, report)
+        except FormatError as error:
+            collection.add([finding_of(error)])
+            return collection.report(name, remote=folder.remote)
         size = sum(stored.source.size for stored in {s.source.name: s for s in facts.tensors.values()}.values())
-        return collection.report(name, size=size)
+        sampled = _sampled(rules, left, reading) if left or reading == "sample" else None
+        return collection.report(name, size=size, sampled=sampled, remote=folder.remote)
+
+
+def _run(
+    rules: Mapping[str, Rule],
+    facts: CheckpointFacts,
+    collection: Collection,
+    report: Callable[[FormatError, str], None],
+) -> None:
+    """Run the rules.
+
+    :raises FormatError: where a server does not give what a rule reads
+    """
+    for code, rule in rules.items():
+        if rule.check is None:
+            continue
+        try:
+            collection.add(rule.check(facts))
+        except FormatError as error:  # a file that shrinks under the rule
+            report(error, error.span.path)
+        except Exception as error:  # a rule that fails is our bug; the others still run
+            collection.bug(code, error)
+
+
+def _sampled(rules: Mapping[str, Rule], left: Set[str], reading: str) -> Sample:
+    """What was not looked at: rules on weights, and those that saw a part of them."""
+    part = _OF_EVERY_BYTE if reading == "sample" else _OF_EVERY_BYTE[:1]
+    return Sample(tuple(sorted(left)), tuple(code for code in sorted(part) if code in rules))
 
 
 def lint_folder(path: str, options: Options) -> dict[str, Any]:
     """The same as plain data, for `i2s_spec.linter.batch.lint_paths`; it pickles."""
     return lint_checkpoint(path, options).as_dict()
+
+
+def _rules(options: Options, payload: bool) -> dict[str, Rule]:
+    """The rules in force, with those on weights or without."""
+    levels = selected(
+        options.profile, options.select, options.ignore, options.severity, payload=payload, other_format=True
+    )
+    return in_force({code: levels[code] for code in levels if _applies(code)}, REGISTRY)
 
 
 def _applies(code: str) -> bool:

@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
-from i2s_spec.gguf.source import is_address, source_of
+from i2s_spec.gguf.source import Source, is_address, source_of
 from i2s_spec.schema import faults
 
 #: Most bytes of a configuration, and of a tokenizer (Gemma's has 33 MB).
 MOST_CONFIG: Final = 1 << 20
 MOST_TOKENIZER: Final = 1 << 26
+Spent = Callable[[Source], object]
+
 #: Longer numbers are too large for a float, and cannot even be compared with one.
 _MOST_DIGITS: Final = 300
 #: An escape that stands for half of a character, which is fine only beside its other half.
@@ -32,14 +35,15 @@ def refused(reason: str, path: str | os.PathLike[str] | None = None) -> FormatEr
     return error if path is None else error.of_file(path)
 
 
-def read_bytes(path: str, most: int) -> bytes:
+def read_bytes(path: str, most: int, closing: Spent | None = None) -> bytes:
     """A whole small file.
 
     :param path: a path, or the address of a file on a hub
+    :param closing: called with the source of an address before it is closed
     :raises FormatError: H104 for more bytes than `most`, before any of them is read (on servers beyond the first range)
     """
     if is_address(path):
-        return _read_address(path, most)
+        return _read_address(path, most, closing)
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
@@ -50,7 +54,7 @@ def read_bytes(path: str, most: int) -> bytes:
     return data
 
 
-def _read_address(address: str, most: int) -> bytes:
+def _read_address(address: str, most: int, closing: Spent | None) -> bytes:
     source = source_of(address)
     try:
         if source.size > most:
@@ -59,6 +63,8 @@ def _read_address(address: str, most: int) -> bytes:
     except FormatError as error:
         raise error.of_file(address) from None
     finally:
+        if closing is not None:
+            closing(source)
         source.close()
 
 
@@ -66,21 +72,21 @@ def _too_large(path: str, size: int, most: int) -> FormatError:
     return refused(f"{quote(os.path.basename(path))} has {size:,} bytes, and {most:,} are the limit", path)
 
 
-def read_text(path: str, most: int) -> str:
+def read_text(path: str, most: int, closing: Spent | None = None) -> str:
     """A whole small file as UTF-8."""
     try:
-        return read_bytes(path, most).decode("utf-8")
+        return read_bytes(path, most, closing).decode("utf-8")
     except UnicodeDecodeError as error:
         raise refused(f"{quote(os.path.basename(path))} is not UTF-8 at byte {error.start:,}", path) from None
 
 
-def read_object(path: str, most: int = MOST_CONFIG) -> dict[str, Any]:
+def read_object(path: str, most: int = MOST_CONFIG, closing: Spent | None = None) -> dict[str, Any]:
     """A JSON file whose outermost value is an object.
 
     :raises FormatError: H104 for what is no such file, for a name that occurs twice, for NaN and infinities
     """
     name = quote(os.path.basename(path))
-    text = read_text(path, most)
+    text = read_text(path, most, closing)
     try:
         found = json.loads(text, parse_int=_whole, object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

@@ -65,7 +65,7 @@ class CheckpointFolder:
         if is_address(path):
             from i2s_spec.remote.open_remote import pinned_folder
 
-            self.path, self.title, self.repository, self.names = pinned_folder(self.path)
+            self.path, self.title, self.repository, self.names, _ = pinned_folder(self.path)
         elif os.path.isdir(self.path):
             self.names = sorted(os.listdir(self.path))
         elif os.path.exists(self.path):

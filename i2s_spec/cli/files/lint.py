@@ -165,7 +165,8 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     FILE is a file, a folder (every *.gguf below it), a quoted glob, or @LIST, a file of names (@- for standard input). A
     folder of safetensors is checked as a checkpoint, by the rules of the letter H. With the extra [remote] it may be an
     address: hf://ORG/REPO[@REVISION][/PATH], a page of the hub, https://, s3://. Of a server, `i2s lint --payload sample
-    hf://ORG/REPO` fetches headers, all scales and a part of each tensor.
+    hf://ORG/REPO` fetches headers, all scales and a part of each tensor. A repository that has no GGUF file and is a
+    checkpoint is checked as one: headers and scales alone, unless --payload says how much of the weights.
 
     Exit code 0: nothing at or above --fail-on. 1: findings. 3: a file cannot be read or is not GGUF (it is reported all
     the same). 4: a bug in i2s-spec. 5: a server did not give a file. With several files, the worst code is returned. 75: a

@@ -1,7 +1,8 @@
 """This module turns what a caller names (files, folders, globs, lists) into the files to check, one after another.
 
 A folder stands for every `*.gguf` file and every folder of safetensors below it, in the order of the names. A glob is
-taken as a name where a file has that very name. An address of a hub's repository stands for its GGUF files. `@list` is a
+taken as a name where a file has that very name. An address of a hub's repository stands for its GGUF files, or for its
+checkpoint where it has none. `@list` is a
 file of names, one a line or separated by NUL bytes; `@-` is standard input. A name that leads nowhere is given all the
 same, with what is wrong with it, so that it gets its report.
 """
@@ -27,7 +28,7 @@ LONGEST_NAME = 4096
 class Input(NamedTuple):
     """A path or an address to check; or one that nothing can be read from, and why: in words, or as the reader's fault.
 
-    :param checkpoint: whether it is a folder of safetensors
+    :param checkpoint: whether it is a folder of safetensors, or a repository of a hub with such files
     """
 
     path: str
@@ -66,14 +67,15 @@ def _meant(name: str, found: set[str]) -> Iterator[Input]:
 
 
 def _on_server(address: str) -> Iterator[Input]:
-    """The files of a server that an address stands for.
+    """The files of a server that an address stands for, or the checkpoint.
 
     :raises MissingExtra: where the extra [remote] is not installed
     """
     from i2s_spec.remote.open_remote import files_of
 
     try:
-        yield from map(Input, files_of(address))
+        for each in files_of(address, is_checkpoint):
+            yield Input(each.address, checkpoint=each.checkpoint)
     except FormatError as error:
         yield Input(address, error)
 

@@ -113,12 +113,12 @@ def _entries(names: Iterable[str]) -> Iterator[Entry]:
 
 def _local(found: Iterable[Input]) -> Iterator[Entry]:
     for file in found:
-        if "://" in file.path:
+        if file.checkpoint:
+            yield Entry(file.path, problem="a folder of safetensors is checked without --engine")
+        elif "://" in file.path:
             yield Entry(file.path)
         elif file.problem:
             yield Entry(file.path, problem=str(file.problem))
-        elif file.checkpoint:
-            yield Entry(file.path, problem="a folder of safetensors is checked without --engine")
         else:
             yield entry_of_path(file.path)
 

@@ -1,0 +1,154 @@
+"""A checkpoint on a hub is linted as the folder that it would be: by ranges, of one commit, without its weights."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from range_server import Server, Zeros, every, status
+from test_remote_verbs import Said
+
+from i2s_spec.checkpoints.findings import folder_files
+from i2s_spec.checkpoints.findings.lint_checkpoint import lint_checkpoint
+from i2s_spec.linter.cluster.manifest import manifest
+from i2s_spec.remote.policy import current, using
+
+sys.path.append(str(Path(__file__).parents[1] / "checkpoints"))
+from tiny_checkpoints import llama3
+
+pytestmark = pytest.mark.usefixtures("private")
+
+COMMIT = "c" * 40
+REPO = "hf://org/check"
+SHARD = "model-00002-of-00003.safetensors"
+INDEX = "model.safetensors.index.json"
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Three shards and an index, packed."""
+    folder = llama3().write(tmp_path_factory.mktemp("checkpoints") / "check")
+    return {path.name: path.read_bytes() for path in folder.iterdir()} | {"pytorch_model.bin": b"pickle"}
+
+
+@pytest.fixture
+def checkpoint(hub: Server, files: dict[str, Any]) -> Server:
+    hub.repository("org/check", files)
+    hub.seen.clear()
+    return hub
+
+
+def changed(hub: Server, files: dict[str, Any], **changes: Any) -> None:
+    hub.repository("org/check", {name: data for name, data in {**files, **changes}.items() if data is not None})
+
+
+def test_a_sound_repository(checkpoint: Server) -> None:
+    said = Said("lint", "--allow-private", REPO)
+    assert said.status == 0, said.out + said.err
+    assert "hf://org/check" in said.out
+    assert "sampled, no error in what was read" in said.out
+    read = {seen.path.partition("?")[0].rpartition("/")[2] for seen in checkpoint.seen if "/resolve/" in seen.path}
+    assert read == {"config.json", INDEX, *(f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3))}
+    assert all(f"/resolve/{COMMIT}/" in seen.path for seen in checkpoint.seen if "/resolve/" in seen.path)
+
+
+def test_the_report_says_what_was_not_read(checkpoint: Server, files: dict[str, Any]) -> None:
+    said = Said("lint", "--allow-private", "--json", REPO)
+    report = json.loads(said.out)["files"][0]
+    assert (report["path"], report["findings"], report["ok"]) == (REPO, [], True)
+    assert report["not_evaluated"] == ["H208", "H211", "H213"]
+    assert report["evaluated_in_part"] == ["H212"]
+    assert report["remote"]["version"] == COMMIT
+    content = sum(len(files[name]) for name in files if name.endswith((".safetensors", INDEX)) or name == "config.json")
+    assert 5 <= report["remote"]["requests"] <= len(checkpoint.seen)
+    assert report["remote"]["bytes"] == content  # these are smaller than a first range
+    whole = lint_checkpoint(REPO, payload="full")
+    assert (whole.findings, whole.sampled) == ((), None)
+    part = lint_checkpoint(REPO, payload="sample").sampled
+    assert part is not None
+    assert (part.not_evaluated, part.in_part) == ((), ("H208", "H212", "H213"))
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({SHARD: None}, "H201"),
+        ({SHARD: b"\xff" * 100}, "H101"),
+        ({"config.json": b"["}, "H104"),
+        ({"config.json": None}, "H104"),
+        ({INDEX: b'{"weight_map": {"a": "../../etc/model.safetensors"}}'}, "H201"),
+    ],
+)
+def test_findings_are_those_of_the_folder(
+    checkpoint: Server, files: dict[str, Any], tmp_path: Path, change: dict[str, Any], code: str
+) -> None:
+    changed(checkpoint, files, **change)
+    report = lint_checkpoint(REPO)
+    (tmp_path / "check").mkdir()
+    for name, data in {**files, **change}.items():
+        if data is not None:
+            (tmp_path / "check" / name).write_bytes(data)
+    local = lint_checkpoint(tmp_path / "check", payload="none")
+    assert [(finding.span, str(finding.message)) for finding in report.findings] == [
+        (finding.span, str(finding.message)) for finding in local.findings
+    ]
+    assert code in {finding.code for finding in report.findings}
+    assert report.bugs == ()
+    assert report.exit_code() == 1
+    assert Said("lint", "--allow-private", REPO).status == 1
+
+
+def test_bytes_are_bounded(hub: Server, files: dict[str, Any]) -> None:
+    """Of a shard of eight gibibytes the header and the scales are read."""
+    start = 1 << 32
+    tensors: dict[str, Any] = {"model.norm.weight": {"dtype": "F32", "shape": [1 << 30], "data_offsets": [0, start]}}
+    at = start
+    for i in range(20):
+        name, size = f"model.layers.{i}.mlp.up_proj.weight", 1 << 27
+        tensors[name] = {"dtype": "U8", "shape": [1 << 10, 1 << 17], "data_offsets": [at, at + size]}
+        tensors[f"{name}_scale"] = {"dtype": "F32", "shape": [1], "data_offsets": [at + size, at + size + 4]}
+        at += size + 4
+    header = json.dumps(tensors).encode()
+    shard = Zeros(8 + len(header) + at, {0: len(header).to_bytes(8, "little") + header})
+    hub.repository("org/check", {"config.json": files["config.json"], "model.safetensors": shard})
+    hub.seen.clear()
+    report = lint_checkpoint(REPO)
+    assert sum("not a positive number" in finding.message for finding in report.findings) == 20
+    assert report.remote is not None
+    assert report.remote.bytes < 3 << 20
+    assert len(hub.seen) < 15  # the scales are asked for together
+
+
+@pytest.mark.parametrize("number", [1, 3, 5])
+def test_a_server_that_fails_is_no_fault_of_the_checkpoint(checkpoint: Server, number: int) -> None:
+    checkpoint.faults.insert(0, every(number, status(403)))
+    report = lint_checkpoint(REPO)
+    assert [finding.code for finding in report.findings] == ["S911"]
+    assert report.exit_code() == 5
+    assert Said("lint", "--allow-private", REPO).status == 5
+
+
+def test_one_budget_holds_for_all_files(
+    checkpoint: Server, files: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = max(len(data) for data in files.values()) + 1000  # enough for each of them
+    with using(current()._replace(bytes=most)):
+        assert [finding.code for finding in lint_checkpoint(REPO).findings] == ["S917"]
+    monkeypatch.setattr(folder_files, "MOST_SHARDS", 2)
+    assert ["2 shards" in finding.message for finding in lint_checkpoint(REPO).findings] == [True]
+
+
+def test_which_repositories_are_checkpoints(checkpoint: Server, files: dict[str, Any]) -> None:
+    changed(checkpoint, files, **{"model.gguf": b"GGUF"})
+    said = Said("lint", "--allow-private", REPO)
+    assert "hf://org/check/model.gguf" in said.out  # its GGUF files come first
+    checkpoint.repository("org/none", {"deep/model.safetensors": b"", "model.bin": b""})
+    said = Said("lint", "--allow-private", "hf://org/none")
+    assert (said.status, "S916" in said.out) == (5, True)
+
+
+def test_a_cluster_says_that_it_takes_none(checkpoint: Server) -> None:
+    assert [(entry.url, "without --engine" in entry.problem) for entry in manifest([REPO])] == [(REPO, True)]
