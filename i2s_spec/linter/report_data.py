@@ -280,17 +280,18 @@ def reading_words(report: FileReport) -> list[str]:
     words = []
     if "sampled" in report:
         skipped, partly = ", ".join(report["not_evaluated"]), len(report["evaluated_in_part"])
-        part = "a part of each tensor was read; "
+        part = "at most a part of each tensor was read; "
         if "scales" in report:
             part = (
                 f"{report['scales']['read']:,} of {report['scales']['of']:,} scales and the codes before them were read, "
                 "since the server gives one range at a time; --remote-limit sample=N allows more requests; "
             )
-        words.append(
-            f"sampled: {part}"
-            + (f"not evaluated: {skipped}; " if skipped else "every rule was evaluated; ")
-            + (f"{partly:,} rules on payloads saw a part" if partly else "no tensor is larger than its sample")
-        )
+        said = [f"not evaluated: {skipped}" if skipped else "every rule was evaluated"]
+        if partly:
+            said.append(f"{partly:,} {'rule' if partly == 1 else 'rules'} on payloads saw a part")
+        elif not skipped:
+            said.append("no tensor is larger than its sample")
+        words.append(f"sampled: {part}{'; '.join(said)}")
     if "remote" in report:
         remote = report["remote"]
         version = f"version {remote['version']}" if remote["version"] else "the server names no version"

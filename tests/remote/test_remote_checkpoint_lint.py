@@ -49,13 +49,16 @@ def test_a_sound_repository(checkpoint: Server) -> None:
     said = Said("lint", "--allow-private", REPO)
     assert said.status == 0, said.out + said.err
     assert "hf://org/check" in said.out
-    assert "sampled, no error in what was read" in said.out
+    assert "not evaluated: H208, H211, H213; 1 rule on payloads saw a part\n" in said.out
+    assert "hf://org/check: sampled, no error in what was read\n" in said.out
     read = {seen.path.partition("?")[0].rpartition("/")[2] for seen in checkpoint.seen if "/resolve/" in seen.path}
     assert read == {"config.json", INDEX, *(f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3))}
     assert all(f"/resolve/{COMMIT}/" in seen.path for seen in checkpoint.seen if "/resolve/" in seen.path)
 
 
-def test_the_report_says_what_was_not_read(checkpoint: Server, files: dict[str, Any]) -> None:
+def test_the_report_says_what_was_not_read(
+    checkpoint: Server, files: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = Said("lint", "--allow-private", "--json", REPO)
     report = json.loads(said.out)["files"][0]
     assert (report["path"], report["findings"], report["ok"]) == (REPO, [], True)
@@ -67,9 +70,9 @@ def test_the_report_says_what_was_not_read(checkpoint: Server, files: dict[str, 
     assert report["remote"]["bytes"] == content  # these are smaller than a first range
     whole = lint_checkpoint(REPO, payload="full")
     assert (whole.findings, whole.sampled) == ((), None)
-    part = lint_checkpoint(REPO, payload="sample").sampled
-    assert part is not None
-    assert (part.not_evaluated, part.in_part) == ((), ("H208", "H212", "H213"))
+    assert lint_checkpoint(REPO, payload="sample").sampled == ((), (), None)  # which was everything
+    monkeypatch.setattr("i2s_spec.checkpoints.findings.lint_checkpoint.PIECE", 64)
+    assert lint_checkpoint(REPO, payload="sample").sampled == ((), ("H208", "H212", "H213"), None)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +137,12 @@ def test_a_server_that_fails_is_no_fault_of_the_checkpoint(checkpoint: Server, n
 def test_one_budget_holds_for_all_files(
     checkpoint: Server, files: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    most = max(len(data) for data in files.values()) + 1000  # enough for each of them
+    most = max(len(data) for data in files.values()) + 1000  # enough for each of them, broken or not
+    broken = b"\x01" + bytes(7) + b"{" + bytes(most - 1009)
+    changed(checkpoint, files, **{"a.safetensors": broken, "b.safetensors": broken, INDEX: None})
+    with using(current()._replace(bytes=most)):
+        assert [finding.code for finding in lint_checkpoint(REPO).findings if finding.code[0] == "S"] == ["S917"]
+    changed(checkpoint, files)
     with using(current()._replace(bytes=most)):
         assert [finding.code for finding in lint_checkpoint(REPO).findings] == ["S917"]
     monkeypatch.setattr(folder_files, "MOST_SHARDS", 2)

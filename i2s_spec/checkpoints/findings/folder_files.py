@@ -10,7 +10,7 @@ from typing import Any, Final
 from i2s_spec.checkpoints.source.bounded_json import read_object
 from i2s_spec.convert.hugging_face.safetensors import Checkpoint
 from i2s_spec.errors import FormatError, Span, TrustedText
-from i2s_spec.gguf.source import FetchingSource, Source, is_address
+from i2s_spec.gguf.source import FetchingSource, Source, is_address, source_of
 from i2s_spec.linter.report_data import Remote
 from i2s_spec.schema import faults
 
@@ -59,14 +59,15 @@ class FolderFiles:
         if self.is_remote and self._shards == MOST_SHARDS:
             reason = TrustedText(f"more than {MOST_SHARDS:,} shards would be read, which is the limit on servers")
             raise FormatError(faults.REMOTE_OVER_BUDGET, Span(0, 0), reason=reason)
-        self._shards += 1
-        opened = self._stack.enter_context(Checkpoint([self._file(name)]))
-        self._open += opened.sources
         self._check_budget()
-        for source in opened.sources:
-            if isinstance(source, FetchingSource):  # all scales are asked for together
-                scales = (each for each in opened.values() if each.name.endswith("_scale") and each.nbytes <= 4)
-                source.expect((each.start, each.stop) for each in scales)
+        self._shards += 1
+        source = source_of(self._file(name))
+        self._stack.callback(source.close)
+        self._open.append(source)  # what a broken one has cost counts, too
+        opened = Checkpoint([source])
+        if isinstance(source, FetchingSource):  # all scales are asked for together
+            scales = (each for each in opened.values() if each.name.endswith("_scale") and each.nbytes <= 4)
+            source.expect((each.start, each.stop) for each in scales)
         return opened
 
     @property
@@ -87,7 +88,7 @@ class FolderFiles:
         return self._requests + sum(each[0] for each in usages), self._bytes + sum(each[1] for each in usages)
 
     def _check_budget(self) -> None:
-        """Make sure that all files together stay below what one may cost, while headers are read.
+        """Make sure that all files together stay below what one may cost, before the next header is read.
 
         :raises FormatError: S917
         """

@@ -15,7 +15,7 @@ from i2s_spec.checkpoints.findings.folder_files import FolderFiles
 from i2s_spec.checkpoints.findings.gathered_facts import gathered_facts, located
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.source import is_address
-from i2s_spec.linter.analysis.checkpoint_facts import CheckpointFacts
+from i2s_spec.linter.analysis.checkpoint_facts import PIECE, CheckpointFacts
 from i2s_spec.linter.collection import Collection, in_force
 from i2s_spec.linter.options import Options, defaults, options_of
 from i2s_spec.linter.report_data import Report, Sample
@@ -26,7 +26,7 @@ from i2s_spec.schema import faults
 from i2s_spec.schema import limits as bounds
 
 #: Rules about every byte of a tensor: the head's is in force without weights, too, and compares types and shapes then.
-_OF_EVERY_BYTE: Final = ("H212", "H208", "H213")
+_OF_EVERY_BYTE: Final[tuple[str, ...]] = ("H212", "H208", "H213")
 
 
 def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None, **keywords: Any) -> Report:
@@ -77,7 +77,7 @@ def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None
             collection.add([finding_of(error)])
             return collection.report(name, remote=folder.remote)
         size = sum(stored.source.size for stored in {s.source.name: s for s in facts.tensors.values()}.values())
-        sampled = _sampled(rules, left, reading) if left or reading == "sample" else None
+        sampled = _sampled(rules, left, facts) if left or reading == "sample" else None
         return collection.report(name, size=size, sampled=sampled, remote=folder.remote)
 
 
@@ -102,9 +102,11 @@ def _run(
             collection.bug(code, error)
 
 
-def _sampled(rules: Mapping[str, Rule], left: Set[str], reading: str) -> Sample:
+def _sampled(rules: Mapping[str, Rule], left: Set[str], facts: CheckpointFacts) -> Sample:
     """What was not looked at: rules on weights, and those that saw a part of them."""
-    part = _OF_EVERY_BYTE if reading == "sample" else _OF_EVERY_BYTE[:1]
+    part = _OF_EVERY_BYTE if facts.reading == "sample" else _OF_EVERY_BYTE[:1]
+    if facts.reading == "sample" and all(stored.nbytes <= PIECE for stored in facts.tensors.values()):
+        part = ()
     return Sample(tuple(sorted(left)), tuple(code for code in sorted(part) if code in rules))
 
 

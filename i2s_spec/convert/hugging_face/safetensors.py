@@ -58,11 +58,11 @@ class Stored(NamedTuple):
 class Checkpoint(Mapping[str, Stored]):
     """The tensors of one or more safetensors files, by name.
 
-    :param paths: a file, a folder (all `*.safetensors` in it), or several files
+    :param paths: a file, a folder (all `*.safetensors` in it), or several files; sources are closed with the others
     :raises FormatError: H101, H102 for what is no such file; S901, S902 for what cannot be read
     """
 
-    def __init__(self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
+    def __init__(self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Source]) -> None:
         self.sources: list[Source] = []
         self._tensors: dict[str, Stored] = {}
         try:
@@ -97,7 +97,9 @@ class Checkpoint(Mapping[str, Stored]):
         return len(self._tensors)
 
 
-def _files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Sequence[str | os.PathLike[str]]:
+def _files(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Source],
+) -> Sequence[str | os.PathLike[str] | Source]:
     if not isinstance(paths, str | os.PathLike):
         return paths
     if not os.path.isdir(paths):
