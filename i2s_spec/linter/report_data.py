@@ -286,12 +286,12 @@ def reading_words(report: FileReport) -> list[str]:
                 f"{report['scales']['read']:,} of {report['scales']['of']:,} scales and the codes before them were read, "
                 "since the server gives one range at a time; --remote-limit sample=N allows more requests; "
             )
-        said = [f"not evaluated: {skipped}" if skipped else "every rule was evaluated"]
+        clauses = [f"not evaluated: {skipped}" if skipped else "every rule was evaluated"]
         if partly:
-            said.append(f"{partly:,} {'rule' if partly == 1 else 'rules'} on payloads saw a part")
+            clauses.append(f"{partly:,} {'rule' if partly == 1 else 'rules'} on payloads saw a part")
         elif not skipped:
-            said.append("no tensor is larger than its sample")
-        words.append(f"sampled: {part}{'; '.join(said)}")
+            clauses.append("no tensor is larger than its sample")
+        words.append(f"sampled: {part}{'; '.join(clauses)}")
     if "remote" in report:
         remote = report["remote"]
         version = f"version {remote['version']}" if remote["version"] else "the server names no version"

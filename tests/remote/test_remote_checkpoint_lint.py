@@ -143,8 +143,8 @@ def test_one_budget_holds_for_all_files(
     with using(current()._replace(bytes=most)):
         assert [finding.code for finding in lint_checkpoint(REPO).findings if finding.code[0] == "S"] == ["S917"]
     changed(checkpoint, files)
-    with using(current()._replace(bytes=most)):
-        assert [finding.code for finding in lint_checkpoint(REPO).findings] == ["S917"]
+    limited = lint_checkpoint(REPO, remote=current()._replace(bytes=most))
+    assert [finding.code for finding in limited.findings] == ["S917"]
     monkeypatch.setattr(folder_files, "MOST_SHARDS", 2)
     assert ["2 shards" in finding.message for finding in lint_checkpoint(REPO).findings] == [True]
 
@@ -152,7 +152,8 @@ def test_one_budget_holds_for_all_files(
 def test_which_repositories_are_checkpoints(checkpoint: Server, files: dict[str, Any]) -> None:
     changed(checkpoint, files, **{"model.gguf": b"GGUF"})
     said = Said("lint", "--allow-private", REPO)
-    assert "hf://org/check/model.gguf" in said.out  # its GGUF files come first
+    assert "hf://org/check/model.gguf: " in said.out  # a repository stands for its GGUF files, if it has some
+    assert "hf://org/check: " not in said.out
     checkpoint.repository("org/none", {"deep/model.safetensors": b"", "model.bin": b""})
     said = Said("lint", "--allow-private", "hf://org/none")
     assert (said.status, "S916" in said.out) == (5, True)

@@ -18,7 +18,8 @@ from i2s_spec.schema import faults
 #: Most bytes of a configuration, and of a tokenizer (Gemma's has 33 MB).
 MOST_CONFIG: Final = 1 << 20
 MOST_TOKENIZER: Final = 1 << 26
-Spent = Callable[[Source], object]
+#: What is called with the source of an address before it is closed.
+Closing = Callable[[Source], object]
 
 #: Longer numbers are too large for a float, and cannot even be compared with one.
 _MOST_DIGITS: Final = 300
@@ -35,7 +36,7 @@ def refused(reason: str, path: str | os.PathLike[str] | None = None) -> FormatEr
     return error if path is None else error.of_file(path)
 
 
-def read_bytes(path: str, most: int, closing: Spent | None = None) -> bytes:
+def read_bytes(path: str, most: int, closing: Closing | None = None) -> bytes:
     """A whole small file.
 
     :param path: a path, or the address of a file on a hub
@@ -54,7 +55,7 @@ def read_bytes(path: str, most: int, closing: Spent | None = None) -> bytes:
     return data
 
 
-def _read_address(address: str, most: int, closing: Spent | None) -> bytes:
+def _read_address(address: str, most: int, closing: Closing | None) -> bytes:
     source = source_of(address)
     try:
         if source.size > most:
@@ -72,7 +73,7 @@ def _too_large(path: str, size: int, most: int) -> FormatError:
     return refused(f"{quote(os.path.basename(path))} has {size:,} bytes, and {most:,} are the limit", path)
 
 
-def read_text(path: str, most: int, closing: Spent | None = None) -> str:
+def read_text(path: str, most: int, closing: Closing | None = None) -> str:
     """A whole small file as UTF-8."""
     try:
         return read_bytes(path, most, closing).decode("utf-8")
@@ -80,7 +81,7 @@ def read_text(path: str, most: int, closing: Spent | None = None) -> str:
         raise refused(f"{quote(os.path.basename(path))} is not UTF-8 at byte {error.start:,}", path) from None
 
 
-def read_object(path: str, most: int = MOST_CONFIG, closing: Spent | None = None) -> dict[str, Any]:
+def read_object(path: str, most: int = MOST_CONFIG, closing: Closing | None = None) -> dict[str, Any]:
     """A JSON file whose outermost value is an object.
 
     :raises FormatError: H104 for what is no such file, for a name that occurs twice, for NaN and infinities
