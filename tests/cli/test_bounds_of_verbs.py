@@ -1,6 +1,6 @@
 """Every verb over hostile files: for one of 10 MB it takes at most 5 s of processor time, and 256 MiB above its imports.
 
-The files are an eighth of that here, and so are the bounds; `I2S_HOSTILE_SCALE=1` takes the whole ones. Each call runs in a
+The files are a sixteenth of that here, and so are the bounds; `I2S_HOSTILE_SCALE=1` takes the whole ones. Each call runs in a
 fork of a process that has imported everything already.
 """
 
@@ -19,7 +19,7 @@ from pace import unit
 
 pytestmark = pytest.mark.thorough
 
-SCALE: Final = float(os.environ.get("I2S_HOSTILE_SCALE", "0.125"))
+SCALE: Final = float(os.environ.get("I2S_HOSTILE_SCALE", "0.0625"))
 #: The 5 s of a processor of 2024, on which a unit takes 8 ms; a quarter more, as what walks through memory is slowed more
 #: than a unit where others work too; and what any call takes.
 MOST_UNITS: Final = 1.25 * 625 * SCALE + 25
