@@ -229,15 +229,21 @@ def test_another_tensor_is_named(golden: Record, dump: Callable[..., Path]) -> N
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("wrong", "first"), [("parallel", "ffn_norm-0"), ("embedding-scaled", "ffn_inp-0")])
-def test_a_layer_blames_nothing_that_would_show_earlier(
-    golden: Record, dump: Callable[..., Path], wrong: str, first: str
-) -> None:
+def test_a_layer_blames_nothing_that_would_show_earlier(golden: Record, dump: Callable[..., Path]) -> None:
     """Sums that are right say that no scale is wrong, however near a layer comes with one."""
-    result = compare(golden[2], dump(wrong), model=golden[1], mode="layer-forced")
+    result = compare(golden[2], dump("parallel"), model=golden[1], mode="layer-forced")
     assert result.first is not None
-    assert result.first.name == first
+    assert result.first.name == "ffn_norm-0"
     assert not result.diagnoses, result.verdict
+
+
+def test_a_layer_is_told_of_a_mistake_in_front_of_it(golden: Record, dump: Callable[..., Path]) -> None:
+    """Embeddings that are too large leave of a norm what one without epsilon does; the layer behind it tells them apart."""
+    result = compare(golden[2], dump("embedding-scaled"), model=golden[1], mode="layer-forced")
+    assert result.first is not None
+    assert result.first.name == "attn_norm-0"
+    exact = [each.name for each in result.diagnoses if each.fits == "exactly"]
+    assert exact == ["embedding-scaled"], result.verdict
 
 
 @pytest.mark.thorough
