@@ -110,10 +110,11 @@ def _fill(folder: Path, huge: bool, i2s: bool, progress: Progress | None) -> Exp
         whole = made.data if i2s else without_i2s(made.data)
         if whole is None or not (i2s or lint(whole).ok):  # a model whose matrices have other shapes now
             continue
-        name = f"{SOUND}/{made.what.replace(',', '').replace(' ', '-')}.gguf"
+        what = made.what if i2s or I2_S.name not in made.what else f"{made.what}, as F32"
+        name = f"{SOUND}/{what.replace(',', '').replace(' ', '-')}.gguf"
         (folder / name).write_bytes(whole)
         digest = sha256(whole).hexdigest()
-        sounds.append({"file": name, "what": made.what, "size": len(whole), "sha256": digest, "needs": needs_of(whole)})
+        sounds.append({"file": name, "what": what, "size": len(whole), "sha256": digest, "needs": needs_of(whole)})
         keys.append({entry.name for entry in File(BufferSource(whole)).metadata.rows})
         size += len(whole)
     always = sorted(name.decode("ascii") for name in set.intersection(*keys))

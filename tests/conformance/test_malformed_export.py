@@ -171,6 +171,13 @@ def test_without_i2s_every_fault_stays_where_it_is(without: Path, corpus: Path) 
 
 
 @pytest.mark.thorough
+def test_a_sound_twin_says_that_it_has_another_type(without: Path) -> None:
+    twins = [entry for entry in read(without)["sound"] if "I2_S" in entry["what"]]
+    assert twins
+    assert all(entry["what"].endswith(", as F32") and entry["file"].endswith("-as-F32.gguf") for entry in twins)
+
+
+@pytest.mark.thorough
 def test_without_i2s_a_reader_that_knows_no_type_36_reads_the_sound_files(without: Path) -> None:
     peer = pytest.importorskip("gguf")
     read_by_it = 0

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from builders import model_bytes
 from examples import share
 
+from i2s_spec.convert.synthetic.new import new
 from i2s_spec.golden import compare, record
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES, Mistake, mistakes
 from i2s_spec.golden.replay.summary import group_words
@@ -124,6 +126,24 @@ def test_blocks_of_256(tmp_path: Path) -> None:
     record(wrong, TOKENS, tmp_path / "theirs")
     result = compare(tmp_path / "golden", tmp_path / "theirs", model=model)
     assert [each.name for each in result.diagnoses if each.fits == "exactly"] == ["activation-blocks"]
+
+
+@pytest.mark.parametrize("mode", ["layer-forced", "free-running"])
+def test_a_layer_of_flipped_codes_is_explained_by_its_operations(tmp_path: Path, mode: Any) -> None:
+    """A mistake that changes little flips codes that no other run flips: half of what is off is left with it in place."""
+    path = tmp_path / "model.gguf"
+    new(path, "llama", type="TQ2_0", embd=512, ff=1024, layers=1)
+    tokens = [5, 6, 7, 8, 100, 200, 31, 44]
+    model, theirs = load_model(path, threads=1), load_model(path, "llamacpp-2026", threads=1)
+    record(model, tokens, tmp_path / "golden")
+    names = [name for name in theirs.tap_names() if not name.startswith("blk.")]
+    np.savez(tmp_path / "x.npz", **theirs.forward(tokens, taps=names).taps)
+    result = compare(tmp_path / "golden", tmp_path / "x.npz", model=model, mode=mode)
+    assert result.first is not None
+    assert result.first.name == "ffn_out-0"
+    assert result.diagnoses[0].name == "activation-blocks", result.verdict
+    assert result.diagnoses[0].fits == "exactly"
+    assert "operation by operation Qcur-0 is the first that is wrong" in result.first.notes
 
 
 def test_files_of_another_layout(tmp_path: Path) -> None:

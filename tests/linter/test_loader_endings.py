@@ -20,6 +20,7 @@ from i2s_spec.model.tokenizer.pretokenizers import PRE_TOKENIZERS
 from i2s_spec.schema import gguf
 from i2s_spec.schema.architectures.keys import MODEL
 from i2s_spec.schema.programs.runtimes import RUNTIMES
+from i2s_spec.schema.types import BY_NAME
 from i2s_spec.testing.sample import Draft, Model
 
 #: What the build did with each broken copy: it refused it, ended by a signal, or computed a token.
@@ -84,6 +85,14 @@ def test_what_ik_llama_cpp_says_of_embedding_models() -> None:
     gemma = of(model_bytes("gemma3"))["ik_llama.cpp"]
     assert (gemma.loads, "gemma3.attention.sliding_window is missing" in gemma.reasons[0].text) == ("no", True)
     assert of(model_bytes("qwen3-lm", embd=512, ff=512))["ik_llama.cpp"].loads == "with option"
+
+
+@pytest.mark.parametrize("kind", ["TQ1_0", "TQ2_0"])
+def test_ik_llama_cpp_dies_of_types_that_it_lacks(kind: str) -> None:
+    """Numbers 34 and 35 are not in its list: it divides by the size of a block of none, and ends by SIGFPE."""
+    verdict = of(model_bytes("llama", type=kind, embd=256, ff=512))["ik_llama.cpp"]
+    assert verdict.loads == "crash", [reason.text for reason in verdict.reasons]
+    assert f"it does not know tensor type {BY_NAME[kind].number}" in verdict.reasons[0].text
 
 
 def test_requantizing_keeps_the_embedding() -> None:

@@ -7,6 +7,7 @@ logits, within what correct runtimes were measured to be apart. What is found he
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from i2s_spec.golden.diagnosis.observation import listed
 from i2s_spec.golden.diagnosis.patterns import OF_CORNERS, recognised
 from i2s_spec.golden.diagnosis.rerun import by_running, limit_of
 from i2s_spec.golden.metrics import beyond, length, logit_measures, measure, relative
+from i2s_spec.golden.modes import op_replay
 from i2s_spec.golden.records.tap import Tap, corner_indices
 from i2s_spec.golden.replay.result import Comparison, Diagnosis, TapResult, Whole
 from i2s_spec.golden.replay.tolerance import EMBEDDING_COSINE, FAIL, FORCED, PLAUSIBLE, SHOWN, forced_start
@@ -81,6 +83,10 @@ def run(
                     result.first = tap
                     if diagnose:
                         tap.diagnoses = tuple(_explained(record, theirs, model, tap, pair))
+                        unknown = all(each.fits == "by pattern" for each in tap.diagnoses)
+                        if unknown and model is not None and theirs.dump.kind != "text":
+                            until = [*takewhile(name.__ne__, record.shapes), name]
+                            op_replay.explain_by_replay(tap, Diagnoser(model), record, theirs, until)
                 elif result.first is None and diagnose and name in WHOLE and _far(tap) and not pair.resolution:
                     found = _explained(record, theirs, model, tap, pair)
                     exact = tuple(each for each in found if each.fits == "exactly")

@@ -16,7 +16,7 @@ from i2s_spec.golden.metrics import measure
 from i2s_spec.golden.modes import op_replay
 from i2s_spec.golden.replay.code_flips import Flips
 from i2s_spec.golden.replay.replay import Replayer
-from i2s_spec.golden.replay.result import Comparison, TapResult
+from i2s_spec.golden.replay.result import Comparison, Diagnosis, TapResult
 from i2s_spec.golden.replay.tolerance import (
     FORCED,
     FORCED_FLIPS,
@@ -46,10 +46,7 @@ def run(
     _replayed(result, model, record, theirs, outside, diagnoser)
     for number in range(graph.layers):
         part = graph.layer(number)
-        x = theirs.get(part.given[0])
-        if x is None and number == 0:  # what enters the first layer can be made
-            made = Replayer(model, record.tokens, theirs).replay(part.given[0])
-            x = made.value if made is not None else None
+        x = _entering(model, record, theirs, number)
         names = [name for name in model.tap_names(part) if name in theirs]
         if x is None:
             result.taps += [
@@ -63,6 +60,15 @@ def run(
     order = {name: at for at, name in enumerate(record.shapes)}
     result.taps.sort(key=lambda tap: order.get(tap.name, len(order)))
     result.first = next((tap for tap in result.taps if tap.status == "wrong"), None)
+
+
+def _entering(model: Model, record: Record, theirs: Candidate, number: int) -> NDArray[Any] | None:
+    """What enters a layer: the candidate's value of it; for the first layer, where it has none, what the model makes."""
+    name = model.graph.layer(number).given[0]
+    if name in theirs or number:
+        return theirs.get(name)
+    made = Replayer(model, record.tokens, theirs).replay(name)
+    return made.value if made is not None else None
 
 
 def _replayed(
@@ -109,7 +115,12 @@ def _layer(
                 elif tap.status == "wrong":
                     wrong = True
                     if diagnoser is not None:
-                        tap.diagnoses = tuple(_explained(diagnoser, number, x, name, got, want, part, theirs, right))
+                        tap.diagnoses = tuple(
+                            _explained(diagnoser, record, number, name, got, want, part, theirs, right)
+                        )
+                        if all(each.fits == "by pattern" for each in tap.diagnoses):
+                            until = [each for each in names if each in right or each == name]
+                            op_replay.explain_by_replay(tap, diagnoser, record, theirs, until)
                 else:
                     right[name] = quantized
             else:
@@ -118,37 +129,50 @@ def _layer(
 
 
 def _explained(
-    diagnoser: Diagnoser, number: int, x: NDArray[Any], name: str, got: NDArray[Any], want: NDArray[Any], part: Graph,
+    diagnoser: Diagnoser, record: Record, number: int, name: str, got: NDArray[Any], want: NDArray[Any], part: Graph,
     theirs: Candidate, right: dict[str, bool],
-) -> list[Any]:  # fmt: skip
+) -> list[Diagnosis]:  # fmt: skip
     """What explains the first wrong value of a layer.
 
     :param right: what is right before it, and whether a quantizer lies before each
     """
 
-    def again(model: Model) -> NDArray[Any] | None:
-        if name not in model.tap_names(model.graph.layer(number)):
-            return None
-        value: NDArray[Any] = model.layer(number, x, (name,))[1][name]
-        return value
+    def values(model: Model, names: Iterable[str]) -> dict[str, Any]:
+        """What a model gives of some taps: a mistake in front of the first layer is in what enters it, too."""
+        x, known = _entering(model, record, theirs, number), set(model.tap_names(model.graph.layer(number)))
+        wanted = tuple(each for each in names if each in known)
+        found: dict[str, Any] = {} if x is None or not wanted else model.layer(number, x, wanted)[1]
+        return found
+
+    def fits(model: Model, each: str, value: NDArray[Any], quantized: bool) -> bool:
+        mine, rows, tap = theirs[each], theirs.rows.get(each), TapResult(each, "skipped")
+        if value.shape == mine.shape:
+            room = _Room(quantized, _is_rotated(model, each), theirs.bfloat16)
+            _assess(tap, only_known(mine, rows), only_known(value, rows), room)
+        return tap.status != "wrong"
 
     def agrees(model: Model) -> bool:
         """Whether what is right stays right with a mistake in place."""
-        known = model.tap_names(model.graph.layer(number))
-        before = [each for each in right if each in known]
-        found = model.layer(number, x, tuple(before))[1]
-        for each in before:
-            mine, rows, tap = theirs[each], theirs.rows.get(each), TapResult(each, "skipped")
-            if found[each].shape == mine.shape:
-                room = _Room(right[each], _is_rotated(model, each), theirs.bfloat16)
-                _assess(tap, only_known(mine, rows), only_known(found[each], rows), room)
-            if tap.status == "wrong":
-                return False
-        return True
+        return all(fits(model, each, value, right[each]) for each, value in values(model, right).items())
+
+    def explains(model: Model) -> int:
+        """How many values of the layer are right with a mistake in place."""
+        names = [each for each in part.by_name if theirs.get(each) is not None]
+        try:
+            return sum(fits(model, each, value, True) for each, value in values(model, names).items())
+        except (ValueError, IndexError, KeyError, FloatingPointError):
+            return 0  # as for any mistake: a layer that cannot be computed explains nothing
 
     at = next((i for i, node in enumerate(part) if node.name == name), len(part.nodes) - 1)
     ops = {node.op for node in part.nodes[: at + 1]}
-    return diagnoser.of_run(again, got, want, 0.0, len(x), ops, agrees)
+    found = diagnoser.of_run(
+        lambda model: values(model, (name,)).get(name), got, want, 0.0, len(record.tokens), ops, agrees
+    )
+    exact = [each.name for each in found if each.fits == "exactly"]
+    if len(exact) < 2:
+        return found
+    counted = {mistake.name: explains(model) for mistake, model in diagnoser.candidates(ops, exact)}
+    return [each for each in found if counted.get(each.name, 0) == max(counted.values()) or each.fits != "exactly"]
 
 
 class _Room(NamedTuple):

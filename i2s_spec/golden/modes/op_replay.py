@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.golden.candidates.candidate import Candidate, Record, only_known
@@ -77,6 +77,46 @@ def assess(tap: TapResult, replay: Replay, got: NDArray[Any], rows: int | None) 
     tap.status = "wrong" if wrong else "flips" if replay.flips is not None and replay.flips.explained else "ok"
     if replay.span != "op":
         tap.notes = (*tap.notes, f"nothing between {replay.reach[0]} and it was dumped")
+
+
+def first_cause(
+    diagnoser: Diagnoser, record: Record, theirs: Candidate, names: Iterable[str]
+) -> tuple[str, tuple[Diagnosis, ...]] | None:
+    """The first of some taps that its own inputs do not give, with the mistakes that explain it exactly.
+
+    Behind a mistake that changes little codes flip in ways that no other run repeats: values that were computed from the
+    beginning of a layer then tell nothing, those of one operation do.
+    """
+    replayer = Replayer(diagnoser.model, record.tokens, theirs, theirs.bfloat16, theirs.rows)
+    layer: int | None = None
+    for name in names:
+        if record.layer(name) != layer:
+            layer = record.layer(name)
+            replayer.forget()
+        got = theirs.get(name)
+        replay = None if got is None else replayer.replay(name, got)
+        if got is None or replay is None or replay.value.shape != got.shape:
+            continue
+        tap = TapResult(name, "skipped", layer, record.op(name))
+        rows = min(filter(None, (replay.rows, theirs.rows.get(name))), default=None)
+        assess(tap, replay, got, rows)
+        if tap.status == "wrong" and replay.span != "model":
+            found = diagnoser.of_replay(replayer, replay, got, rows)
+            exact = tuple(each for each in found if each.fits == "exactly")
+            return (name, exact) if exact else None
+    return None
+
+
+def explain_by_replay(
+    tap: TapResult, diagnoser: Diagnoser, record: Record, theirs: Candidate, names: Iterable[str]
+) -> None:  # fmt: skip
+    """Give a wrong tap what explains the first of some taps that is wrong by itself, and say which one that is."""
+    found = first_cause(diagnoser, record, theirs, names)
+    if found is not None:
+        name, diagnoses = found
+        tap.diagnoses = (*diagnoses, *tap.diagnoses)
+        if name != tap.name:
+            tap.notes = (*tap.notes, f"operation by operation {name} is the first that is wrong")
 
 
 class _Explainer:
