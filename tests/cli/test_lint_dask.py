@@ -138,6 +138,7 @@ def test_without_the_extra_one_sentence_says_what_to_install(tmp_path: Path, mon
         main(["lint", "--engine", "dask", "m.gguf"])
     assert stop.value.code == 2
     assert "--engine dask needs the extra [dask]: " in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["m.gguf"]
 
 
 @pytest.mark.thorough

@@ -208,7 +208,9 @@ def test_baseline(folder: Path) -> None:
     assert "no longer occurs" in outcome.err
     assert lint(*files, "--write-baseline").err == "i2s: 1 entry in known.json\n"
     assert lint(*files).code == 0
-    assert lint("sub/html.gguf", "--baseline", "known.json", "--write-baseline").code == 3
+    outcome = lint("sub/html.gguf", "--baseline", "known.json", "--write-baseline")
+    assert outcome.code == 3
+    assert outcome.err.endswith(" in known.json; 1 unreadable file stays out, and fails later runs too\n")
     assert lint("good.gguf", "sub/dup_key.gguf", "--baseline", "known.json", "--jobs", "2").code == 0
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import sys
 from pathlib import Path
 
 import pytest
 
-from i2s_spec.errors import SettingError
+from i2s_spec.errors import MissingExtra, SettingError
 from i2s_spec.linter.cluster.check_entry import check
 from i2s_spec.linter.cluster.host_rates import HostRates, Rate
+from i2s_spec.linter.cluster.lint_manifest import lint_manifest
 from i2s_spec.linter.cluster.manifest import Entry, as_lines, entry_of, host_of, manifest
 from i2s_spec.linter.cluster.options_key import options_key, portable
 from i2s_spec.linter.cluster.results_log import ResultsLog, key_of, latest
@@ -233,8 +235,15 @@ def test_nothing_is_appended_to_what_is_no_file_of_results(place: Path) -> None:
         with pytest.raises(SettingError, match="is no file of results"):
             ResultsLog(path)
         assert path.read_bytes() == before
-        with pytest.raises(SettingError, match="holds no results"):
+        with pytest.raises(SettingError, match=r"holds no results.*`i2s lint --engine dask`"):
             list(latest(path))
+
+
+def test_without_dask_no_empty_file_of_results_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingExtra, match="dask"):
+        list(lint_manifest([], defaults(), tmp_path / "r.jsonl"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_one_run_at_a_time_appends(tmp_path: Path) -> None:

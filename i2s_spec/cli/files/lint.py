@@ -135,7 +135,7 @@ from i2s_spec.schema.limits import NAMED
     default="error",
     show_default=True,
     envvar="I2S_FAIL_ON",
-    help="Exit with 1 where a finding is at or above this severity.",
+    help="Exit with 1 where a finding is at or above this severity. A file that cannot be read is 3 all the same.",
 )
 @click.option(
     "--baseline",

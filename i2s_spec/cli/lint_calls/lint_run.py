@@ -279,7 +279,11 @@ def _afterwards(baseline: Baseline | None, write: bool, gone: list[str], idle: I
     """Print what concerns the run as a whole, to stderr."""
     if baseline is not None and write:
         count = baseline.write()
-        _remark(f"i2s: {count:,} {'entry' if count == 1 else 'entries'} in {quote(baseline.path, bare=True)}")
+        remark = f"{count:,} {'entry' if count == 1 else 'entries'} in {quote(baseline.path, bare=True)}"
+        if left := baseline.unreadable:
+            stay = "file stays out, and fails" if left == 1 else "files stay out, and fail"
+            remark += f"; {left:,} unreadable {stay} later runs too"
+        _remark(f"i2s: {remark}")
     for sentence in gone:
         _remark(f"i2s: baseline: {sentence}")
     if gone and baseline is not None:

@@ -32,8 +32,8 @@ def command() -> None:
     """Run a decoder in any language on the test vectors, and say where it first differs.
 
     The decoder is reached through an adapter, a program of some 40 lines that reads requests as lines of JSON and answers
-    each with one line. The tutorial "Test your decoder in ten minutes" says how to write one; the repository has some to
-    begin with, in Python, C, Rust, Go and JavaScript.
+    each with one line. The tutorial "Test your decoder in ten minutes" (spec/tutorials/decoder.md) says how to write one;
+    conformance/adapters has some to begin with, in Python, C, Rust, Go and JavaScript.
     """
 
 

@@ -41,6 +41,18 @@ PULSE: Final = 2.0
 SYNC: Final = 5.0
 
 
+def require_dask() -> None:
+    """Do nothing where Dask can be imported.
+
+    :raises MissingExtra: without the extra [dask]
+    """
+    try:
+        import dask  # noqa: F401
+        import distributed  # noqa: F401
+    except ImportError:
+        raise MissingExtra("--engine dask", "dask") from None
+
+
 @contextmanager
 def dask_client(scheduler: str | None, workers: int) -> Iterator[Client]:
     """A client of a cluster.
@@ -50,11 +62,10 @@ def dask_client(scheduler: str | None, workers: int) -> Iterator[Client]:
     :raises MissingExtra: without the extra [dask]
     :raises SettingError: where no scheduler answers at the address
     """
-    try:
-        import dask
-        from distributed import Client, LocalCluster
-    except ImportError:
-        raise MissingExtra("--engine dask", "dask") from None
+    require_dask()
+    import dask
+    from distributed import Client, LocalCluster
+
     # What Dask logs of workers that die is said by the results.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from i2s_spec.linter.cluster.check_entry import Record
 from i2s_spec.linter.cluster.coordinator import IN_FLIGHT, Coordinator
-from i2s_spec.linter.cluster.dask_engine import dask_client, run_on_dask
+from i2s_spec.linter.cluster.dask_engine import dask_client, require_dask, run_on_dask
 from i2s_spec.linter.cluster.host_rates import Rate
 from i2s_spec.linter.cluster.manifest import Entry
 from i2s_spec.linter.cluster.options_key import options_key, portable
@@ -42,6 +42,8 @@ def lint_manifest(
     """
     options = portable(options)
     key = options_key(options)
+    if not os.path.lexists(results):
+        require_dask()  # before an empty file of results is made; results that are whole are read without it
     with ExitStack() as stack:
         log = stack.enter_context(ResultsLog(results))
         if log.repaired:

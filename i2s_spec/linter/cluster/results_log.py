@@ -192,7 +192,10 @@ def latest(path: str | os.PathLike[str]) -> Iterator[Record]:
             if (record := parsed(line)) is not None:
                 last[key_of(record["url"], None, "")] = number
         if not last:
-            raise SettingError(f"{quote(os.fspath(path), 4096, bare=True)} holds no results of a run over many files")
+            raise SettingError(
+                f"{quote(os.fspath(path), 4096, bare=True)} holds no results of a run over many files; "
+                "`i2s lint --engine dask` and `i2s_spec.check` make them; other reports of `i2s lint` do not count"
+            )
         stream.seek(0)
         for number, line in enumerate(_lines(stream)):
             record = parsed(line)

@@ -47,6 +47,8 @@ class Baseline:
         self._files = dict(files or {})
         self._seen: dict[str, Entries] = {}
         self._stale: list[str] = []
+        #: Files of the run whose findings are never taken down: they cannot be read, or are not GGUF.
+        self.unreadable = 0
 
     @classmethod
     def read(cls, path: str, rules: Collection[str]) -> Baseline:
@@ -72,6 +74,8 @@ class Baseline:
         occurring = _entries(report)
         known = self._files.get(key := self._key(path), {})
         self._seen[key] = occurring
+        if any(finding["code"] in NO_INPUT for finding in report["findings"]):
+            self.unreadable += 1
         if write:
             return report
         left = {code: dict(fields) for code, fields in known.items()}
