@@ -208,6 +208,16 @@ def test_mistakes_have_names(tmp_path: Path) -> None:
     assert of(signed, dequant, WEIGHTS) == "only the sign of zeros differs"
 
 
+def test_a_layout_is_named_before_a_transposition(tmp_path: Path) -> None:
+    """In this matrix both move elements alike; a layout is what readers of I2_S get wrong."""
+    trits = np.tile(np.array([-1, 0, 1, 1], np.int8).repeat(8), 16)
+    data = native.pack(trits, 0.75)
+    got = native.unpack(data, (4, 128), "sequential-msb")[0].reshape(-1)
+    assert np.array_equal(got, trits.reshape(4, 128).T.reshape(-1))
+    asked = case(tmp_path, "decode", data, shape=[128, 4])
+    assert explained(asked, trits.tobytes(), got.tobytes()) == "the layout sequential-msb was read"
+
+
 def test_mistakes_of_code_3(tmp_path: Path) -> None:
     data = bytearray(PAYLOAD)
     data[0] |= 0xC0
