@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from i2s_spec.docs.checkout import chapters, pages, root
@@ -121,18 +122,23 @@ def missing(requirement: Requirement) -> str:
     return "" if requirement.rules else f"{requirement.id}: cite a rule, mark a test, or reword it"
 
 
-@cache
 def tests() -> dict[str, list[str]]:
     """The tests that hold each requirement, as `file::function`: those marked `@pytest.mark.requirement("R2.1-1")`."""
+    return _tests(root())
+
+
+@cache
+def _tests(checkout: Path) -> dict[str, list[str]]:
+    """The same for a checkout; all its tests are read for it."""
     found: dict[str, list[str]] = {}
-    for path in sorted((root() / "tests").rglob("test_*.py")):
+    for path in sorted((checkout / "tests").rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
         if ".requirement(" not in text:
             continue
         for node in ast.parse(text).body:
             if isinstance(node, ast.FunctionDef):
                 for number in _marked(node):
-                    found.setdefault(number, []).append(f"{path.relative_to(root()).as_posix()}::{node.name}")
+                    found.setdefault(number, []).append(f"{path.relative_to(checkout).as_posix()}::{node.name}")
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,6 @@ from i2s_spec.docs.annexes import register
 from i2s_spec.testing.malformed import malformed
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Not made while tests are collected: every vector is built for it.
-all_rows = cache(register.register)
 
 
 def test_every_must_has_a_vector_or_a_test() -> None:
@@ -24,12 +21,12 @@ def test_every_must_has_a_vector_or_a_test() -> None:
 
 
 def test_a_must_that_has_neither_is_missed() -> None:
-    must = next(row for row in all_rows() if row.requirement.is_must and row.vectors)
+    must = next(row for row in register.register() if row.requirement.is_must and row.vectors)
     bare = must._replace(vectors=(), tests=(), rules=("G001",))
     assert must.requirement.id in bare.missing  # a rule alone holds nothing: who tests it?
     assert bare._replace(tests=("tests/x.py::test_x",)).missing == ""
     assert bare._replace(person="a claim").missing == ""
-    other = next(row for row in all_rows() if not row.requirement.is_must)
+    other = next(row for row in register.register() if not row.requirement.is_must)
     assert other._replace(vectors=(), tests=()).missing == ""
 
 
@@ -40,11 +37,11 @@ def test_vectors_name_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_requirement_has_a_row_and_names_exist() -> None:
-    assert [row.requirement.id for row in all_rows()] == [each.id for each in requirements.requirements()]
+    assert [row.requirement.id for row in register.register()] == [each.id for each in requirements.requirements()]
     ids = {vector.id for vector in suite()}
     names = {f"{case.code}-{case.name}" for case in malformed()}
     functions: dict[str, set[str]] = {}
-    for test in {test for row in all_rows() for test in row.tests}:
+    for test in {test for row in register.register() for test in row.tests}:
         path, _, rest = test.partition("::")
         function, _, case = rest.partition("[")
         if path not in functions:
@@ -52,15 +49,15 @@ def test_every_requirement_has_a_row_and_names_exist() -> None:
             functions[path] = {node.name for node in body if isinstance(node, ast.FunctionDef)}
         assert function in functions[path], test
         assert not case or case.removesuffix("]") in names, test
-    assert all(set(row.vectors) <= ids for row in all_rows())
-    assert {row.requirement.id for row in all_rows() if row.person} == requirements.CHECKED_BY_PEOPLE.keys()
+    assert all(set(row.vectors) <= ids for row in register.register())
+    assert {row.requirement.id for row in register.register() if row.person} == requirements.CHECKED_BY_PEOPLE.keys()
 
 
 def test_the_files_say_the_same() -> None:
     rows = json.loads(register.as_json())
     head, *lines = register.as_tsv().splitlines()
     assert tuple(head.split("\t")) == register.COLUMNS
-    assert len(rows) == len(lines) == len(all_rows())
+    assert len(rows) == len(lines) == len(register.register())
     for line, row in zip(lines, rows, strict=True):
         cells = dict(zip(register.COLUMNS, line.split("\t"), strict=True))
         assert cells["requirement"] == row["requirement"]

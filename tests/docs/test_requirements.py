@@ -98,7 +98,7 @@ def test_a_mark_is_found_and_a_missing_one_is_missed(monkeypatch: pytest.MonkeyP
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_a.py").write_text('@pytest.mark.requirement("R1.2-1", "R1.2-2")\ndef test_x(): pass\n')
     monkeypatch.setattr(requirements, "root", lambda: tmp_path)
-    found = requirements.tests.__wrapped__()
+    found = requirements.tests()
     assert found == {"R1.2-1": ["tests/test_a.py::test_x"], "R1.2-2": ["tests/test_a.py::test_x"]}
 
 

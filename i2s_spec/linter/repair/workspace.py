@@ -114,6 +114,11 @@ class Workspace:
 
     # Tensor infos.
 
+    @cached_property
+    def tensor_names(self) -> frozenset[bytes]:
+        """The name of every tensor info that could be read: edits of one pass change none of them."""
+        return frozenset(name for _, name in self.subject.tensor_names())
+
     def info(self, finding: Finding) -> TensorInfo:
         """The tensor info that a finding is about."""
         return self.file.index.tensor(number_of(finding.span))

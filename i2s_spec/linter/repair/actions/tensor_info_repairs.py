@@ -25,7 +25,7 @@ def _without(workspace: Workspace, finding: Finding, info: TensorInfo, why: str)
 def _renamed(workspace: Workspace, finding: Finding, tensor: Tensor, name: bytes) -> Outcome:
     if not name:
         return Declined(finding.code, finding.span, "nothing would be left of the name")
-    if name in {other for _, other in workspace.subject.tensor_names()}:
+    if name in workspace.tensor_names:
         return Declined(finding.code, finding.span, f"there is a tensor {quote(name)} already")
     does = f"tensor {quote(tensor.raw_name)} becomes {quote(name)}"
     return Action(finding.code, finding.span, does, (workspace.with_name(tensor, name),), safe=False)
