@@ -27,9 +27,9 @@ MOST_UNITS: Final = 1.25 * 625 * SCALE + 25
 MOST_MEMORY: Final = 256 * 1024 * SCALE + 24 * 1024
 #: Verbs that take more of both, and how many times as much: where each of hundreds of thousands of records is repaired, each
 #: has a sentence, an edit and its place in two plans; `convert` plans each tensor before it refuses one.
-OVER: Final = {"fix": 3.5, "convert": 1.6, "sanitize": 1.2}
-#: Files with an I2_S tensor for every hundred bytes: each is decoded by itself, in 0.3 ms, which is as many times too slow.
-TINY_TENSORS: Final = {"i2s-tensors": 4.5, "blocks": 4.5}
+OVER: Final = {"fix": 4, "convert": 2, "sanitize": 1.5}
+#: Files with an I2_S tensor for every hundred bytes: each is decoded by itself, in 0.3 ms, which is too slow by this much.
+TINY_TENSORS: Final = {"i2s-tensors": 8, "blocks": 8}
 #: Processor seconds after which a verb is ended: it hangs, on any machine.
 HANGS: Final = 60
 
