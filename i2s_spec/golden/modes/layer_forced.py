@@ -25,6 +25,7 @@ from i2s_spec.golden.replay.tolerance import (
     FORCED_ROTATED,
     MEDIAN_OF,
     forced_start,
+    most_flips,
 )
 from i2s_spec.model.graph.taps import INTEGER_TAPS, base
 
@@ -208,8 +209,9 @@ def _assess(tap: TapResult, got: NDArray[Any], want: NDArray[Any], room: _Room) 
             tap.limit = f"{FORCED_ROTATED.words}, {most} steps"
             far = not tap.measures.relative <= FORCED_ROTATED.rtol(bfloat16)
         else:
-            tap.limit = f"{rtol:g} of the codes, {most} steps"
-            far = flips > rtol * steps.size
+            limit = most_flips(steps.size, rtol)
+            tap.limit = f"{limit:,} of {steps.size:,} codes, {most} steps"
+            far = flips > limit
         tap.status = "wrong" if far or int(steps.max(initial=0)) > most else "ok"
         return
     if word in INTEGER_TAPS and word != "act_scale":

@@ -8,6 +8,7 @@ Figures: measured on correct runtimes and doubled at least; reference/forward of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -153,6 +154,15 @@ MEDIAN_OF: Final = 8
 #: F16, 0.8 % were measured to differ at a width of 2,560 and up to 6.6 % at 256: narrow models flip more.
 FORCED_FLIPS: Final = (0.15, 5)
 FORCED_FLIPS_BFLOAT16: Final = (0.25, 11)
+
+
+def most_flips(codes: int, share: float) -> int:
+    """How many of so many codes may differ: the share, and three standard deviations, by which few codes scatter.
+
+    >>> most_flips(512, 0.15), most_flips(1_000_000, 0.15)
+    (101, 151071)
+    """
+    return int(share * codes + 3 * math.sqrt(share * (1 - share) * codes))
 
 
 #: How far the codes of a layer may be apart where their input is rotated, as a share of their L2 norm. A rotation spreads
