@@ -39,6 +39,10 @@ def missing() -> str | None:
     return _LIBRARY.missing()
 
 
+#: Seconds for one dump: the library's threads wait for each other by spinning, which takes minutes on a busy processor.
+PATIENCE: Final = 4 * SECONDS
+
+
 def _package() -> Path:
     return _LIBRARY.folder / "node_modules" / _LIBRARY.name
 
@@ -59,7 +63,7 @@ def dump(path: Path, tokens: Sequence[int], folder: Path) -> Dumped:
     script = Path(__file__).parent / "children" / "run_llama_library.py"
     answer = folder / "answer.json"
     words = [sys.executable, str(script), str(_package()), str(answer), "{}", json.dumps(list(tokens)), str(folder)]
-    outcome = run(Command(words), path.resolve(), Bounds(SECONDS, _LIBRARY.memory))
+    outcome = run(Command(words), path.resolve(), Bounds(PATIENCE, _LIBRARY.memory))
     if not answer.is_file():
         printed = "\n".join(cleaned(outcome.stderr_tail, path))
         raise RuntimeError(f"llama.cpp's library does not compute {path.name} ({outcome.name}):\n{printed}")
