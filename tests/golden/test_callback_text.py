@@ -132,16 +132,22 @@ def test_hostile_lines() -> None:
     assert np.isnan(tap.value).all()
 
 
+def text_and_rows(model: Model, folder: Path) -> tuple[list[str], list[int]]:
+    """The lines of a run's text, and which of them are the six rows that are shown of the projection Qcur-0."""
+    record(model, TOKENS, folder, text="all")
+    lines = (folder / "eval-callback.txt").read_text().splitlines()
+    start = next(i for i, line in enumerate(lines) if " Qcur-0 = " in line and "MUL_MAT" in line)
+    rows = [i for i in range(start, start + 20) if lines[i].strip().startswith("[") and "..." in lines[i]][:6]
+    assert len(rows) == 6
+    return lines, rows
+
+
 def test_places_of_elided_numbers_are_those_of_the_whole_value(
     model_of: Callable[[str], Model], golden_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """Of eight rows of 128 columns the text shows rows 0 to 2 and 5 to 7, columns 0 to 2 and 125 to 127."""
     model = model_of("bitnet-b1.58")
-    record(model, TOKENS, tmp_path / "theirs", text="all")
-    lines = (tmp_path / "theirs" / "eval-callback.txt").read_text().splitlines()
-    start = next(i for i, line in enumerate(lines) if " Qcur-0 = " in line and "MUL_MAT" in line)
-    rows = [i for i in range(start, start + 20) if lines[i].strip().startswith("[") and "..." in lines[i]][:6]
-    assert len(rows) == 6
+    lines, rows = text_and_rows(model, tmp_path / "theirs")
     for i, value in ((rows[3], "90.0000"), (rows[5], "95.0000")):
         lines[i] = f"{lines[i].rpartition(', ')[0]}, {value}],"
     (tmp_path / "x.txt").write_text("\n".join(lines))
@@ -158,10 +164,7 @@ def test_one_number_of_a_corner_is_no_place(
     model_of: Callable[[str], Model], golden_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
     model = model_of("bitnet-b1.58")
-    record(model, TOKENS, tmp_path / "theirs", text="all")
-    lines = (tmp_path / "theirs" / "eval-callback.txt").read_text().splitlines()
-    start = next(i for i, line in enumerate(lines) if " Qcur-0 = " in line and "MUL_MAT" in line)
-    i = next(i for i in range(start, start + 20) if lines[i].strip().startswith("[") and "..." in lines[i])
+    lines, (i, *_) = text_and_rows(model, tmp_path / "theirs")
     lines[i] = f"{lines[i].rpartition(', ')[0]}, 90.0000],"
     (tmp_path / "x.txt").write_text("\n".join(lines))
     result = compare(golden_of("bitnet-b1.58"), tmp_path / "x.txt", model=model)
