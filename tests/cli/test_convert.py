@@ -112,7 +112,7 @@ def test_checkpoints(folder: Path) -> None:
         ("convert tiny.gguf tiny.gguf --to F16", 2, "is a file that is read"),
         ("convert none.gguf out.gguf --to F16", 3, "S901"),
         ("convert bad.gguf out.gguf --to F16", 3, "G002"),
-        ("convert cut.gguf out.gguf --to F16", 3, "G401"),
+        ("convert cut.gguf out.gguf --to F16", 3, "cut.gguf: G401"),
         ("convert tiny.gguf none/out.gguf --to F16", 3, "the folder for the file does not exist"),
         ("decode tiny.gguf x out.npy", 2, "the file has no tensor 'x'"),
         ("decode tiny.gguf token_embd.weight out.npy", 2, "not ternary"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
-from i2s_spec.cli.files.target import shown, writing
+from i2s_spec.cli.files.target import reading, shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 
@@ -118,7 +118,7 @@ def _convert(source: str, target: str, options: dict[str, Any], about: dict[str,
         raise click.UsageError("nothing to do: choose a target with --to, such as TQ2_0, F16 or canonical")
     if source.endswith(_CHECKPOINT):
         raise click.UsageError("a packed checkpoint has no keys: name a GGUF file that has them with --into")
-    with open_file(source) as file:
+    with reading(source), open_file(source) as file:
         result = convert_file(
             file, target, to=options["to"], source_dialect=options["source_dialect"],
             tensors=options["tensors"] or None, fallback=options["fallback"], unused_code=options["code3"],
