@@ -148,7 +148,8 @@ static inline void i2s_panel_ask(uintptr_t rows, int64_t count, int64_t pitch, i
 /* All tokens by some rows. */
 I2S_MM_TARGET static void i2s_panel_product(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *arranged,
                                             int64_t tokens, int32_t *out, int64_t stride) {
-    static _Thread_local uint8_t panel[I2S_PANEL_ROWS * I2S_MM_COLUMNS * I2S_PANEL_BLOCKS] __attribute__((aligned(64)));
+    static _Thread_local uint8_t memory[I2S_PANEL_ROWS * I2S_MM_COLUMNS * I2S_PANEL_BLOCKS + 63];
+    uint8_t *const panel = memory + (-(uintptr_t)memory & 63); /* Windows aligns what is a thread's own to 16 bytes */
     const int64_t pitch = blocks * I2S_MM_BYTES, tiles = (tokens + I2S_PANEL_TOKENS - 1) / I2S_PANEL_TOKENS;
     const int64_t pieces = (blocks + I2S_PANEL_BLOCKS - 1) / I2S_PANEL_BLOCKS, most = (blocks + pieces - 1) / pieces;
     for (int64_t r = 0; r < rows; r += I2S_PANEL_ROWS) {

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 # Tests run as one process for each processor. NumPy's matrix products of small matrices take a hundred times as long where
@@ -48,3 +49,11 @@ def shared() -> Path:
     if not (SHARED / "vectors" / "manifest.json").is_file():
         pytest.skip(f"no reference files: set I2S_SHARED, or put them into {SHARED.name}/ beside the checkout")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def run_by_wine(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
+    """Calls a program of Windows with words and gives the lines that it prints."""
+    from windows import caller_of_wine
+
+    return caller_of_wine(tmp_path_factory.mktemp("wine"))

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from windows import compiled_for_windows
 
 from i2s_spec.codec.kernels import BLOCK, CODES, KINDS, MAP_IDS, remap_of, scheme
 from i2s_spec.codec.payload import pack_codes
@@ -280,6 +281,13 @@ def test_neon_under_emulation(build: Build, made_up: Path, from_vectors: Path) -
     driver = build(compiler, "-O3", "-static")
     assert list(run(emulator, driver, made_up, "neon")) == ["neon"]
     assert list(run(emulator, driver, from_vectors, "neon")) == ["neon"]
+
+
+def test_as_windows_calls_kernels(made_up: Path, tmp_path: Path, run_by_wine: Callable[..., list[str]]) -> None:
+    """64-bit Windows: `long` of 32 bits, registers that a callee keeps, a stack that is aligned to 16 bytes."""
+    *sets, _, verdict = run_by_wine(compiled_for_windows(SOURCE, tmp_path, "-O2"), made_up)
+    assert verdict.endswith(", 0 failed")
+    assert "portable: runs" in sets
 
 
 def test_the_driver_can_fail(build: Build, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import platform
 import shutil
 import struct
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from windows import compiled_for_windows
 
 from i2s_spec.codec.quantization import _floats, float_passes, float_passes_native
 from i2s_spec.codec.quantization.float_passes import INFINITY, least_one, wide, width_of
@@ -209,3 +211,12 @@ def test_the_kernels_without_python(how: str, tmp_path: Path) -> None:
     *sets, verdict = done.stdout.splitlines()
     assert {line.split(":")[0] for line in sets} >= {"neon" if how == "neon" else "portable"}
     assert verdict.endswith(" 0 failed")
+
+
+@pytest.mark.thorough
+def test_as_windows_calls_kernels(tmp_path: Path, run_by_wine: Callable[..., list[str]]) -> None:
+    """64-bit Windows: `long` of 32 bits, registers that a callee keeps, a stack that is aligned to 16 bytes."""
+    program = compiled_for_windows(HERE / "driver" / "floats.c", tmp_path, "-O2", "-ffp-contract=off")
+    *sets, verdict = run_by_wine(program, write_cases(tmp_path / "cases"))
+    assert verdict.endswith(" 0 failed")
+    assert "portable" in {line.split(":")[0] for line in sets}

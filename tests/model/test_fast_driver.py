@@ -6,9 +6,11 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from windows import compiled_for_windows
 
 pytestmark = pytest.mark.thorough
 
@@ -61,3 +63,11 @@ def test_neon_under_emulation(tmp_path: Path) -> None:
     if emulator is None:
         pytest.skip("no emulator: neither qemu-aarch64 nor qemu-aarch64-static is there")
     assert run(emulator, build(tmp_path, "aarch64-linux-gnu-gcc", "-O3", "-static")) == ["portable", "neon"]
+
+
+def test_as_windows_calls_kernels(tmp_path: Path, run_by_wine: Callable[..., list[str]]) -> None:
+    """64-bit Windows: `long` of 32 bits, registers that a callee keeps, a stack that is aligned to 16 bytes."""
+    source = HERE / "driver" / "fast.c"
+    *sets, verdict = run_by_wine(compiled_for_windows(source, tmp_path, "-O2", "-ffp-contract=fast"))
+    assert verdict.endswith(" passed, 0 failed")
+    assert "portable: runs" in sets

@@ -11,11 +11,13 @@ import platform
 import shutil
 import struct
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pytest
+from windows import compiled_for_windows
 
 from i2s_spec.model.reference import bitlinear
 
@@ -146,6 +148,13 @@ def test_neon_under_emulation(made_up: Path, tmp_path: Path) -> None:
     driver = build(tmp_path, compiler, "-O3", "-static")
     for name in ("portable", "neon", "dotprod"):
         assert run(emulator, driver, made_up, name) == [name]
+
+
+def test_as_windows_calls_kernels(made_up: Path, tmp_path: Path, run_by_wine: Callable[..., list[str]]) -> None:
+    """64-bit Windows: `long` of 32 bits, registers that a callee keeps, a stack that is aligned to 16 bytes."""
+    *sets, verdict = run_by_wine(compiled_for_windows(SOURCE, tmp_path, "-O2", "-ffp-contract=off"), made_up)
+    assert verdict.endswith(", 0 failed")
+    assert "portable: runs" in sets
 
 
 def test_the_driver_can_fail(tmp_path: Path) -> None:

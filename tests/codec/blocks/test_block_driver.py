@@ -7,10 +7,12 @@ import platform
 import shutil
 import struct
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from windows import compiled_for_windows
 
 from i2s_spec.codec.blocks import block_reference
 from i2s_spec.codec.blocks.block_native import KINDS
@@ -115,6 +117,14 @@ def test_neon_under_emulation(cases: Path, tmp_path: Path) -> None:
     if emulator is None:
         pytest.skip(f"no emulator: neither {' nor '.join(emulators)} is there")
     assert sets_that_ran(emulator, compiled(compiler, tmp_path, "-O3", "-static"), cases) == {"portable", "neon"}
+
+
+@pytest.mark.thorough
+def test_as_windows_calls_kernels(cases: Path, tmp_path: Path, run_by_wine: Callable[..., list[str]]) -> None:
+    """64-bit Windows: `long` of 32 bits, registers that a callee keeps, a stack that is aligned to 16 bytes."""
+    *sets, verdict = run_by_wine(compiled_for_windows(SOURCE, tmp_path, "-O2", "-ffp-contract=off"), cases)
+    assert verdict.endswith(" 0 failed")
+    assert "portable" in {line.split(":")[0] for line in sets}
 
 
 @pytest.mark.thorough

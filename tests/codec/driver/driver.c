@@ -11,10 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "kernels.h"
+#include "../../pages.h"
 
 /* Arguments, by what is called:
  *   unpack, pack       blocks, group, lsb, map           (pack answers 1 where a byte is no trit; then no result counts)
@@ -51,25 +50,41 @@ static void give_up(const char *why) {
 
 typedef struct {
     uint8_t *whole, *start; /* what is given back, and where the bytes asked for begin, at least MARGIN later */
-    size_t mapped;          /* size of the whole, if it is from mmap */
+    size_t mapped;          /* size of the whole, if it is of pages */
 } memory;
+
+/* From the allocator, at a multiple of 64. */
+static uint8_t *aligned(size_t bytes) {
+#if defined(_WIN32)
+    return _aligned_malloc(bytes, 64);
+#else
+    void *at;
+    return posix_memalign(&at, 64, bytes) == 0 ? at : NULL;
+#endif
+}
+
+static void free_aligned(uint8_t *at) {
+#if defined(_WIN32)
+    _aligned_free(at);
+#else
+    free(at);
+#endif
+}
 
 /* `bytes` bytes that begin `offset` bytes into a fresh piece, or end at its end. All of it is FILL. */
 static memory obtain(size_t bytes, int offset) {
     const size_t lead = MARGIN + (offset == AT_END ? 0 : (size_t)offset);
     memory m = {NULL, NULL, 0};
     if (offset == AT_END) {
-        const size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (lead + bytes + page - 1) / page * page;
-        void *at = mmap(NULL, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (at == MAP_FAILED || mprotect((uint8_t *)at + room, page, PROT_NONE) != 0) give_up("no memory");
-        m.whole = at;
+        const size_t page = page_size(), room = (lead + bytes + page - 1) / page * page;
+        m.whole = open_pages(room + page);
+        if (m.whole == NULL || !close_pages(m.whole + room, page)) give_up("no memory");
         m.mapped = room + page;
         m.start = m.whole + room - bytes;
         memset(m.whole, FILL, room);
     } else {
-        void *at;
-        if (posix_memalign(&at, 64, lead + bytes) != 0) give_up("no memory");
-        m.whole = at;
+        m.whole = aligned(lead + bytes);
+        if (m.whole == NULL) give_up("no memory");
         m.start = m.whole + lead;
         memset(m.whole, FILL, lead + bytes);
     }
@@ -77,8 +92,8 @@ static memory obtain(size_t bytes, int offset) {
 }
 
 static void release(memory m) {
-    if (m.mapped) munmap(m.whole, m.mapped);
-    else free(m.whole);
+    if (m.mapped) release_pages(m.whole, m.mapped);
+    else free_aligned(m.whole);
 }
 
 static int margin_kept(memory m) {

@@ -11,11 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#if !defined(_WIN32)
 #include <sys/wait.h>
 #include <unistd.h>
+#endif
 
 #include "matmul.h"
+#include "../../pages.h"
 
 /* Arguments and contents, by what is called:
  *   product    rows, blocks, tokens; weights, codes -> sums
@@ -52,11 +54,10 @@ typedef struct {
 
 /* Bytes between two pages that must not be touched. `unit`: what its start must be a multiple of. */
 static memory obtain(int64_t bytes, int place, int unit) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t page = page_size();
     const size_t inner = ((size_t)bytes + 64 + page - 1) / page * page;
-    memory m = {NULL, NULL, inner + 2 * page};
-    m.whole = mmap(NULL, m.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (m.whole == MAP_FAILED || mprotect(m.whole + page, inner, PROT_READ | PROT_WRITE) != 0) give_up("no memory");
+    memory m = {open_pages(inner + 2 * page), NULL, inner + 2 * page};
+    if (m.whole == NULL || !close_pages(m.whole, page) || !close_pages(m.whole + page + inner, page)) give_up("no memory");
     memset(m.whole + page, 0xA5, inner);
     size_t at = place == AT_END ? inner - (size_t)bytes : (size_t)place;
     m.start = m.whole + page + at / (size_t)unit * (size_t)unit;
@@ -69,7 +70,7 @@ static memory filled(const uint8_t *content, int64_t bytes, int place, int unit)
     return m;
 }
 
-static void let_go(memory m) { munmap(m.whole, m.mapped); }
+static void let_go(memory m) { release_pages(m.whole, m.mapped); }
 
 static void judge(const test_case *c, const char *set, size_t number, memory *results, int count) {
     int right = 1;
@@ -173,6 +174,7 @@ static void run(const i2s_matmul_set *set, const uint8_t *bytes, size_t size) {
     }
 }
 
+#if !defined(_WIN32)
 /* A child has none of the threads, and must get on without. */
 static void in_a_child(const uint8_t *bytes, size_t size) {
     fflush(stdout);
@@ -188,6 +190,7 @@ static void in_a_child(const uint8_t *bytes, size_t size) {
         printf("in a child: the results are wrong\n");
     }
 }
+#endif
 
 int main(int argc, char **argv) {
     size_t size;
@@ -210,7 +213,9 @@ int main(int argc, char **argv) {
     }
     if (!found) give_up("there is no such set");
 
+#if !defined(_WIN32)
     if (argc == 2) in_a_child(bytes, size);
+#endif
     free(bytes);
     printf("%lu passed, %lu failed\n", passed, failed);
     return failed != 0;

@@ -8,10 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "blocks.h"
+#include "../../../pages.h"
 
 enum { UNPACK, PACK, FLOATS, COUNT, SCALES, WHATS };
 static const char *const NAMES[WHATS] = {"unpack", "pack", "floats", "count", "scales"};
@@ -28,11 +27,10 @@ typedef struct { uint8_t *whole, *start; size_t mapped; } memory;
 
 /* `bytes` bytes that end `behind` bytes before what may not be touched; what is around them is FILL. */
 static memory obtain(size_t bytes, size_t behind) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (BEFORE + bytes + behind + page - 1) / page * page;
+    const size_t page = page_size(), room = (BEFORE + bytes + behind + page - 1) / page * page;
     memory m;
-    void *at = mmap(NULL, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED || mprotect((uint8_t *)at + room, page, PROT_NONE) != 0) give_up("no memory");
-    m.whole = at;
+    m.whole = open_pages(room + page);
+    if (m.whole == NULL || !close_pages(m.whole + room, page)) give_up("no memory");
     m.mapped = room + page;
     m.start = m.whole + room - behind - bytes;
     memset(m.whole, FILL, room);
@@ -83,8 +81,8 @@ static void run(const i2s_block_set *set, const int64_t w[WORDS], const uint8_t 
                 failed++;
                 printf("%s %s, case %d, kind %d: wrong (behind %zu, stream %d)\n", set->name, NAMES[what], number, kind, behind[i], stream);
             }
-            munmap(in.whole, in.mapped);
-            munmap(out.whole, out.mapped);
+            release_pages(in.whole, in.mapped);
+            release_pages(out.whole, out.mapped);
         }
 }
 

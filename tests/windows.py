@@ -1,0 +1,55 @@
+"""Programs in C for 64-bit Windows: compiled by Clang, linked with MinGW's libraries, run by Wine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HEADERS = Path(__file__).resolve().parent.parent / "pyx"
+#: Where Debian keeps the program that is not on the PATH.
+WINE = ("wine64", "/usr/lib/wine/wine64", "wine")
+LINKER = "x86_64-w64-mingw32-gcc"
+
+
+def compiled_for_windows(source: Path, folder: Path, *flags: str) -> Path:
+    """Compile a driver, every warning an error; skip where the compiler or the libraries are not there.
+
+    Clang, as the package is built on Windows: code of GCC aligns no vector of 32 bytes on the stack there.
+    """
+    for needed in ("clang", LINKER):
+        if shutil.which(needed) is None:
+            pytest.skip(f"no compiler for Windows: {needed} is not there")
+    of_source, program = folder / "of_source.o", folder / "driver.exe"
+    for command in (
+        ["clang", "--target=x86_64-w64-windows-gnu", "-Wall", "-Wextra", "-Werror", *flags, f"-I{HEADERS}",
+         "-c", str(source), "-o", str(of_source)],
+        [LINKER, "-static", str(of_source), "-o", str(program)],
+    ):  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    return program
+
+
+def caller_of_wine(folder: Path) -> Callable[..., list[str]]:
+    """What runs a program of Windows and gives the lines that it prints; it must end with 0.
+
+    :param folder: an empty one, which Wine takes for a disk
+    """
+    wine = next(filter(None, map(shutil.which, WINE)), None)
+    if wine is None:
+        pytest.skip("no Wine: apt install wine64")
+    off = "mscoree,mshtml,winemenubuilder.exe="  # it would look for what these need, and they are not needed
+    environment = os.environ | {"WINEPREFIX": str(folder), "WINEDEBUG": "-all", "WINEDLLOVERRIDES": off}
+
+    def lines(program: Path, *words: str | Path) -> list[str]:
+        command = [wine, str(program), *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        return done.stdout.splitlines()
+
+    return lines
