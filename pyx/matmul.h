@@ -74,11 +74,12 @@ static const i2s_matmul_many_kernel i2s_matmul_panels = {
     i2s_panel_from, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange, i2s_panel_product};
 #elif defined(I2S_MM_NEON)
 static const i2s_matmul_many_kernel i2s_matmul_panels_dotprod = {
-    i2s_panel_from, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange_dotprod,
+    i2s_panel_from_dotprod, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange_dotprod,
     i2s_panel_product_dotprod};
 #if defined(I2S_KNOWS_I8MM)
 static const i2s_matmul_many_kernel i2s_matmul_panels_i8mm = {
-    i2s_panel_from, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange_i8mm, i2s_panel_product_i8mm};
+    i2s_panel_from_i8mm, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange_i8mm,
+    i2s_panel_product_i8mm};
 #endif
 #endif
 

@@ -21,6 +21,8 @@
 #define I2S_SDOT(acc, a, b) __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(acc) : "w"(a), "w"(b))
 #define I2S_SDOT_LANE(acc, a, b, lane) __asm__("sdot %0.4s, %1.16b, %2.4b[" #lane "]" : "+w"(acc) : "w"(a), "w"(b))
 #define I2S_SMMLA(acc, a, b) __asm__("smmla %0.4s, %1.16b, %2.16b" : "+w"(acc) : "w"(a), "w"(b))
+/* Compilers that load what a later step needs find no registers for it, and store sums meanwhile: not beyond this. */
+#define I2S_MM_STEP() __asm__ volatile("" ::: "memory")
 #define I2S_MM_AHEAD 2048
 #define I2S_MM_ASK(p) __builtin_prefetch((const void *)(p))
 
@@ -84,6 +86,7 @@ I2S_MM_DOTPROD I2S_MM_INLINE void i2s_matrix_dotprod(const int R, const int C, c
             I2S_MM_UNROLL for (int r = 0; r < R; r++) v[r] = vld1q_u8(w + r * pitch + half);
             I2S_MM_UNROLL for (int f = 0; f < 4; f++) {
                 int8x16_t u[4];
+                I2S_MM_STEP();
                 I2S_MM_UNROLL for (int r = 0; r < R; r++) u[r] = i2s_field_neon(v[r], f);
                 I2S_MM_UNROLL for (int c = 0; c < C; c++) {
                     const int8x16_t x = vld1q_s8(q + 32 * (C * f + c) + half);
@@ -143,6 +146,7 @@ I2S_MM_I8MM I2S_MM_INLINE void i2s_matrix_i8mm(const int R, const int C, const u
             I2S_MM_UNROLL for (int f = 0; f < 4; f++)
                 I2S_MM_UNROLL for (int group = 0; group < 2; group++) {
                     int8x16_t u[4];
+                    I2S_MM_STEP();
                     I2S_MM_UNROLL for (int r = 0; r < rows; r++) u[r] = i2s_field_neon(v[r][group], f);
                     I2S_MM_UNROLL for (int c = 0; c < tokens; c++) {
                         const int8x16_t x = 2 * c + 1 < C ? vld1q_s8(q + 16 * c)

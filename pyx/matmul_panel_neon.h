@@ -18,12 +18,16 @@
 #define I2S_PANEL_TOKENS 8  /* in a tile */
 #define I2S_PANEL_BLOCKS 27 /* most blocks in a panel: it takes 108 KiB unpacked */
 #define I2S_PANEL_BLOCK (I2S_PANEL_STRIP * I2S_MM_COLUMNS) /* bytes of a block in a strip */
-#define I2S_PANEL_LEAST 8   /* tokens from which on unpacking pays, by the cycles that llvm-mca estimates */
+/* Tokens from which on unpacking pays, by the cycles that llvm-mca estimates (bench/arm_cycles.py): Neoverse N1 says 10 for
+ * dot products, V1 says 7 for both. */
+#define I2S_PANEL_LEAST_DOTPROD 16
+#define I2S_PANEL_LEAST_I8MM 8
 
 /* Tokens from which on panels are used; tests and benchmarks set it, -1 leaves it to the processor. */
 static int64_t i2s_panel_forced = -1;
 
-static int64_t i2s_panel_from(void) { return i2s_panel_forced >= 0 ? i2s_panel_forced : I2S_PANEL_LEAST; }
+static inline int64_t i2s_panel_from(int64_t least) { return i2s_panel_forced >= 0 ? i2s_panel_forced : least; }
+static int64_t i2s_panel_from_dotprod(void) { return i2s_panel_from(I2S_PANEL_LEAST_DOTPROD); }
 
 /* Activation codes of a tile, `unit` columns at a time. Tokens that are not there are zeros. */
 I2S_MM_INLINE void i2s_panel_arrange(const int unit, const int8_t *codes, int64_t blocks, int tokens, int8_t *arranged) {
@@ -119,6 +123,8 @@ I2S_MM_DOTPROD static void i2s_panel_dotprod_8(const uint8_t *strip, int64_t blo
 /* ---- I8MM: two rows by eight columns in a vector, times eight columns of two tokens. ---- */
 
 #if defined(I2S_KNOWS_I8MM)
+static int64_t i2s_panel_from_i8mm(void) { return i2s_panel_from(I2S_PANEL_LEAST_I8MM); }
+
 static void i2s_panel_arrange_i8mm(const int8_t *codes, int64_t blocks, int tokens, int8_t *arranged) {
     i2s_panel_arrange(8, codes, blocks, tokens, arranged);
 }
