@@ -37,7 +37,7 @@ MODELS: Final = {"A57": "Cortex-A57", "N1": "Neoverse N1", "V1": "Neoverse V1", 
 
 
 class Kernel(NamedTuple):
-    """A loop: the set of kernels, what is done, for how many tokens (none: weights are unpacked), the call that has it."""
+    """A loop: the set of kernels, what is done, for how many tokens (0: no product), the call that has it."""
 
     set: str
     does: str
@@ -49,7 +49,12 @@ _ONE: Final = "w, blocks, q, out"
 _SOME: Final = "w, blocks, q, out, stride"
 _TILE: Final = "w, blocks, q, 0, 8, 8, out, stride"
 
+#: What counts weights: its work is what it reads.
+SURVEY: Final = "survey"
+
 KERNELS: Final = (
+    Kernel("portable", SURVEY, 0, "out[0] = i2s_codes_portable(w, (uint64_t *)panel)"),
+    Kernel("neon", SURVEY, 0, "out[0] = i2s_codes_neon(w, (uint64_t *)panel)"),
     Kernel("neon", "one token", 1, f"i2s_matrix_neon(4, 1, {_SOME})"),
     Kernel("neon", "four tokens", 4, f"i2s_matrix_neon(2, 4, {_SOME})"),
     Kernel("dotprod", "one token", 1, f"i2s_vector_dotprod(4, {_ONE})"),
@@ -63,10 +68,10 @@ KERNELS: Final = (
 
 #: Processors and the sets that they run. Of the first three none has I8MM.
 PROCESSORS: Final = {
-    "cortex-a76": ("neon", "dotprod"),
-    "neoverse-n1": ("neon", "dotprod"),
-    "apple-m1": ("neon", "dotprod"),
-    "neoverse-v1": ("neon", "dotprod", "i8mm"),
+    "cortex-a76": ("portable", "neon", "dotprod"),
+    "neoverse-n1": ("portable", "neon", "dotprod"),
+    "apple-m1": ("portable", "neon", "dotprod"),
+    "neoverse-v1": ("portable", "neon", "dotprod", "i8mm"),
 }
 
 
@@ -93,7 +98,7 @@ def estimates() -> dict[str, Any]:
         for kernel, loop in zip(KERNELS, loops, strict=True):
             if kernel.set in sets:
                 cycles, model = _estimate(mca, processor, loop)
-                work = _products(loop) if kernel.tokens else _unpacked(loop)
+                work = _products(loop) if kernel.tokens else _read(loop) if kernel.does == SURVEY else _unpacked(loop)
                 row = {
                     "processor": processor,
                     "model": model,
@@ -146,7 +151,9 @@ def _loops() -> list[list[str]]:
     ]
     with tempfile.TemporaryDirectory(prefix="i2s-cycles-") as folder:
         source, assembly = Path(folder) / "kernels.c", Path(folder) / "kernels.s"
-        source.write_text('#include "matmul.h"\n' + "".join(functions), encoding="ascii")
+        source.write_text(
+            '#include <stdlib.h>\n#include "survey.h"\n#include "matmul.h"\n' + "".join(functions), encoding="ascii"
+        )
         command = [COMPILER, *FLAGS, "-w", f"-I{ROOT / 'pyx'}", "-S", str(source), "-o", str(assembly)]
         subprocess.run(command, check=True)
         text = assembly.read_text(encoding="ascii")
@@ -163,7 +170,7 @@ def _function(assembly: str, name: str) -> list[str]:
 
 
 def _loop(lines: list[str]) -> list[str]:
-    """The innermost loop that multiplies most, or else stores most."""
+    """The innermost loop that multiplies most, or else stores most, or else reads most."""
     places = {line[:-1]: at for at, line in enumerate(lines) if line.endswith(":")}
     loops = []
     for at, line in enumerate(lines):
@@ -171,7 +178,7 @@ def _loop(lines: list[str]) -> list[str]:
         if re.match(r"\t(b\.?[a-z]{2}|cbn?z|tbn?z|b)\t", line) and places.get(target, at) < at:
             loops.append(lines[places[target] + 1 : at + 1])
     inner = [each for each in loops if not any(len(other) < len(each) and _within(other, each) for other in loops)]
-    best = max(inner, key=lambda each: (_products(each), _unpacked(each)))
+    best = max(inner, key=lambda each: (_products(each), _unpacked(each), _read(each)))
     return [line for line in best if not line.endswith(":")]
 
 
@@ -185,8 +192,18 @@ def _products(loop: list[str]) -> int:
 
 def _unpacked(loop: list[str]) -> int:
     """Weights that are stored, a byte each."""
-    stored = [line for line in loop if re.match(r"\t(str|stp|st1)\t.*\b[qv]\d", line)]
-    return sum(len(re.findall(r"\b[qv]\d+", line.split("[")[0])) * 16 for line in stored)
+    return _vector_bytes(loop, "str", "stp", "st1")
+
+
+def _read(loop: list[str]) -> int:
+    """Weights that are read, four in a byte."""
+    return 4 * _vector_bytes(loop, "ldr", "ldp", "ld1")
+
+
+def _vector_bytes(loop: list[str], *names: str) -> int:
+    """Bytes of the whole vectors that these instructions name; what has no register is no work."""
+    named = [line.split("[")[0] for line in loop if line.split()[0] in names and "[sp" not in line]
+    return 16 * sum(len(re.findall(r"\b[qv]\d+", line)) for line in named)
 
 
 def _estimate(mca: str, processor: str, loop: list[str]) -> Estimate:

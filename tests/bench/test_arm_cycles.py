@@ -59,7 +59,8 @@ def test_loops_are_found_in_assembly(cycles: Any) -> None:
     loop = cycles._loop(lines)
     assert loop == lines[3:6]
     assert (cycles._products(loop), cycles._unpacked(loop)) == (16, 0)
-    assert cycles._unpacked(["\tstr\tq1, [x0]", "\tstp\tq1, q2, [x0, 32]", "\tstr\tx1, [x0]"]) == 48
+    assert cycles._unpacked(["\tstr\tq1, [x0]", "\tstp\tq1, q2, [x0, 32]", "\tstr\tx1, [x0]", "\tldr\tq1, [x0]"]) == 48
+    assert cycles._read(["\tstr\tq1, [x0]", "\tldp\tq1, q2, [x0, 32]", "\tldr\tx1, [x0]"]) == 128
 
 
 def test_what_is_missing_is_named(
