@@ -60,6 +60,8 @@ static inline unsigned i2s_cpu_needs(int (*available)(void)) {
 #endif
 #if defined(__linux__)
 #include <sys/auxv.h>
+#define I2S_HWCAP_ASIMDDP (1UL << 20) /* by names of our own, because headers of older systems lack theirs */
+#define I2S_HWCAP2_I8MM (1UL << 13)
 #elif defined(__APPLE__)
 #include <sys/types.h>
 #include <sys/sysctl.h>
@@ -107,8 +109,8 @@ __attribute__((constructor)) static void i2s_cpu_ask(void) {
 #elif defined(I2S_CPU_ARM)
     I2S_CPU_FIND(neon, 1)
 #if defined(__linux__)
-    I2S_CPU_FIND(dotprod, getauxval(AT_HWCAP) & (1UL << 20))  /* HWCAP_ASIMDDP */
-    I2S_CPU_FIND(i8mm, getauxval(AT_HWCAP2) & (1UL << 13))    /* HWCAP2_I8MM */
+    I2S_CPU_FIND(dotprod, getauxval(AT_HWCAP) & I2S_HWCAP_ASIMDDP)
+    I2S_CPU_FIND(i8mm, getauxval(AT_HWCAP2) & I2S_HWCAP2_I8MM)
 #elif defined(__APPLE__)  /* the first systems for these processors have no names; every processor has dot products */
     I2S_CPU_FIND(dotprod, i2s_cpu_sysctl("hw.optional.arm.FEAT_DotProd", 1))
     I2S_CPU_FIND(i8mm, i2s_cpu_sysctl("hw.optional.arm.FEAT_I8MM", 0))

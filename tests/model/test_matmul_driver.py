@@ -176,7 +176,9 @@ def test_sets_by_what_an_arm_processor_has(tmp_path: Path, monkeypatch: pytest.M
     table = (HEADERS / "_cpu.pyx").read_text().split('cdef extern from *:\n    """', 1)[1].split('"""', 1)[0]
     listing = tmp_path / "names.c"
     listing.write_text(f"""{table}
+#include <asm/hwcap.h>
 #include <stdio.h>
+_Static_assert(I2S_HWCAP_ASIMDDP == HWCAP_ASIMDDP && I2S_HWCAP2_I8MM == HWCAP2_I8MM, "bits as the kernel has them");
 int main(void) {{
     for (int i = 0; i < I2S_CPU_SETS; i++) printf("%s %d\\n", i2s_cpu_sets[i].name, i2s_cpu_sets[i].available() != 0);
     return 0;
