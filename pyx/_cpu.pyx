@@ -24,6 +24,9 @@ cdef extern from *:
     #elif defined(I2S_CPU_ARM)
         {"neon", i2s_cpu_neon},
         {"dotprod", i2s_cpu_dotprod},
+    #if defined(I2S_KNOWS_I8MM)
+        {"i8mm", i2s_cpu_i8mm},
+    #endif
     #endif
     };
     enum { I2S_CPU_SETS = sizeof(i2s_cpu_sets) / sizeof(i2s_cpu_sets[0]) };

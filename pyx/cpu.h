@@ -8,7 +8,7 @@
 /* Features by the names that compilers have for them. What another architecture has is missing here. */
 #define I2S_CPU_FEATURES(X)                                                                                             \
     X(ssse3) X(popcnt) X(avx2) X(fma) X(f16c) X(avxvnni) X(avx512f) X(avx512bw) X(avx512vl) X(avx512dq) X(avx512vnni)  \
-    X(avx512vbmi) X(avx512vpopcntdq) X(neon) X(dotprod)
+    X(avx512vbmi) X(avx512vpopcntdq) X(neon) X(dotprod) X(i8mm)
 
 enum {
 #define I2S_CPU_NUMBER(name) I2S_CPU_##name,
@@ -55,8 +55,24 @@ static inline unsigned i2s_cpu_needs(int (*available)(void)) {
 #endif
 #elif defined(__aarch64__)
 #define I2S_CPU_ARM 1
+#if defined(__clang__) ? __clang_major__ >= 11 : __GNUC__ >= 10  /* older compilers do not know it */
+#define I2S_KNOWS_I8MM 1
+#endif
 #if defined(__linux__)
 #include <sys/auxv.h>
+#define I2S_HWCAP_ASIMDDP (1UL << 20) /* by names of our own, because headers of older systems lack theirs */
+#define I2S_HWCAP2_I8MM (1UL << 13)
+#elif defined(__APPLE__)
+#include <sys/types.h>
+#include <sys/sysctl.h>
+/* What the system says of a feature; `unknown` where it has no such name yet. */
+static int i2s_cpu_sysctl(const char *name, int unknown) {
+    int there = 0;
+    size_t size = sizeof there;
+    return sysctlbyname(name, &there, &size, NULL, 0) == 0 ? there : unknown;
+}
+#elif defined(_WIN32)
+__declspec(dllimport) int __stdcall IsProcessorFeaturePresent(unsigned long feature);
 #endif
 #endif
 
@@ -93,9 +109,14 @@ __attribute__((constructor)) static void i2s_cpu_ask(void) {
 #elif defined(I2S_CPU_ARM)
     I2S_CPU_FIND(neon, 1)
 #if defined(__linux__)
-    I2S_CPU_FIND(dotprod, getauxval(AT_HWCAP) & (1UL << 20))  /* HWCAP_ASIMDDP */
-#elif defined(__APPLE__)
-    I2S_CPU_FIND(dotprod, 1)  /* every Apple processor of this architecture has it */
+    I2S_CPU_FIND(dotprod, getauxval(AT_HWCAP) & I2S_HWCAP_ASIMDDP)
+    I2S_CPU_FIND(i8mm, getauxval(AT_HWCAP2) & I2S_HWCAP2_I8MM)
+#elif defined(__APPLE__)  /* the first systems for these processors have no names; every processor has dot products */
+    I2S_CPU_FIND(dotprod, i2s_cpu_sysctl("hw.optional.arm.FEAT_DotProd", 1))
+    I2S_CPU_FIND(i8mm, i2s_cpu_sysctl("hw.optional.arm.FEAT_I8MM", 0))
+#elif defined(_WIN32)
+    I2S_CPU_FIND(dotprod, IsProcessorFeaturePresent(43))  /* PF_ARM_V82_DP_INSTRUCTIONS_AVAILABLE */
+    I2S_CPU_FIND(i8mm, IsProcessorFeaturePresent(66))     /* PF_ARM_V82_I8MM_INSTRUCTIONS_AVAILABLE */
 #endif
 #endif
 }
@@ -122,6 +143,7 @@ static inline int i2s_cpu_avx512vnni(void) { return i2s_cpu_avx512bw() && I2S_HA
 static inline int i2s_cpu_avx512vpopcntdq(void) { return i2s_cpu_avx512bw() && I2S_HAS(avx512vpopcntdq); }
 static inline int i2s_cpu_neon(void) { return I2S_HAS(neon); }
 static inline int i2s_cpu_dotprod(void) { return I2S_HAS(neon) && I2S_HAS(dotprod); }
+static inline int i2s_cpu_i8mm(void) { return i2s_cpu_dotprod() && I2S_HAS(i8mm); }
 
 #if defined(I2S_CPU_X86)
 /* Whether 512-bit vectors are done in halves: AMD's first with AVX-512 (family 19h). Asking takes long in a virtual machine. */

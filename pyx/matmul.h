@@ -6,8 +6,8 @@
  *
  * `i2s_matmul_sets` has one row for each instruction set that this compiler can target, slowest first. A set arranges the
  * activation codes of a tile of tokens as it reads them, and multiplies rows with them: four tokens share what is unpacked in
- * registers, or many tokens share panels (matmul_panel.h). i2s_matmul_run does a whole product in parts that do not depend
- * on who does them: rows of the matrix, tile by tile of tokens.
+ * registers, or many tokens share panels (matmul_panel.h, matmul_panel_neon.h). i2s_matmul_run does a whole product in parts
+ * that do not depend on who does them: rows of the matrix, tile by tile of tokens.
  */
 #ifndef I2S_MATMUL_H
 #define I2S_MATMUL_H
@@ -39,7 +39,7 @@
 #include "matmul_x86.h"
 #elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
 #define I2S_MM_NEON 1
-#include "matmul_neon.h"
+#include "matmul_panel_neon.h"
 #endif
 
 /* A kernel for many tokens, which have tiles and an arrangement of their own. Rows are best a multiple of `rows`. */
@@ -72,6 +72,15 @@ static int i2s_matmul_always(void) { return 1; }
 #if defined(I2S_MM_X86)
 static const i2s_matmul_many_kernel i2s_matmul_panels = {
     i2s_panel_from, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange, i2s_panel_product};
+#elif defined(I2S_MM_NEON)
+static const i2s_matmul_many_kernel i2s_matmul_panels_dotprod = {
+    i2s_panel_from_dotprod, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange_dotprod,
+    i2s_panel_product_dotprod};
+#if defined(I2S_KNOWS_I8MM)
+static const i2s_matmul_many_kernel i2s_matmul_panels_i8mm = {
+    i2s_panel_from_i8mm, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange_i8mm,
+    i2s_panel_product_i8mm};
+#endif
 #endif
 
 static const i2s_matmul_set i2s_matmul_sets[] = {
@@ -92,7 +101,11 @@ static const i2s_matmul_set i2s_matmul_sets[] = {
     {"neon", i2s_cpu_neon, 1, i2s_arrange_neon, i2s_product_neon, NULL, i2s_quantize_portable, i2s_epilogue_portable,
      i2s_peak_neon, NULL},
     {"dotprod", i2s_cpu_dotprod, 1, i2s_arrange_neon, i2s_product_dotprod, NULL, i2s_quantize_portable,
-     i2s_epilogue_portable, i2s_peak_dotprod, NULL},
+     i2s_epilogue_portable, i2s_peak_dotprod, &i2s_matmul_panels_dotprod},
+#if defined(I2S_KNOWS_I8MM)
+    {"i8mm", i2s_cpu_i8mm, 1, i2s_arrange_i8mm, i2s_product_i8mm, NULL, i2s_quantize_portable, i2s_epilogue_portable,
+     i2s_peak_i8mm, &i2s_matmul_panels_i8mm},
+#endif
 #endif
 };
 #define I2S_MATMUL_SETS ((int)(sizeof i2s_matmul_sets / sizeof i2s_matmul_sets[0]))

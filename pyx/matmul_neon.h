@@ -1,4 +1,4 @@
-/* Products of packed weights with activation codes: NEON with the dot product instructions, and without.
+/* Products of packed weights with activation codes: NEON alone, with dot products, and with products of small matrices (I8MM).
  *
  * One prefetch stream runs through the next rows in the order of their addresses, as on x86.
  */
@@ -10,11 +10,19 @@
 #if defined(__clang__)
 #define I2S_MM_UNROLL _Pragma("clang loop unroll(full)")
 #define I2S_MM_DOTPROD __attribute__((target("dotprod")))
+#define I2S_MM_I8MM __attribute__((target("dotprod,i8mm")))
 #else
 #define I2S_MM_UNROLL _Pragma("GCC unroll 8")
 #define I2S_MM_DOTPROD __attribute__((target("arch=armv8.2-a+dotprod")))
+#define I2S_MM_I8MM __attribute__((target("arch=armv8.2-a+dotprod+i8mm")))
 #endif
 #define I2S_MM_INLINE static inline __attribute__((always_inline))
+/* By inline assembly, because Clang before version 16 has these intrinsics only where all code may use them. */
+#define I2S_SDOT(acc, a, b) __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(acc) : "w"(a), "w"(b))
+#define I2S_SDOT_LANE(acc, a, b, lane) __asm__("sdot %0.4s, %1.16b, %2.4b[" #lane "]" : "+w"(acc) : "w"(a), "w"(b))
+#define I2S_SMMLA(acc, a, b) __asm__("smmla %0.4s, %1.16b, %2.16b" : "+w"(acc) : "w"(a), "w"(b))
+/* Compilers that load what a later step needs find no registers for it, and store sums meanwhile: not beyond this. */
+#define I2S_MM_STEP() __asm__ volatile("" ::: "memory")
 #define I2S_MM_AHEAD 2048
 #define I2S_MM_ASK(p) __builtin_prefetch((const void *)(p))
 
@@ -53,10 +61,10 @@ I2S_MM_DOTPROD I2S_MM_INLINE void i2s_vector_dotprod(const int R, const uint8_t 
                             x3 = vld1q_s8(q + half + 96);
             I2S_MM_UNROLL for (int r = 0; r < R; r++) {
                 const uint8x16_t v = vld1q_u8(w + r * pitch + half);
-                acc[r][0] = vdotq_s32(acc[r][0], vreinterpretq_s8_u8(vshrq_n_u8(v, 6)), x0);
-                acc[r][1] = vdotq_s32(acc[r][1], vreinterpretq_s8_u8(vandq_u8(v, vdupq_n_u8(0x30))), x1);
-                acc[r][2] = vdotq_s32(acc[r][2], vreinterpretq_s8_u8(vandq_u8(v, vdupq_n_u8(0x0C))), x2);
-                acc[r][0] = vdotq_s32(acc[r][0], vreinterpretq_s8_u8(vandq_u8(v, vdupq_n_u8(0x03))), x3);
+                I2S_SDOT(acc[r][0], vshrq_n_u8(v, 6), x0);
+                I2S_SDOT(acc[r][1], vandq_u8(v, vdupq_n_u8(0x30)), x1);
+                I2S_SDOT(acc[r][2], vandq_u8(v, vdupq_n_u8(0x0C)), x2);
+                I2S_SDOT(acc[r][0], vandq_u8(v, vdupq_n_u8(0x03)), x3);
             }
         }
     }
@@ -78,10 +86,11 @@ I2S_MM_DOTPROD I2S_MM_INLINE void i2s_matrix_dotprod(const int R, const int C, c
             I2S_MM_UNROLL for (int r = 0; r < R; r++) v[r] = vld1q_u8(w + r * pitch + half);
             I2S_MM_UNROLL for (int f = 0; f < 4; f++) {
                 int8x16_t u[4];
+                I2S_MM_STEP();
                 I2S_MM_UNROLL for (int r = 0; r < R; r++) u[r] = i2s_field_neon(v[r], f);
                 I2S_MM_UNROLL for (int c = 0; c < C; c++) {
                     const int8x16_t x = vld1q_s8(q + 32 * (C * f + c) + half);
-                    I2S_MM_UNROLL for (int r = 0; r < R; r++) acc[r][c] = vdotq_s32(acc[r][c], u[r], x);
+                    I2S_MM_UNROLL for (int r = 0; r < R; r++) I2S_SDOT(acc[r][c], u[r], x);
                 }
             }
         }
@@ -89,6 +98,75 @@ I2S_MM_DOTPROD I2S_MM_INLINE void i2s_matrix_dotprod(const int R, const int C, c
     I2S_MM_UNROLL for (int c = 0; c < C; c++)
         I2S_MM_UNROLL for (int r = 0; r < R; r++) out[c * stride + r] = vaddvq_s32(acc[r][c]);
 }
+
+#if defined(I2S_KNOWS_I8MM)
+/* ---- With products of small matrices: two rows by two tokens over eight columns are one instruction. ---- */
+
+/* Activations of a block: eight columns at a time in the order of the kernel (half, field, group), and in them token by token. */
+static void i2s_arrange_i8mm(const int8_t *codes, int64_t blocks, int tokens, int8_t *arranged) {
+    if (tokens == 1) { /* dot products do these */
+        i2s_arrange_neon(codes, blocks, 1, arranged);
+        return;
+    }
+    for (int64_t b = 0; b < blocks; b++)
+        for (int half = 0; half < 32; half += 16)
+            for (int field = 0; field < 4; field++)
+                for (int group = 0; group < 16; group += 8)
+                    for (int t = 0; t < tokens; t++, arranged += 8)
+                        memcpy(arranged, codes + (t * blocks + b) * I2S_MM_COLUMNS + 32 * field + half + group, 8);
+}
+
+/* The same eight columns of two rows, side by side: of two vectors the low halves, or the high ones. */
+I2S_MM_INLINE uint8x16_t i2s_low_halves(uint8x16_t a, uint8x16_t b) {
+    return vreinterpretq_u8_u64(vzip1q_u64(vreinterpretq_u64_u8(a), vreinterpretq_u64_u8(b)));
+}
+I2S_MM_INLINE uint8x16_t i2s_high_halves(uint8x16_t a, uint8x16_t b) {
+    return vreinterpretq_u8_u64(vzip2q_u64(vreinterpretq_u64_u8(a), vreinterpretq_u64_u8(b)));
+}
+
+/* R rows, an even number or one, and C tokens; a token without a neighbour is multiplied twice. */
+I2S_MM_I8MM I2S_MM_INLINE void i2s_matrix_i8mm(const int R, const int C, const uint8_t *w, int64_t blocks, const int8_t *q,
+                                               int32_t *out, int64_t stride) {
+    const int64_t pitch = blocks * I2S_MM_BYTES;
+    const int rows = (R + 1) / 2, tokens = (C + 1) / 2; /* pairs of them */
+    int32x4_t acc[4][2];
+    I2S_MM_UNROLL for (int r = 0; r < rows; r++)
+        I2S_MM_UNROLL for (int c = 0; c < tokens; c++) acc[r][c] = vdupq_n_s32(0);
+    uintptr_t ahead = (uintptr_t)w + (uintptr_t)(R * pitch + I2S_MM_AHEAD);
+    for (int64_t b = 0; b < blocks; b++, w += 32, ahead += (uintptr_t)(32 * R)) {
+        I2S_MM_UNROLL for (int r = 0; r < R; r += 2) I2S_MM_ASK(ahead + 32 * r);
+        I2S_MM_UNROLL for (int half = 0; half < 32; half += 16) {
+            uint8x16_t v[4][2];
+            I2S_MM_UNROLL for (int r = 0; r < rows; r++) {
+                const uint8x16_t a = vld1q_u8(w + 2 * r * pitch + half);
+                const uint8x16_t other = R > 1 ? vld1q_u8(w + (2 * r + 1) * pitch + half) : a;
+                v[r][0] = i2s_low_halves(a, other);
+                v[r][1] = i2s_high_halves(a, other);
+            }
+            I2S_MM_UNROLL for (int f = 0; f < 4; f++)
+                I2S_MM_UNROLL for (int group = 0; group < 2; group++) {
+                    int8x16_t u[4];
+                    I2S_MM_STEP();
+                    I2S_MM_UNROLL for (int r = 0; r < rows; r++) u[r] = i2s_field_neon(v[r][group], f);
+                    I2S_MM_UNROLL for (int c = 0; c < tokens; c++) {
+                        const int8x16_t x = 2 * c + 1 < C ? vld1q_s8(q + 16 * c)
+                                                          : vcombine_s8(vld1_s8(q + 16 * c), vld1_s8(q + 16 * c));
+                        I2S_MM_UNROLL for (int r = 0; r < rows; r++) I2S_SMMLA(acc[r][c], x, u[r]);
+                    }
+                    q += 8 * C;
+                }
+        }
+    }
+    I2S_MM_UNROLL for (int c = 0; c < C; c++)
+        I2S_MM_UNROLL for (int r = 0; r < rows; r++) {
+            const int32x2_t sums = c % 2 ? vget_high_s32(acc[r][c / 2]) : vget_low_s32(acc[r][c / 2]);
+            if (R > 1)
+                vst1_s32(out + c * stride + 2 * r, sums);
+            else
+                out[c * stride] = vget_lane_s32(sums, 0);
+        }
+}
+#endif
 
 /* ---- Without: products are added in 16 bits and widened before they can overflow, whatever codes and activations. ---- */
 
@@ -159,5 +237,8 @@ I2S_MM_INLINE void i2s_matrix_neon(const int R, const int C, const uint8_t *w, i
 #define I2S_MM_VECTOR_NEON(R, w, blocks, q, out) i2s_matrix_neon(R, 1, w, blocks, q, out, 0)
 I2S_MM_PRODUCT(i2s_product_neon, I2S_MM_VECTOR_NEON, i2s_matrix_neon, 2)
 I2S_MM_DOTPROD I2S_MM_PRODUCT(i2s_product_dotprod, i2s_vector_dotprod, i2s_matrix_dotprod, 4)
+#if defined(I2S_KNOWS_I8MM)
+I2S_MM_I8MM I2S_MM_PRODUCT(i2s_product_i8mm, i2s_vector_dotprod, i2s_matrix_i8mm, 8)
+#endif
 
 #endif

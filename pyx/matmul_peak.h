@@ -40,15 +40,15 @@ I2S_PEAK(i2s_peak_avx512, I2S_PEAK_AVX512, 64)
 #elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
 
 #if defined(__clang__)
-#define I2S_PEAK_TARGET __attribute__((target("dotprod")))
+#define I2S_PEAK_TARGET(feature) __attribute__((target(feature)))
 #else
-#define I2S_PEAK_TARGET __attribute__((target("arch=armv8.2-a+dotprod")))
+#define I2S_PEAK_TARGET(feature) __attribute__((target("arch=armv8.2-a+" feature)))
 #endif
 #define I2S_PEAK(NAME, OP, MACS)                                                                                        \
     static int64_t NAME(int64_t rounds) {                                                                               \
         int64_t left = rounds;                                                                                          \
         if (rounds <= 0) return 0;                                                                                      \
-        __asm__ volatile("1:\n\t" I2S_PEAK_TWELVE(OP) "subs %0, %0, #1\n\tb.ne 1b\n\t"         \
+        __asm__ volatile("1:\n\t" I2S_PEAK_TWELVE(OP) "subs %0, %0, #1\n\tb.ne 1b\n\t"                                  \
                          : "+r"(left)                                                                                   \
                          :                                                                                              \
                          : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v15", "cc");      \
@@ -57,7 +57,11 @@ I2S_PEAK(i2s_peak_avx512, I2S_PEAK_AVX512, 64)
 #define I2S_PEAK_NEON(i) "smlal v" #i ".8h, v15.8b, v15.8b\n\t"
 #define I2S_PEAK_DOTPROD(i) "sdot v" #i ".4s, v15.16b, v15.16b\n\t"
 I2S_PEAK(i2s_peak_neon, I2S_PEAK_NEON, 8)
-I2S_PEAK_TARGET I2S_PEAK(i2s_peak_dotprod, I2S_PEAK_DOTPROD, 16)
+I2S_PEAK_TARGET("dotprod") I2S_PEAK(i2s_peak_dotprod, I2S_PEAK_DOTPROD, 16)
+#if defined(I2S_KNOWS_I8MM)
+#define I2S_PEAK_I8MM(i) "smmla v" #i ".4s, v15.16b, v15.16b\n\t"
+I2S_PEAK_TARGET("i8mm") I2S_PEAK(i2s_peak_i8mm, I2S_PEAK_I8MM, 32)
+#endif
 
 #endif
 

@@ -280,6 +280,82 @@ static int i2s_survey_has_avx512vl(void) { return i2s_cpu_avx512bw(); }
 static int i2s_survey_has_avx512(void) { return i2s_cpu_avx512bw() && i2s_cpu_avx512vpopcntdq(); }
 #endif
 
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__) && !I2S_BIG_ENDIAN
+#include <arm_neon.h>
+#define I2S_SURVEY_NEON 1
+
+/* --- NEON, which counts the bits of each byte; of 32 bytes two lanes are in one vector and two in the next ------------- */
+
+static inline void i2s_add_bytes_neon(uint64x2_t *sums, uint8x16_t bytes) {
+    *sums = vaddq_u64(*sums, vpaddlq_u32(vpaddlq_u16(vpaddlq_u8(bytes))));
+}
+
+static int i2s_codes_neon(const uint8_t *p, uint64_t sums[8]) {
+    const uint8x16_t even = vdupq_n_u8(0x55), zero = vdupq_n_u8(0);
+    uint64x2_t lows[2], highs[2];
+    uint8x16_t both = zero;
+    int run = 0, i, k, h;
+    for (h = 0; h < 2; h++) lows[h] = highs[h] = vdupq_n_u64(0);
+    for (i = 0; i < I2S_BLOCK; i += 1024) {
+        uint8x16_t low[2] = {zero, zero}, high[2] = {zero, zero};  /* grow by at most 8 in 64 bytes: by 128 in 1,024 */
+        for (k = i; k < i + 1024; k += 64) {
+            for (h = 0; h < 2; h++) {
+                const uint8x16_t v = vld1q_u8(p + k + 16 * h), w = vld1q_u8(p + k + 32 + 16 * h);
+                const uint8x16_t l = vbslq_u8(even, v, vaddq_u8(w, w)), u = vbslq_u8(even, vshrq_n_u8(v, 1), w);
+                both = vorrq_u8(both, vandq_u8(l, u));
+                low[h] = vaddq_u8(low[h], vcntq_u8(l));
+                high[h] = vaddq_u8(high[h], vcntq_u8(u));
+            }
+        }
+        for (h = 0; h < 2; h++) {
+            i2s_add_bytes_neon(&lows[h], low[h]);
+            i2s_add_bytes_neon(&highs[h], high[h]);
+        }
+    }
+    for (h = 0; h < 2; h++) {
+        vst1q_u64(sums + 2 * h, lows[h]);
+        vst1q_u64(sums + 4 + 2 * h, highs[h]);
+    }
+    for (i = 0; i < I2S_BLOCK; i += 128) run |= I2S_SEEMS_RUN(p + i);
+    return run | (vmaxvq_u8(both) ? I2S_SEEN_BOTH : 0);
+}
+
+#define I2S_LOOK_NEON(name, extra, before, each, after)                                                                 \
+    static int name(const uint8_t *p, uint64_t sums[4] extra) {                                                         \
+        uint64x2_t a = vdupq_n_u64(0), b = a;                                                                           \
+        int run = 0, i;                                                                                                 \
+        before                                                                                                          \
+        for (i = 0; i < I2S_BLOCK; i += 32) {                                                                           \
+            const uint8x16_t v = vld1q_u8(p + i), w = vld1q_u8(p + i + 16);                                             \
+            a = vaddq_u64(a, vreinterpretq_u64_u8(v));                                                                  \
+            b = vaddq_u64(b, vreinterpretq_u64_u8(w));                                                                  \
+            each                                                                                                        \
+        }                                                                                                               \
+        for (i = 0; i < I2S_BLOCK; i += 128) run |= I2S_SEEMS_RUN(p + i);                                               \
+        vst1q_u64(sums, a);                                                                                             \
+        vst1q_u64(sums + 2, b);                                                                                         \
+        return run after;                                                                                               \
+    }
+I2S_LOOK_NEON(i2s_words_neon, , , , )
+#define I2S_NEON_COMMA ,
+#define I2S_NEON_VECTOR_16 uint16x8_t
+#define I2S_NEON_VECTOR_32 uint32x4_t
+#define I2S_NEON_VECTOR_64 uint64x2_t
+#define I2S_ALL_SET_NEON(bits, x)                                                                                       \
+    vreinterpretq_u8_u##bits(vceqq_u##bits(vandq_u##bits(vreinterpretq_u##bits##_u8(x), m), m))
+#define I2S_FLOATS_NEON(bytes, bits)                                                                                    \
+    I2S_LOOK_NEON(i2s_floats_##bytes##_neon, I2S_NEON_COMMA uint64_t mask,                                              \
+                  const I2S_NEON_VECTOR_##bits m = vdupq_n_u##bits((uint##bits##_t)mask);                         \
+                  uint8x16_t odd = vdupq_n_u8(0);,                                                                      \
+                  odd = vorrq_u8(odd, vorrq_u8(I2S_ALL_SET_NEON(bits, v), I2S_ALL_SET_NEON(bits, w)));,                 \
+                  | (vmaxvq_u8(odd) ? I2S_SEEN_ODD : 0))
+I2S_FLOATS_NEON(2, 16)
+I2S_FLOATS_NEON(4, 32)
+I2S_FLOATS_NEON(8, 64)
+
+static int i2s_survey_has_neon(void) { return i2s_cpu_neon(); }
+#endif
+
 /* --- the table ------------------------------------------------------------------------------------------------------ */
 
 static int i2s_survey_has_portable(void) { return 1; }
@@ -306,6 +382,10 @@ static const i2s_survey_set i2s_survey_sets[] = {
     {"avx512vl", i2s_survey_has_avx512vl, i2s_codes_avx512vl, i2s_words_avx2, i2s_floats_2_avx2, i2s_floats_4_avx2,
      i2s_floats_8_avx2, i2s_groups_avx512},
     I2S_SURVEY_ROW(avx512, i2s_floats_2_avx512, i2s_floats_4_avx512, i2s_floats_8_avx512),
+#endif
+#ifdef I2S_SURVEY_NEON  /* which compilers use for groups in plain C, too */
+    {"neon", i2s_survey_has_neon, i2s_codes_neon, i2s_words_neon, i2s_floats_2_neon, i2s_floats_4_neon, i2s_floats_8_neon,
+     i2s_groups_portable},
 #endif
 };
 enum { I2S_SURVEY_SETS = sizeof(i2s_survey_sets) / sizeof(i2s_survey_sets[0]) };

@@ -26,6 +26,7 @@ NEEDS: Final = {
     ("survey", "avx512"): {*AVX512, "avx512vpopcntdq"},
     ("products", "avx512"): {*AVX512, "avx512vnni"}, ("products", "avx512vl"): {*AVX512, "avx512vnni"},
     ("", "neon"): {"neon"}, ("", "dotprod"): {"neon", "dotprod"},
+    ("", "i8mm"): {"neon", "dotprod", "i8mm"},
 }  # fmt: skip
 
 INFO: Final = "import json; from i2s_spec.cli.info import describe; print(json.dumps(describe()))"

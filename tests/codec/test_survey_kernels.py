@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 import random
+import shutil
+import subprocess
 from itertools import pairwise
 from pathlib import Path
 
@@ -316,3 +319,26 @@ def test_one_infinity_anywhere(name: str, kind: str, width: int) -> None:
         parts.feed(0, data, b"")
         found = Observation(*parts.found(0))
         assert (found.first_non_finite, found.non_finite) == (at, 1), at
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("how", ["here", "neon"])
+def test_blocks_without_python(how: str, tmp_path: Path) -> None:
+    """Every set looks at blocks as plain C does, also of a processor that is emulated."""
+    emulator = next(filter(shutil.which, ("qemu-aarch64", "qemu-aarch64-static")), None)
+    compiler = "aarch64-linux-gnu-gcc" if how == "neon" else "cc"
+    if shutil.which(compiler) is None or (how == "neon" and (emulator is None or platform.machine() == "aarch64")):
+        pytest.skip(f"{compiler} or the emulator is not there, or not needed")
+    here = Path(__file__).resolve().parent
+    source, driver = here / "driver" / "survey_blocks.c", tmp_path / "driver"
+    command = [compiler, "-O3", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-static"]
+    headers = here.parent.parent / "pyx"
+    subprocess.run([*command, f"-I{headers}", str(source), "-o", str(driver)], check=True)
+    run = [str(emulator), str(driver)] if how == "neon" else [str(driver)]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    *sets, verdict = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert sets == (["portable: runs", "neon: runs"] if how == "neon" else sets)
+    passed, failed = (int(each.split()[0]) for each in verdict.split(", "))
+    assert passed >= 8000 * sum(each.endswith(": runs") for each in sets)
+    assert failed == 0

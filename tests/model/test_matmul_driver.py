@@ -19,6 +19,8 @@ import numpy as np
 import pytest
 from windows import compiled_for_windows
 
+from i2s_spec.codec import isa
+from i2s_spec.errors import SettingError
 from i2s_spec.model.reference import bitlinear
 
 pytestmark = pytest.mark.thorough
@@ -89,10 +91,10 @@ def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return of_the_definition().write(tmp_path_factory.mktemp("matmul") / "definition.cases")
 
 
-def build(folder: Path, compiler: str, *flags: str) -> Path:
-    """Compile the driver, every warning an error."""
+def build(folder: Path, *compiler: str) -> Path:
+    """Compile the driver with a compiler and its flags, every warning an error."""
     program = folder / "driver"
-    command = [compiler, "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-pthread", *flags, f"-I{HEADERS}"]
+    command = [*compiler, "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-pthread", f"-I{HEADERS}"]
     done = subprocess.run([*command, str(SOURCE), "-o", str(program)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return program
@@ -136,18 +138,80 @@ def test_under_sanitizers(made_up: Path, tmp_path: Path, sanitizer: str) -> None
     assert "portable" in run(build(tmp_path, compiler, "-O1", "-g", *flags), made_up, *only)
 
 
-def test_neon_under_emulation(made_up: Path, tmp_path: Path) -> None:
-    compiler, emulators = "aarch64-linux-gnu-gcc", ("qemu-aarch64", "qemu-aarch64-static")
+def emulator() -> str:
+    """The emulator of 64-bit ARM, where it is needed and there."""
     if platform.machine() == "aarch64":
         pytest.skip("this processor runs NEON itself")
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no cross-compiler: {compiler} is not there")
-    emulator = next(filter(shutil.which, emulators), None)
-    if emulator is None:
-        pytest.skip(f"no emulator: neither {' nor '.join(emulators)} is there")
-    driver = build(tmp_path, compiler, "-O3", "-static")
-    for name in ("portable", "neon", "dotprod"):
-        assert run(emulator, driver, made_up, name) == [name]
+    found = next(filter(shutil.which, ("qemu-aarch64", "qemu-aarch64-static")), None)
+    return found or pytest.skip("no emulator: neither qemu-aarch64 nor qemu-aarch64-static is there")
+
+
+def cross_compiler(name: str = "gcc") -> list[str]:
+    """A compiler for 64-bit ARM; Clang takes the libraries of GCC's."""
+    if shutil.which("aarch64-linux-gnu-gcc") is None:
+        pytest.skip("no cross-compiler: aarch64-linux-gnu-gcc is not there")
+    if name == "clang" and shutil.which("clang") is None:
+        pytest.skip("clang is not there")
+    return ["clang", "--target=aarch64-linux-gnu"] if name == "clang" else ["aarch64-linux-gnu-gcc"]
+
+
+#: Sets by the processor that is emulated: NEON alone, with dot products, and with products of small matrices.
+ARM: Final = {
+    "cortex-a53": ["portable", "neon"], "neoverse-n1": ["portable", "neon", "dotprod"],
+    "max": ["portable", "neon", "dotprod", "i8mm"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_neon_under_emulation(made_up: Path, tmp_path: Path, compiler: str) -> None:
+    driver = build(tmp_path, *cross_compiler(compiler), "-O3", "-static")
+    for name in ARM["max"]:
+        assert run(emulator(), driver, made_up, name) == [name]
+
+
+def test_sets_by_what_an_arm_processor_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From what the system says of a processor to the set that is chosen, and what is refused; names as `_cpu` has them."""
+    cases, codes = Cases(), np.ones((9, 128), dtype=np.int8)
+    payload = bytes(range(96))
+    cases.add(PRODUCT, (3, 1, 9), [payload, codes.tobytes()], [bitlinear.dot(payload, 3, 128, codes)])
+    file, driver = cases.write(tmp_path / "cases"), build(tmp_path, *cross_compiler(), "-O1", "-static")
+    table = (HEADERS / "_cpu.pyx").read_text().split('cdef extern from *:\n    """', 1)[1].split('"""', 1)[0]
+    listing = tmp_path / "names.c"
+    listing.write_text(f"""{table}
+#include <asm/hwcap.h>
+#include <stdio.h>
+_Static_assert(I2S_HWCAP_ASIMDDP == HWCAP_ASIMDDP && I2S_HWCAP2_I8MM == HWCAP2_I8MM, "bits as the kernel has them");
+int main(void) {{
+    for (int i = 0; i < I2S_CPU_SETS; i++) printf("%s %d\\n", i2s_cpu_sets[i].name, i2s_cpu_sets[i].available() != 0);
+    return 0;
+}}
+""")
+    names = tmp_path / "names"
+    subprocess.run([*cross_compiler(), f"-I{HEADERS}", "-static", str(listing), "-o", str(names)], check=True)
+    for processor, hidden, can in [
+        *((processor, "", sets) for processor, sets in ARM.items()),
+        ("max", "i8mm", ARM["neoverse-n1"]), ("max", "dotprod", ARM["cortex-a53"]),
+    ]:  # fmt: skip
+        monkeypatch.setenv("I2S_HIDE", hidden)
+        said = subprocess.run([emulator(), "-cpu", processor, names], capture_output=True, text=True, check=True).stdout
+        there = [(name, bool(int(runs))) for name, runs in map(str.split, said.splitlines())]
+        assert there == [(name, name in can) for name in ARM["max"]]
+        for name in ARM[
+            "max"
+        ]:  # one by one: this emulator cannot fork a process with threads, which the driver does for all
+            command = [emulator(), "-cpu", processor, driver, file, name]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            line = f"{name}: {'runs' if name in can else 'this processor cannot'}"
+            assert (done.returncode, done.stdout.splitlines()[0]) == (0, line), done.stdout
+        monkeypatch.setattr(isa, "names", lambda there=there: tuple(there))
+        sets = isa.table(there)
+        for asked in ("", *ARM["max"]):
+            monkeypatch.setenv(isa.VARIABLE, asked)
+            if asked in ("", *can):
+                assert isa.chosen(sets).name == (asked or can[-1])
+            else:
+                with pytest.raises(SettingError, match=f"I2S_ISA is {asked}, which this processor cannot run"):
+                    isa.chosen(sets)
 
 
 def test_as_windows_calls_kernels(made_up: Path, tmp_path: Path, run_by_wine: Callable[..., list[str]]) -> None:
