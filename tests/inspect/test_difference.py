@@ -246,6 +246,6 @@ def test_a_small_file_of_many_changed_tensors_does_not_compare_each_with_all(mon
 
     monkeypatch.setattr(tensor_rows, "rows_of", counted)
     monkeypatch.setattr(diff, "OTHERS", 30)
-    found = difference(*files)
+    found = difference(files[0], files[1])
     assert len(found.tensors) == 20
     assert len(read) == 2 * 20 + 30  # each beside what it should be, and the others
