@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -62,6 +63,7 @@ class Scheme(NamedTuple):
         return KINDS.get((self.group, self.lsb))
 
 
+@lru_cache(maxsize=64)
 def scheme(layout: Layout, rows: int, cols: int) -> Scheme:
     """The scheme of a layout in a matrix, from its formulas: a run ends where the shift changes first."""
     first = layout.shift_of(0, rows, cols)

@@ -6,6 +6,7 @@ more parameters, `out` (a result of exactly the right size to write into) and `t
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -149,9 +150,9 @@ def copied(done: bytes, out: Any) -> Any:
 def array_to_fill(shape: tuple[int, ...], dtype: np.dtype[Any], out: NDArray[Any] | None) -> NDArray[Any]:
     """An array to fill: `out` if it fits exactly, or a new one at an address that streaming stores take."""
     if out is None:
-        nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        nbytes = prod(shape) * dtype.itemsize
         raw = np.empty(nbytes + ALIGNED, dtype=np.uint8)
-        skip = -raw.ctypes.data % ALIGNED
+        skip = -_codec.address(raw) % ALIGNED  # `raw.ctypes` makes objects, which counts for small tensors
         return raw[skip : skip + nbytes].view(dtype).reshape(shape)
     if out.shape != shape or out.dtype != dtype:
         raise ValueError(f"the result is {dtype} of shape {shape}; out is {out.dtype} of shape {out.shape}")

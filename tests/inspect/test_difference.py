@@ -17,12 +17,15 @@ from i2s_spec.codec.reference import pack
 from i2s_spec.convert.container.rewrite import Value, convert_endian, rewrite
 from i2s_spec.convert.tensors.convert_file import convert_file
 from i2s_spec.errors import FormatError
-from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
+from i2s_spec.inspect.compare import diff, tensor_rows
 from i2s_spec.inspect.compare.byte_streams import first_difference
 from i2s_spec.inspect.compare.diff import Difference, difference
 from i2s_spec.inspect.compare.diff_text import document, lines
+from i2s_spec.inspect.compare.tensor_rows import Rows, rows_of
+from i2s_spec.schema.dialect import Dialect
 
 ATTN = "blk.0.attn_q.weight"
 
@@ -223,3 +226,26 @@ def test_streams_are_compared_wherever_they_are_cut(one: bytes, other: bytes, cu
     both = min(len(one), len(other))
     odd = [i for i in range(both) if one[i] != other[i]] + list(range(both, max(len(one), len(other))))
     assert first_difference(parts(one, cuts), parts(other, cuts[::-1])) == ((len(odd), odd[0]) if odd else None)
+
+
+def test_a_small_file_of_many_changed_tensors_does_not_compare_each_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 of them would be compared with thousands of others each, which took a minute for 300 KB."""
+    rng = np.random.default_rng(1)
+    files = []
+    for _ in range(2):
+        out = io.BytesIO()
+        with Writer(out) as writer:
+            for i in range(20):
+                writer.add_tensor(f"t{i}", (128,), "I2_S", pack(rng.integers(-1, 2, (1, 128), dtype=np.int8), 1.0))
+        files.append(open_file(out.getvalue()))
+    read: list[str] = []
+
+    def counted(file: File, tensor: Tensor, dialect: str | Dialect) -> Rows:
+        read.append(tensor.name)
+        return rows_of(file, tensor, dialect)
+
+    monkeypatch.setattr(tensor_rows, "rows_of", counted)
+    monkeypatch.setattr(diff, "OTHERS", 30)
+    found = difference(files[0], files[1])
+    assert len(found.tensors) == 20
+    assert len(read) == 2 * 20 + 30  # each beside what it should be, and the others

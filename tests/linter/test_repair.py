@@ -25,6 +25,7 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource, FileSource
 from i2s_spec.inspect.compare.identity import identity, metadata_digest
+from i2s_spec.linter.repair import repair_plan, workspace
 from i2s_spec.linter.repair.actions.tokenizer_repairs import FAMILIES
 from i2s_spec.linter.repair.fix import Fixed, fix
 from i2s_spec.linter.repair.registry import REPAIRS
@@ -504,6 +505,46 @@ def test_arrays_of_anything_but_booleans_are_left_alone() -> None:
     fixed = fix(draft.built(file))
     assert fixed.actions == ()
     assert "no array of them" in fixed.declined[0].why
+
+
+def with_keys(*keys: object) -> bytes:
+    """The sample with more keys."""
+    draft = Draft()
+    file = draft.records()
+    file.key_values = [*file.key_values, *keys]
+    return draft.built(file)
+
+
+def test_of_too_many_findings_none_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small file can hold a million of them, and no model holds ten thousand."""
+    assert workspace.MOST_REPAIRED == 10_000
+    monkeypatch.setattr(workspace, "MOST_REPAIRED", 20)
+    odd = [key_value(b"x%d" % i, ValueType.BOOL, 2) for i in range(21)]
+    fixed = fix(with_keys(*odd[:20]))
+    assert (len(fixed.actions), fixed.declined) == (20, ())
+    fixed = fix(with_keys(*odd))
+    assert fixed.actions == ()
+    (declined,) = fixed.declined
+    assert (declined.code, declined.why[:28]) == ("G215", "G215 has more than 20 findin")
+    assert declined.at.path == f"key_values[{len(Draft().records().key_values)}].value"
+
+
+def test_a_key_a_million_times_is_not_taken_out_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One finding, and as many repairs as there are copies."""
+    monkeypatch.setattr(repair_plan, "MOST_REPAIRED", 20)
+    for copies, taken in ((21, 20), (22, 0)):
+        fixed = fix(with_keys(*[key_value(b"x", ValueType.UINT8, 1)] * copies), unsafe=True, select=["G203"])
+        assert len(fixed.actions) == taken
+        assert [each.why for each in fixed.declined] == ["it takes more than 20 repairs"] * (not taken)
+
+
+def test_repairs_that_change_too_many_places_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repair_plan, "MOST_EDITS", 20)
+    odd = [key_value(b"x%d" % i, ValueType.ARRAY, array(ValueType.BOOL, [2] * 10)) for i in range(3)]
+    assert len(fix(with_keys(*odd[:2])).actions) == 2
+    fixed = fix(with_keys(*odd))
+    assert fixed.actions == ()
+    assert [each.why for each in fixed.declined] == ["it takes more than 20 changes of bytes"]
 
 
 # --- writing -----------------------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def rewrite(
         if name not in file.tensors:
             raise KeyError(f"the file has no tensor {quote(name)}")
     retained = [(tensor, name) for tensor, name in zip(tensors, names, strict=True) if name is not None]
-    _check_extents(file, [tensor for tensor, _ in retained])
+    check_extents(file, [tensor for tensor, _ in retained])
     values = dict(set or {})
     if alignment is not None and _ALIGNMENT in keys:
         values.setdefault(_ALIGNMENT, Value(ValueType.UINT32, alignment))
@@ -195,7 +195,7 @@ def _record(file: File, entry: KeyValue, key: str) -> bytes:
     return len(name).to_bytes(8, file.byte_order) + name + record[8 + len(entry.name) :]
 
 
-def _check_extents(file: File, tensors: list[Tensor]) -> None:
+def check_extents(file: File, tensors: list[Tensor]) -> None:
     """Refuse tensors that the source does not have whole, or that share bytes.
 
     Overlapping tensors would be copied one after another: a small file could ask for a copy of any size.

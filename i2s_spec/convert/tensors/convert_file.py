@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from i2s_spec.convert.container.key_renames import changed_keys, renamed_keys
-from i2s_spec.convert.container.rewrite import Replacement, rewrite
+from i2s_spec.convert.container.rewrite import Replacement, check_extents, rewrite
 from i2s_spec.convert.tensors.advice import advice
 from i2s_spec.deprecation import renamed_keyword
 from i2s_spec.errors import FormatError, quote
@@ -123,6 +123,7 @@ def convert_file(
     order: ByteOrder = byte_order or file.byte_order
     former = file.metadata.get("general.architecture")
     former = former if isinstance(former, str) else None
+    check_extents(file, list(file.tensors.rows))  # before a plan is made for each of perhaps very many
     chosen = [] if kind is None else _chosen(file, tensors, former)
 
     recodings: dict[str, Recoding | GroupRecoding] = {}

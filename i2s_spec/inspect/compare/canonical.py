@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: The form of ternary tensors, as a layout.
 LAYOUT: Final = "sequential-lsb"
 
+#: Elements of a tensor that is read at once, and looked at without windows.
+SMALL: Final = 1 << 16
+
 #: Types other than I2_S that a matrix may be ternary in.
 _PERHAPS_TERNARY: Final = ("TQ1_0", "TQ2_0", "F32", "F16", "BF16")
 
@@ -71,6 +74,9 @@ def packed_codes(trits: Trits, threads: int = 1) -> Iterator[bytes]:
             result: bytes = recode(data, form.matrix(4 * len(data)), form.dialect, parse(LAYOUT))
             return result
 
+        if form.elements <= SMALL:  # one window, of thousands perhaps: what follows would take longer than the codes
+            yield recoded(trits.fetch(0, form.byte(form.elements)))
+            return
         yield from in_order(recoded, trits.payload(4), threads)
         return
 

@@ -15,6 +15,7 @@ of a tail) makes no difference; it is told all the same where it differs. Tensor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -37,6 +38,7 @@ from i2s_spec.inspect.dump.value_preview import beginning
 
 if TYPE_CHECKING:
     from i2s_spec.codec.trits import Trits
+    from i2s_spec.inspect.compare.tensor_rows import Rows
     from i2s_spec.schema.dialect import Dialect
 
 #: Called with (bytes of A compared, bytes of A to compare).
@@ -45,6 +47,9 @@ Progress = Callable[[int, int], object]
 #: The share of a tensor that must differ for it to be explained, and how many tensors of a file are.
 CHANGED: Final = 0.1
 EXPLAINED: Final = 64
+
+#: How often, for all of these together, a tensor is compared with another one of its shape: small files hold thousands.
+OTHERS: Final = 1 << 13
 
 #: Elements of an array that a change of it is told with.
 ELEMENTS: Final = 4
@@ -142,6 +147,7 @@ def difference(
     tails: list[TailChange] = []
     lineage: list[TensorLineage] = []
     explained = 0
+    others = _Others(a, dialect_a)
     common = [(tensor, b.tensors[name]) for name, tensor in a.tensors.items() if name in b.tensors]
     for ours, theirs in common:
         change, trits = _compared(a, ours, dialect_a, b, theirs, dialect_b, threads)
@@ -150,7 +156,7 @@ def difference(
         if change.means:
             if explained < EXPLAINED and _is_most(change, ours):
                 explained += 1
-                change = change._replace(how=_how(a, ours, dialect_a, b, theirs, dialect_b) or None)
+                change = change._replace(how=_how(others, ours, b, theirs, dialect_b) or None)
             changes.append(change)
         if tail := _tails(ours, theirs):
             tails.append(tail)
@@ -271,21 +277,46 @@ def _is_most(change: TensorChange, tensor: Tensor) -> bool:
     return change.data is not None and change.data[0] > CHANGED * tensor.nbytes
 
 
-def _how(a: File, ours: Tensor, dialect_a: str | Dialect, b: File, theirs: Tensor, dialect_b: str | Dialect) -> str:
+class _Others:
+    """The tensors of a file by shape, for whoever asks which of them another one is; `OTHERS` are given in all."""
+
+    def __init__(self, file: File, dialect: str | Dialect) -> None:
+        self.file = file
+        self.dialect = dialect
+        self._left = OTHERS
+
+    @cached_property
+    def _places(self) -> dict[tuple[int, ...], list[int]]:
+        places: dict[tuple[int, ...], list[int]] = {}
+        for tensor in self.file.tensors.values():
+            places.setdefault(tensor.shape, []).append(tensor.index)
+        return places
+
+    def than(self, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
+        """Those of a tensor's shape under another name."""
+        from i2s_spec.inspect.compare.tensor_rows import rows_of
+
+        for place in self._places.get(tensor.shape, ()):
+            other = self.file.tensors.by_index(place)
+            if other.name == tensor.name:
+                continue
+            if not self._left:
+                return
+            self._left -= 1
+            try:
+                yield other.name, rows_of(self.file, other, self.dialect)
+            except (FormatError, ValueError):
+                continue
+
+
+def _how(others: _Others, ours: Tensor, b: File, theirs: Tensor, dialect_b: str | Dialect) -> str:
     """What B's tensor is, in words; empty where nothing explains it."""
     from i2s_spec.inspect.compare.explanation import explanation
-    from i2s_spec.inspect.compare.tensor_rows import Rows, rows_of
-
-    def others() -> Iterator[tuple[str, Rows]]:
-        for tensor in a.tensors.values():
-            if tensor.name != ours.name and tensor.shape == ours.shape:
-                try:
-                    yield tensor.name, rows_of(a, tensor, dialect_a)
-                except (FormatError, ValueError):
-                    continue
+    from i2s_spec.inspect.compare.tensor_rows import rows_of
 
     try:
-        return explanation(rows_of(b, theirs, dialect_b), rows_of(a, ours, dialect_a), others)
+        right = rows_of(others.file, ours, others.dialect)
+        return explanation(rows_of(b, theirs, dialect_b), right, lambda: others.than(ours))
     except (FormatError, ValueError):  # types that hold neither trits nor floats
         return ""
 

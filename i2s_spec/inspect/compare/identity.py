@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.gguf.reader import File, Tensor
@@ -102,13 +102,34 @@ def identity(
     :raises ValueError: for a dialect that does not exist, or whose tail the tensors do not have; for tensors that share
         so many bytes that they are larger than the file
     """
-    from i2s_spec.schema.dialect import parse
+    tensors, size = _sorted(file)
+    reported = _counter(progress, file.size + size)
+    whole = hashlib.sha256()
+    for chunk in chunks(file.source, 0, file.size):
+        whole.update(chunk)
+        reported(len(chunk))
+    found = tuple(_each(file, tensors, dialect, threads, reported, lineage))
+    return Identity(whole.hexdigest(), metadata_digest(file), _combined(len(found), found), found)
 
+
+def weights_digest(
+    file: File, dialect: str | Dialect = "canonical", threads: int = 1, progress: Progress | None = None
+) -> str:
+    """The identity of the weights alone, with the parameters and errors of `identity`: only the tensors are read."""
+    tensors, size = _sorted(file)
+    return _combined(len(tensors), _each(file, tensors, dialect, threads, _counter(progress, size), lineage=False))
+
+
+def _sorted(file: File) -> tuple[list[Tensor], int]:
+    """The tensors by name, those of one name in the order of the table; and the bytes of all of them."""
     if file.fault is not None:
         raise file.fault
-    dialect = parse(dialect)  # once, and not for each of many tensors
-    tensors = sorted(file.tensors.rows, key=lambda tensor: tensor.raw_name)  # which keeps the order of the table
-    total = file.size + require_own_bytes(file, tensors)
+    tensors = sorted(file.tensors.rows, key=lambda tensor: tensor.raw_name)
+    return tensors, require_own_bytes(file, tensors)
+
+
+def _counter(progress: Progress | None, total: int) -> Callable[[int], object]:
+    """What adds up numbers of bytes that were looked at, and says how many they are."""
     done = 0
 
     def reported(count: int) -> None:
@@ -117,15 +138,29 @@ def identity(
         if progress is not None:
             progress(done, total)
 
-    whole = hashlib.sha256()
-    for chunk in chunks(file.source, 0, file.size):
-        whole.update(chunk)
-        reported(len(chunk))
-    found = tuple(tensor_identity(file, tensor, dialect, threads, reported, lineage) for tensor in tensors)
-    weights = hashlib.sha256(b"i2s-weights-1\n" + _u64(len(found)))
-    for each in found:
+    return reported
+
+
+def _each(
+    file: File,
+    tensors: list[Tensor],
+    dialect: str | Dialect,
+    threads: int,
+    reported: Callable[[int], object],
+    lineage: bool,
+) -> Iterator[TensorIdentity]:
+    from i2s_spec.schema.dialect import parse
+
+    dialect = parse(dialect)  # once, and not for each of many tensors
+    return (tensor_identity(file, tensor, dialect, threads, reported, lineage) for tensor in tensors)
+
+
+def _combined(count: int, tensors: Iterable[TensorIdentity]) -> str:
+    """The identity of all tensors, from their own."""
+    weights = hashlib.sha256(b"i2s-weights-1\n" + _u64(count))
+    for each in tensors:
         weights.update(bytes.fromhex(each.digest))
-    return Identity(whole.hexdigest(), metadata_digest(file), weights.hexdigest(), found)
+    return weights.hexdigest()
 
 
 def metadata_digest(file: File) -> str:

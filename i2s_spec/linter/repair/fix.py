@@ -93,7 +93,7 @@ def fix(
     """Repair what the linter finds, and write the result to a new file.
 
     Repairing the result again changes nothing, and none of the findings that were repaired is left in it. A file in
-    which there is nothing to repair is copied.
+    which there is nothing to repair is copied. Of a rule with more than 10,000 findings none is repaired.
 
     :param origin: a path, a buffer, a seekable stream or a `Source`
     :param target: a path, or a binary stream; without it nothing is written
@@ -203,13 +203,13 @@ def _remaining(made: Origin, original: File, threads: int) -> Report:
 
 def _weights(before: File, after: File, dialect: Dialect, threads: int, progress: Progress | None) -> Weights:
     """The identity of the weights before and after the edits, both read in the dialect that the file is in."""
-    from i2s_spec.inspect.compare.identity import identity
+    from i2s_spec.inspect.compare.identity import weights_digest
 
     found: list[str | None] = []
     why = ""
     for name, file in (("before", before), ("after", after)):
         try:
-            found.append(identity(file, dialect, threads, progress).weights)
+            found.append(weights_digest(file, dialect, threads, progress))
         except FormatError as error:
             if error.code in faults.GONE:
                 raise

@@ -15,8 +15,14 @@ from i2s_spec.convert.container.edits import Edit, EditedSource, zeros
 from i2s_spec.errors import Span, quote
 from i2s_spec.gguf.source import Source
 from i2s_spec.linter.repair import actions
-from i2s_spec.linter.repair.registry import REPAIRS, Action, Declined, Layout, Repair
-from i2s_spec.linter.repair.workspace import NO_EXTRA_REPAIRS, ExtraRepairs, Workspace
+from i2s_spec.linter.repair.registry import REPAIRS, Action, Declined, Layout, Outcome, Repair
+from i2s_spec.linter.repair.workspace import (
+    MOST_REPAIRED,
+    NO_EXTRA_REPAIRS,
+    ExtraRepairs,
+    TooManyFindings,
+    Workspace,
+)
 from i2s_spec.linter.rule import REGISTRY, Fix
 from i2s_spec.schema.checks import KEY_COUNT_SPAN, TENSOR_COUNT_SPAN
 from i2s_spec.schema.types import padded
@@ -25,6 +31,9 @@ __all__ = ["Plan", "actions", "chosen", "plan"]
 
 #: No file needs as many passes: each one repairs something, and few repairs make room for another.
 PASSES: Final = 64
+
+#: Places that one repair changes in a pass, those of all its findings; where it would change more, it changes none.
+MOST_EDITS: Final = 1 << 16
 
 
 class Plan(NamedTuple):
@@ -89,7 +98,7 @@ def plan(
         declined: list[Declined] = []
         withheld: list[Action] = []
         for each in repairs:
-            for outcome in each.propose(workspace):
+            for outcome in _outcomes(each, workspace):
                 if isinstance(outcome, Declined):
                     if unsafe or each.safety is Fix.SAFE:  # others are not mentioned to who wants safe repairs only
                         declined.append(outcome)
@@ -104,6 +113,22 @@ def plan(
         actions += taken.actions
         edited = edited.edited(taken.settled(workspace))
     raise RuntimeError("the repairs do not settle")
+
+
+def _outcomes(repair: Repair, workspace: Workspace) -> list[Outcome]:
+    """What a repair proposes: all of it, or one sentence where that is more than the plan of a real file holds."""
+    outcomes: list[Outcome] = []
+    edits = 0
+    try:
+        for outcome in repair.propose(workspace):
+            edits += len(outcome.edits) if isinstance(outcome, Action) else 0
+            if len(outcomes) == MOST_REPAIRED or edits > MOST_EDITS:
+                what = f"{MOST_REPAIRED:,} repairs" if edits <= MOST_EDITS else f"{MOST_EDITS:,} changes of bytes"
+                return [Declined(repair.code, outcomes[0].at if outcomes else outcome.at, f"it takes more than {what}")]
+            outcomes.append(outcome)
+    except TooManyFindings as error:
+        return [Declined(repair.code, error.at, str(error))]
+    return outcomes
 
 
 def _why_not(action: Action, workspace: Workspace) -> str | None:

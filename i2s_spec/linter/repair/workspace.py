@@ -22,6 +22,10 @@ from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.dialect import Dialect
 from i2s_spec.schema.types import ValueType
 
+#: Findings of one rule that are repaired; where there are more, none of them is. No model has as many tensors or keys, and a
+#: small file could ask for a plan of a million repairs.
+MOST_REPAIRED: Final = 10_000
+
 _INDEX: Final = re.compile(r"(?:key_values|tensor_infos|padding|gap|data)\[(\d+)\]")
 
 
@@ -35,6 +39,16 @@ class ExtraRepairs(NamedTuple):
 
 
 NO_EXTRA_REPAIRS: Final = ExtraRepairs()
+
+
+class TooManyFindings(Exception):
+    """A rule has more than `MOST_REPAIRED` findings; `at` is the first."""
+
+    def __init__(self, code: str, at: Span) -> None:
+        super().__init__(
+            f"{code} has more than {MOST_REPAIRED:,} findings: what is wrong is the whole file, not a record"
+        )
+        self.at = at
 
 
 class Workspace:
@@ -52,10 +66,18 @@ class Workspace:
         self.mark = order_prefix(self.file.byte_order)
 
     def findings(self, code: str) -> Iterator[Finding]:
-        """Every finding of a rule, however many there are."""
+        """The findings of a rule.
+
+        :raises TooManyFindings: after the first `MOST_REPAIRED` of them, where there are more
+        """
         check = REGISTRY[code].check
         if check is not None:
-            yield from check(self.subject)
+            first: Finding | None = None
+            for count, finding in enumerate(check(self.subject)):
+                first = first or finding
+                if count == MOST_REPAIRED:
+                    raise TooManyFindings(code, first.span)
+                yield finding
         elif self.file.fault is not None and self.file.fault.code == code:
             yield finding_of(self.file.fault)
 

@@ -106,7 +106,7 @@ def _rewritten(
     threads: int,
     progress: Progress | None,
 ) -> Sanitized:
-    from i2s_spec.inspect.compare.identity import identity
+    from i2s_spec.inspect.compare.identity import weights_digest
 
     file = subject.file
     left_out: list[Removed] = []
@@ -114,13 +114,13 @@ def _rewritten(
     new_names = names(file, left_out)
     new_tails = tails(file, left_out)
     left_out += unowned(file)
-    weights = identity(file, threads=threads, progress=progress)
+    weights = weights_digest(file, threads=threads, progress=progress)
     size = rewrite(
         file, _Nowhere.made() if target is None else target, set=keys.changed, drop_keys=keys.dropped, alignment=32,
         rename_tensors=new_names, replace=new_tails, force=force, progress=progress,
     )  # fmt: skip
     if isinstance(target, str | os.PathLike):
-        _prove(target, weights.weights if not new_names else None, threads, progress)
+        _prove(target, weights if not new_names else None, threads, progress)
     left_out.sort(key=lambda each: each.span)
     return Sanitized(
         path=subject.path if subject.path is not None else file.name,
@@ -128,7 +128,7 @@ def _rewritten(
         keys=len(file.metadata) - len(keys.dropped),
         tensors=file.index.tensors,
         renamed=len(new_names),
-        weights=weights.weights,
+        weights=weights,
         size_before=file.size,
         size=size,
         written=target is not None,
@@ -138,10 +138,10 @@ def _rewritten(
 def _prove(target: str | os.PathLike[str], wanted: str | None, threads: int, progress: Progress | None) -> None:
     """Make sure that what was written has the same weights and is whole."""
     from i2s_spec.gguf.reader import open as open_file
-    from i2s_spec.inspect.compare.identity import identity
+    from i2s_spec.inspect.compare.identity import weights_digest
 
     with open_file(target) as file:
-        found = identity(file, threads=threads, progress=progress).weights
+        found = weights_digest(file, threads=threads, progress=progress)
     if wanted is not None and found != wanted:
         os.unlink(target)
         raise RuntimeError("the sanitized file has other weights; it was removed")

@@ -9,16 +9,31 @@ from collections.abc import Iterator
 from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.template.lexer import Hazard, Part, Token
 from i2s_spec.linter.analysis.template.loops import MANY, number_in
+from i2s_spec.pattern import pattern
 
 #: Filters that give a number, or the text that they get; others make another name of one.
 _PLAIN_FILTERS: Final = frozenset({"length", "count", "int", "abs", "min", "max", "sum", "round", "string"})
-#: Filters that take the name of an attribute: where it stands among their arguments.
+#: Attributes without underscores in front that lead out of an object to the interpreter.
+_WAYS_OUT: Final = frozenset(
+    {
+        "mro", "func_globals", "func_code", "gi_frame", "gi_code", "gi_yieldfrom", "cr_frame", "cr_code", "cr_await",
+        "ag_frame", "ag_code", "ag_await", "f_globals", "f_builtins", "f_locals", "f_back", "tb_frame", "tb_next",
+        "co_code", "format_map",
+    }
+)  # fmt: skip
+#: Filters that take the name of an attribute first.
 _TAKES_NAME: Final = frozenset({"selectattr", "rejectattr", "groupby"})
-#: Methods and filters that make a text as wide as a number says.
-_WIDENS: Final = frozenset({"center", "ljust", "rjust", "zfill", "indent", "wordwrap", "expandtabs"})
+#: Filters that take one later, if they are given as many arguments: its place.
+_MAY_TAKE_NAME: Final = {"sum": 0, "join": 1, "unique": 1, "min": 1, "max": 1, "sort": 2}
+#: Methods and filters that make a text as wide, a list as long, or a power as high as a number says.
+_WIDENS: Final = frozenset(
+    {"center", "ljust", "rjust", "zfill", "indent", "wordwrap", "expandtabs", "tojson", "batch", "slice", "round"}
+)
 #: Most tokens of a subscript, of a call's arguments, or of what a name is set to, that are looked at.
 _MOST: Final = 64
 _OPEN: Final = {"[": "]", "(": ")", "{": "}"}
+#: A width or precision that is another argument of a format.
+_STARRED: Final = pattern(r"%[#0 +.\d-]*\*")
 
 
 def computed_names(part: Part) -> Iterator[Hazard]:
@@ -30,13 +45,23 @@ def computed_names(part: Part) -> Iterator[Hazard]:
             inner = _inner(tokens, i)
             if _is_computed(inner):
                 yield Hazard("reach", token.start, inner[-1].stop, "a subscript that is put together")
-        elif token.kind == "name" and token.value in _TAKES_NAME and _value(tokens, i + 1) == "(":
-            if before is not None and before.value == "|" and not _one_text(tokens, i + 2):
-                yield Hazard("reach", token.start, token.stop, "an attribute that is named by a value")
-        elif token.kind == "name" and token.value == "attribute" and _value(tokens, i + 1) == "=":
-            named = before is not None and before.value in ("(", ",")
-            if named and not _one_text(tokens, i + 2):
-                yield Hazard("reach", token.start, token.stop, "an attribute that is named by a value")
+            elif len(inner) > 1 and inner[0].kind == "text" and leads_out(inner[0].value):
+                yield Hazard("reach", inner[0].start, inner[0].stop, "the name of an attribute of the interpreter")
+        elif token.kind == "name" and _value(tokens, i + 1) == "(" and before is not None and before.value == "|":
+            if token.value in _TAKES_NAME:
+                yield from _named_attribute(tokens, i, i + 2)
+            elif token.value in _MAY_TAKE_NAME:
+                argument = _argument(_inner(tokens, i + 1), _MAY_TAKE_NAME[token.value])
+                if _is_computed(argument) or any(each.kind == "text" and leads_out(each.value) for each in argument):
+                    yield Hazard("reach", token.start, token.stop, "an attribute that is named by a value")
+        elif (
+            token.kind == "name"
+            and token.value == "attribute"
+            and _value(tokens, i + 1) == "="
+            and before is not None
+            and before.value in ("(", ",")
+        ):
+            yield from _named_attribute(tokens, i, i + 2)
         if (
             token.kind == "text"
             and token.value
@@ -44,6 +69,33 @@ def computed_names(part: Part) -> Iterator[Hazard]:
             and _value(tokens, i + 1) in ("~", "*", "+")
         ):
             yield Hazard("reach", token.start, tokens[i + 1].stop, "underscores that are put together")
+
+
+def leads_out(name: str) -> bool:
+    """Whether an attribute, or one of several with dots between them, leads from an object to the interpreter."""
+    return any(each.startswith("_") or each in _WAYS_OUT for each in name.split("."))
+
+
+def _named_attribute(tokens: tuple[Token, ...], i: int, at: int) -> Iterator[Hazard]:
+    """What is wrong with the argument at a place, which names an attribute: a value, or one that leads out."""
+    if not _one_text(tokens, at):
+        yield Hazard("reach", tokens[i].start, tokens[i].stop, "an attribute that is named by a value")
+    elif leads_out(tokens[at].value):
+        yield Hazard("reach", tokens[at].start, tokens[at].stop, "the name of an attribute of the interpreter")
+
+
+def _argument(inner: list[Token], place: int) -> list[Token]:
+    """The tokens of an argument that is not named, with the sign after it; none where there are fewer."""
+    begin, depth, count = 0, 0, 0
+    for i, token in enumerate(inner):
+        sign = token.value if token.kind == "sign" else ""
+        if (sign == "," and not depth) or i == len(inner) - 1:
+            if count == place:
+                named = i > begin + 1 and inner[begin + 1].value == "="
+                return [] if named else inner[begin : i + 1]
+            begin, count = i + 1, count + 1
+        depth += (sign in _OPEN) - (sign in (")", "]", "}"))
+    return []
 
 
 def _value(tokens: tuple[Token, ...], i: int) -> str:
@@ -101,10 +153,12 @@ def grown(part: Part) -> Iterator[Hazard]:
     tokens = part.tokens
     for i, token in enumerate(tokens):
         called = token.kind == "name" and token.value in _WIDENS and _value(tokens, i + 1) == "(" and i
-        if called and tokens[i - 1].value in (".", "|") and _largest(_inner(tokens, i + 1)) > MANY:
+        if called and tokens[i - 1].value in (".", "|", "filter") and _largest(_inner(tokens, i + 1)) > MANY:
             yield Hazard("loop", token.start, token.stop, "a width")
-        if token.kind == "text" and "%" in token.value and _width(token.value) > MANY:
-            yield Hazard("loop", token.start, token.stop, "a width")
+        if token.kind == "text" and "%" in token.value:
+            starred = _value(tokens, i + 1) in ("|", "%") and _STARRED.search(token.value)
+            if _width(token.value) > MANY or (starred and _largest(list(tokens[i + 2 : i + 2 + _MOST])) > MANY):
+                yield Hazard("loop", token.start, token.stop, "a width")
     if part.word == "set":
         yield from _doubled(part)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
 
 from i2s_spec.light_typing import Final
-from i2s_spec.linter.analysis.template.computed import computed_names, grown, recursions
+from i2s_spec.linter.analysis.template.computed import computed_names, grown, leads_out, recursions
 from i2s_spec.linter.analysis.template.lexer import Broken, Hazard, Part, Token, cut
 from i2s_spec.linter.analysis.template.loops import loops, powers
 from i2s_spec.pattern import pattern
@@ -26,31 +26,15 @@ LOOKED_AT: Final = 1 << 18
 MOST_HAZARDS: Final = 32
 
 
-#: Attributes without underscores in front that lead out of an object to the interpreter.
-_WAYS_OUT: Final = frozenset(
-    {
-        "mro",
-        "func_globals",
-        "func_code",
-        "gi_frame",
-        "gi_code",
-        "cr_frame",
-        "cr_code",
-        "f_globals",
-        "f_builtins",
-        "f_locals",
-        "f_back",
-        "tb_frame",
-        "co_code",
-        "format_map",
-    }
-)
 #: Names that are functions or modules of the interpreter, never of a conversation.
 _INTERPRETER: Final = frozenset(
     {"eval", "exec", "compile", "getattr", "globals", "locals", "os", "sys", "subprocess", "lipsum"}
 )
 #: What is looked for in texts by which an attribute may be named, whatever its case: filters change it. Also backwards.
-_NAMED: Final = pattern(r"__[A-Za-z]\w{0,28}?__")
+#: Subscripts find attributes too, and a generator, which many filters give, leads to the interpreter without underscores.
+_NAMED: Final = pattern(
+    r"(?i)__[A-Z]\w{0,28}?__|(?:gi|cr|ag|tb)_frame|f_(?:globals|builtins|locals)|func_(?:globals|code)"
+)
 #: No such name is longer, so that of what was joined no more has to be remembered.
 _LONGEST_NAME: Final = 32
 #: Statements that read other templates.
@@ -116,7 +100,7 @@ def _reaches(part: Part) -> Iterator[Hazard]:
         after = tokens[i + 1].value if i + 1 < len(tokens) and tokens[i + 1].kind == "sign" else ""
         what = ""
         if token.kind == "name":
-            if before == "." and (token.value.startswith("_") or token.value in _WAYS_OUT):
+            if before == "." and leads_out(token.value):
                 what = "an attribute of the interpreter"
             elif before == "." and token.value == "format" and after == "(":
                 what = "str.format, by which sandboxes were left"

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.template.lexer import Hazard, Part, Token
 
+#: Loops inside each other whose lists are remembered.
+_NESTED: Final = 16
 #: More turns of a loop, or copies of a text, than any template needs.
 MANY: Final = 1_000_000
 
@@ -88,7 +90,9 @@ def _ranges(part: Part) -> Iterator[tuple[Token, float]]:
 def loops(parts: list[Part]) -> Iterator[Hazard]:
     """Loops over ranges that are too long, by themselves or inside each other."""
     nested: list[float] = []
+    looped: list[str] = []
     for part in parts:
+        yield from _lengthened(part, looped)
         length = 1.0
         for token, largest in _ranges(part):
             if largest > MANY:
@@ -96,7 +100,31 @@ def loops(parts: list[Part]) -> Iterator[Hazard]:
             length = max(length, largest)
         if part.word == "for":
             nested.append(min(length, MANY) * (nested[-1] if nested else 1.0))
+            looped.append(_list_of(part.tokens))
             if length > 1 and nested[-1] > MANY and length <= MANY:
                 yield Hazard("loop", part.start, part.stop, "ranges inside each other")
         elif part.word == "endfor" and nested:
             nested.pop()
+            looped.pop()
+
+
+def _list_of(tokens: tuple[Token, ...]) -> str:
+    """The name of the list that a `for` goes through, if that is a name."""
+    at = next((i for i, token in enumerate(tokens) if token.kind == "name" and token.value == "in"), len(tokens))
+    ends = at + 2 >= len(tokens) or tokens[at + 2].value in ("if", "recursive")
+    return tokens[at + 1].value if ends and at + 1 < len(tokens) and tokens[at + 1].kind == "name" else ""
+
+
+def _lengthened(part: Part, looped: list[str]) -> Iterator[Hazard]:
+    """Lists that get longer while a loop goes through them, and lists that are added to themselves."""
+    tokens = part.tokens
+    for i in range(len(tokens) - 3):
+        name, dot, method, bracket = tokens[i : i + 4]
+        if method.value not in ("append", "extend", "insert") or (dot.value, bracket.value) != (".", "("):
+            continue
+        if name.kind != "name" or (i and tokens[i - 1].value == "."):
+            continue
+        if name.value in looped[-_NESTED:]:
+            yield Hazard("loop", name.start, method.stop, "a list that grows in its own loop")
+        elif method.value == "extend" and i + 4 < len(tokens) and tokens[i + 4].value == name.value:
+            yield Hazard("loop", name.start, method.stop, "a list that is added to itself")

@@ -9,6 +9,7 @@ from i2s_spec.errors import Span, quote
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.byte_order import swapped_tail
 from i2s_spec.gguf.source import chunks
+from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.repair.registry import Action, Declined, Outcome, repair
 from i2s_spec.linter.repair.workspace import Workspace
 from i2s_spec.linter.rule import Fix
@@ -106,7 +107,7 @@ def scrubbed_copies(workspace: Workspace) -> Iterator[Outcome]:
 
 
 def _scrubbed(workspace: Workspace, code: str) -> Iterator[Outcome]:
-    edits = list(_stale(workspace)) if workspace.extra.scrub_tail else []
+    edits = _stale(workspace.subject) if workspace.extra.scrub_tail else []
     partial = next(iter(workspace.findings("I102")), None) if edits else None
     for finding in workspace.findings(code) if edits else ():  # the rule reads all payloads, so only where it matters
         if partial is not None:
@@ -119,11 +120,15 @@ def _scrubbed(workspace: Workspace, code: str) -> Iterator[Outcome]:
         yield Action(code, finding.span, does, tuple(edits), safe=True)
 
 
-def _stale(workspace: Workspace) -> Iterator[Edit]:
-    for tensor in workspace.file.tensors.rows if workspace.file.data_start is not None else ():
-        if tensor.type is not I2_S or tensor.span.stop > workspace.source.size:
+@analysis
+def _stale(subject: Subject) -> list[Edit]:
+    """What makes zeros of the bytes after scales, for each I2_S tensor that has others there."""
+    file, edits = subject.file, []
+    for tensor in file.tensors.rows if file.data_start is not None else ():
+        if tensor.type is not I2_S or (stop := tensor.span.stop) > file.size:
             continue
-        start, stop, path = tensor.tail_span
-        tail = tensor.tail
+        tail = file.source.read(stop - TAIL_BYTES, TAIL_BYTES)
         if any(tail[4:]) and tail[4:] != 7 * tail[:4]:  # the scale eight times over is no leftover
-            yield Edit(Span(start + 4, stop, f"{path}.unused"), zeros(TAIL_BYTES - 4))
+            span = Span(stop - TAIL_BYTES + 4, stop, f"{tensor.tail_span.path}.unused")
+            edits.append(Edit(span, zeros(TAIL_BYTES - 4)))
+    return edits
