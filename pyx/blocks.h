@@ -20,6 +20,8 @@
 
 /* Elements of a tile: whole blocks of every kind. */
 #define I2S_TILE 2048
+/* Bytes of blocks that wait to be moved on, whole lines together: more than some tiles make. */
+#define I2S_PACK_ROOM 6144
 
 /* A float16 as float32, exactly; `swap` where its bytes are in the other order. Without its sign it is a float32 whose
  * exponent is too small by 112; of infinity and NaN the exponent is all ones. */
@@ -77,14 +79,6 @@ typedef struct {
     int (*floats)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front, int swap, float *dst, int stream);
     void (*count)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front, uint64_t count[3]);
 } i2s_block_set;
-
-/* How many of n bytes end where a line of memory does; all, where they do not go past the cache, and less than 64 where they
- * are the first of a place that does not begin with a line. */
-static inline size_t i2s_whole_lines(const void *dst, size_t n, int stream) {
-    const size_t before = (size_t)(0 - (uintptr_t)dst) % 64;
-    if (!stream || before > n) return n;
-    return before ? before : n - n % 64;
-}
 
 /* Moves a tile to where it belongs; past the cache where that is wanted and the address allows it. */
 I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stream) {

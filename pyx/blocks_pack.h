@@ -1,39 +1,44 @@
 /* Packing, once for each instruction set: I2S_NAME(tile_bytes) makes blocks of a tile of values. */
 
 /* Returns 1 where a value is below -1 or above `most`; then what was written means nothing. Scales are `each` bytes apart, 0
- * where all groups have one. Rows and their blocks are laid behind each other, and whole lines of them are moved on: few
- * blocks end where a line does. */
+ * where all groups have one. Rows and their blocks are laid behind each other, as far from a line of memory as where they
+ * belong, and whole lines of them are moved on: few blocks end where a line does. What is moved is what tiles before made: a
+ * load waits for stores into its line that are under way. */
 I2S_ALWAYS I2S_TARGET int I2S_NAME(pack_with)(int kind, const int8_t *src, int64_t rows, int64_t blocks, int front,
                                               const uint8_t *scales, int each, int most, uint8_t *dst, int stream) {
     const i2s_block shape = i2s_block_kinds[kind];
     const int64_t tile = I2S_TILE / shape.elements;
-    I2S_ALIGNED uint8_t bytes[I2S_TILE];
-    size_t held = 0;
+    I2S_ALIGNED uint8_t bytes[I2S_PACK_ROOM];
+    size_t from = stream ? (uintptr_t)dst % 64 : 0, made = from;
     int64_t r, b, c;
     int bad = 0;
     for (r = 0; r < rows; r++) {
         if (shape.scale < 0) {
-            memcpy(bytes + held, scales, (size_t)front);
+            memcpy(bytes + made, scales, (size_t)front);
             scales += each;
-            held += (size_t)front;
+            made += (size_t)front;
         }
         for (b = 0; b < blocks; b += tile) {
             const int64_t now = blocks - b < tile ? blocks - b : tile;
-            uint8_t *made = bytes + held;
-            size_t lines;
-            bad |= I2S_NAME(tile_bytes)(kind, src, now, most, made);
-            for (c = 0; c < now && shape.scale >= 0; c++, scales += each) memcpy(made + c * shape.bytes + shape.scale, scales, 2);
-            held += (size_t)(now * shape.bytes);
-            lines = i2s_whole_lines(dst, held, stream);
-            I2S_NAME(i2s_pour)(dst, bytes, lines, stream);
-            dst += lines;
-            held -= lines;
-            if (held > 64) memmove(bytes, bytes + lines, held); /* only where the result does not begin with a line */
-            else memmove(bytes, bytes + lines, 64);
+            const size_t lines = made - made % 64;
+            uint8_t *next = bytes + made;
+            bad |= I2S_NAME(tile_bytes)(kind, src, now, most, next);
+            for (c = 0; c < now && shape.scale >= 0; c++, scales += each) memcpy(next + c * shape.bytes + shape.scale, scales, 2);
             src += now * shape.elements;
+            made += (size_t)(now * shape.bytes);
+            if (lines > from) {
+                I2S_NAME(i2s_pour)(dst, bytes + from, lines - from, stream);
+                dst += lines - from;
+                from = lines;
+            }
+            if (made > I2S_PACK_ROOM - I2S_TILE) {
+                memmove(bytes, bytes + from, made - from);
+                made -= from;
+                from = 0;
+            }
         }
     }
-    memcpy(dst, bytes, held);
+    I2S_NAME(i2s_pour)(dst, bytes + from, made - from, stream);
     return bad;
 }
 

@@ -82,7 +82,7 @@ I2S_INTO I2S_TARGET void I2S_NAME(i2s_look)(i2s_groups *g, int kind, const uint8
                 i2s_groups_plain(g, p, I2S_GROUP_TILE, number);
                 continue;
             }
-            if (seen & I2S_TILE_SPECIAL) {
+            if (seen & I2S_TILE_SPECIAL || base < 0) {
                 I2S_NAME(i2s_look_again)(g, kind, p, number, &base);
                 continue;
             }
@@ -108,6 +108,13 @@ I2S_INTO I2S_TARGET void I2S_NAME(i2s_look)(i2s_groups *g, int kind, const uint8
     i2s_groups_plain(g, p, count, number);
 }
 
+#ifdef I2S_LOOKED
+#include "survey_ptq1.h"
+#define I2S_LOOK_PTQ1 I2S_NAME(i2s_look_ptq1)
+#else
+#define I2S_LOOK_PTQ1(g, p, count, number) I2S_NAME(i2s_look)(g, I2S_PTQ1, p, count, number)
+#endif
+
 /* Whole groups, `number` being that of the first. */
 I2S_TARGET static void I2S_NAME(i2s_groups)(i2s_groups *g, const uint8_t *p, int64_t count, int64_t number) {
     switch (g->kind) {
@@ -115,7 +122,8 @@ I2S_TARGET static void I2S_NAME(i2s_groups)(i2s_groups *g, const uint8_t *p, int
     case I2S_Q2_128: I2S_NAME(i2s_look)(g, I2S_Q2_128, p, count, number); break;
     case I2S_TQ2: I2S_NAME(i2s_look)(g, I2S_TQ2, p, count, number); break;
     case I2S_TQ1: I2S_NAME(i2s_look)(g, I2S_TQ1, p, count, number); break;
-    case I2S_PTQ1: I2S_NAME(i2s_look)(g, I2S_PTQ1, p, count, number); break;
+    case I2S_PTQ1: I2S_LOOK_PTQ1(g, p, count, number); break;
     default: i2s_groups_plain(g, p, count, number);  /* rows with a scale in front */
     }
 }
+#undef I2S_LOOK_PTQ1
