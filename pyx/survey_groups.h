@@ -54,6 +54,7 @@ typedef struct {
     uint32_t largest;  /* bits of the largest finite scale, without the sign */
     i2s_open_group head, tail;
     uint64_t *octaves;  /* NULL where so few groups say nothing */
+    int32_t base;       /* the first of four octaves that kernels count at once, or -1: none was chosen yet */
 } i2s_groups;
 
 /* What a byte of a group is. */
@@ -102,7 +103,7 @@ static inline int i2s_group_some(int what, uint8_t b) {
 }
 
 static void i2s_groups_begin(i2s_groups *g) {
-    const i2s_groups fresh = {g->kind, g->swap, g->unit, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, 0, {0, 0}, {0, 0}, g->octaves};
+    const i2s_groups fresh = {g->kind, g->swap, g->unit, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, 0, {0, 0}, {0, 0}, g->octaves, -1};
     *g = fresh;
     if (g->octaves) memset(g->octaves, 0, I2S_OCTAVES * sizeof *g->octaves);
 }

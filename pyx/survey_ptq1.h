@@ -29,13 +29,13 @@ I2S_INTO I2S_TARGET __mmask64 I2S_NAME(i2s_pairs_odd)(__m512i pair) {
     return _mm512_cmpgt_epu8_mask(_mm512_ternarylogic_epi32(low, even, odd, 0xCA), _mm512_set1_epi8(80)); /* low ? even : odd */
 }
 
-I2S_TARGET static void I2S_NAME(i2s_add_octaves)(i2s_groups *g, int base, __m512i near[4]) {
-    uint16_t lanes[I2S_GROUP_TILE];
-    int k, c;
+I2S_TARGET static void I2S_NAME(i2s_add_octaves)(i2s_groups *g, __m512i near[4]) {
+    const __m512i low = _mm512_set1_epi32(0xFFFF);
+    int k;
     for (k = 0; k < 4; k++) {
-        _mm512_storeu_si512(lanes, near[k]);
-        for (c = 0; c < I2S_GROUP_TILE; c++)
-            if (g->octaves && lanes[c]) g->octaves[base + k] += lanes[c];
+        const __m512i sums = _mm512_add_epi32(_mm512_and_si512(near[k], low), _mm512_srli_epi32(near[k], 16));
+        const uint32_t sum = (uint32_t)_mm512_reduce_add_epi32(sums);
+        if (g->octaves && sum) g->octaves[g->base + k] += sum;
         near[k] = _mm512_setzero_si512();
     }
 }
@@ -47,7 +47,6 @@ I2S_TARGET static void I2S_NAME(i2s_look_ptq1)(i2s_groups *g, const uint8_t *p, 
     __m512i near[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()};
     __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8(I2S_UNWRITTEN));
     int64_t held = 0;
-    int base = -1;
     __asm__("" : "+v"(table)); /* stays in a register: it is asked for as often as bytes are read */
     for (; count >= I2S_GROUP_TILE; count -= I2S_GROUP_TILE, number += I2S_GROUP_TILE, p += I2S_GROUP_TILE * bytes) {
         __m512i least = _mm512_set1_epi8(-1), a, b, scales, octave;
@@ -61,11 +60,11 @@ I2S_TARGET static void I2S_NAME(i2s_look_ptq1)(i2s_groups *g, const uint8_t *p, 
             continue;
         }
         if (g->swap) scales = _mm512_or_si512(_mm512_slli_epi16(scales, 8), _mm512_srli_epi16(scales, 8));
-        octave = _mm512_sub_epi16(scales, _mm512_set1_epi16((short)(base < 0 ? 0 : base << 10)));
+        octave = _mm512_sub_epi16(scales, _mm512_set1_epi16((short)(g->base < 0 ? 0 : g->base << 10)));
         special = _mm512_cmpge_epu16_mask(_mm512_sub_epi16(scales, one), _mm512_set1_epi16(0x7BFF));
         special |= _mm512_cmpgt_epu16_mask(octave, _mm512_set1_epi16(0xFFF));
-        if (special || base < 0) {
-            I2S_NAME(i2s_look_again)(g, I2S_PTQ1, p, number, &base);
+        if (special || g->base < 0) {
+            I2S_NAME(i2s_look_again)(g, I2S_PTQ1, p, number);
             continue;
         }
         g->scales += I2S_GROUP_TILE;
@@ -81,9 +80,9 @@ I2S_TARGET static void I2S_NAME(i2s_look_ptq1)(i2s_groups *g, const uint8_t *p, 
         I2S_ONE(0) I2S_ONE(1) I2S_ONE(2) I2S_ONE(3)
 #undef I2S_ONE
         if (++held < 65535) continue;
-        I2S_NAME(i2s_add_octaves)(g, base, near);
+        I2S_NAME(i2s_add_octaves)(g, near);
         held = 0;
     }
-    if (held) I2S_NAME(i2s_add_octaves)(g, base, near);
+    if (held) I2S_NAME(i2s_add_octaves)(g, near);
     i2s_groups_plain(g, p, count, number);
 }
