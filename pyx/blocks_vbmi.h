@@ -11,9 +11,9 @@
 #define I2S_VBMI "avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vnni,popcnt"
 #define I2S_ON_VBMI I2S_ON(I2S_VBMI)
 
-/* Places of bytes, for 16 numbers: of four values `step` apart from place `at` on, or of one, or of byte 2 of each number. */
+/* Places of bytes: of four values `step` apart from place `at` on; so for eight numbers; of one byte of each of 16. */
 #define I2S_PLACE4(at, step) at, (at) + (step), (at) + 2 * (step), (at) + 3 * (step)
-#define I2S_PLACES16(at, step)                                                                                          \
+#define I2S_PLACES8(at, step)                                                                                          \
     I2S_PLACE4(at, step), I2S_PLACE4((at) + 1, step), I2S_PLACE4((at) + 2, step), I2S_PLACE4((at) + 3, step),           \
         I2S_PLACE4((at) + 4, step), I2S_PLACE4((at) + 5, step), I2S_PLACE4((at) + 6, step), I2S_PLACE4((at) + 7, step)
 #define I2S_EVERY4(at) at, (at) + 4, (at) + 8, (at) + 12
@@ -21,10 +21,10 @@
 
 /* Of PTQ1_0: 16 bytes of the first four runs of 16; then, of the second 64 values, eight of runs of 8 and two of runs of 2;
  * and the fifth digits of both, in the first and the second byte. */
-static const I2S_ALIGNED uint8_t i2s_runs_of_16[64] = {I2S_PLACES16(0, 16), I2S_PLACES16(8, 16)};
-static const I2S_ALIGNED uint8_t i2s_ptq1_second[64] = {I2S_PLACES16(16, 8), I2S_PLACE4(56, 2), I2S_PLACE4(57, 2)};
+static const I2S_ALIGNED uint8_t i2s_runs_of_16[64] = {I2S_PLACES8(0, 16), I2S_PLACES8(8, 16)};
+static const I2S_ALIGNED uint8_t i2s_ptq1_second[64] = {I2S_PLACES8(16, 8), I2S_PLACE4(56, 2), I2S_PLACE4(57, 2)};
 #define I2S_PTQ1_FIFTH4(at) at, (at) + 48, 0, 0, (at) + 1, (at) + 49, 0, 0, (at) + 2, (at) + 50, 0, 0, (at) + 3, (at) + 51, 0, 0
-static const I2S_ALIGNED uint8_t i2s_ptq1_fifth[64] = {I2S_PTQ1_FIFTH4(0), I2S_PTQ1_FIFTH4(4), 
+static const I2S_ALIGNED uint8_t i2s_ptq1_fifth[64] = {I2S_PTQ1_FIFTH4(0), I2S_PTQ1_FIFTH4(4),
     8, 0, 0, 0, 9, 0, 0, 0, 10, 0, 0, 0, 11, 0, 0, 0, 12, 0, 0, 0, 13, 0, 0, 0, 14, 0, 0, 0, 15, 0, 0, 0};
 
 /* Of IQ1_BN: four digits of twelve bytes, and of the last byte all that it has; and the fifth digits. */
@@ -53,7 +53,7 @@ I2S_ON_VBMI __m512i i2s_digits_vbmi(__m512i number) {
     return _mm512_dpwssd_epi32(_mm512_set1_epi32(65535), number, _mm512_set1_epi32(23014));
 }
 
-/* The first 16 bytes of a vector, each from byte `at` of a number. */
+/* One byte of each of 16 numbers, those at `places`. */
 I2S_ON_VBMI __m128i i2s_sixteen(const uint8_t places[64], __m512i v) { return _mm512_castsi512_si128(i2s_moved(places, v)); }
 
 /* Four values of two bits, the first lowest, and those of -1. */

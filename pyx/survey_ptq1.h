@@ -1,12 +1,10 @@
 /* The look at whole blocks of PTQ1_0 by AVX-512: one pass over a tile of 32 blocks, which are 14 vectors, in registers.
  *
- * The last word of a block is two bytes of four digits and the scale. It is one of the seven words of 32 bits of a block.
- * Seven has no divisor in common with the 16 lanes of a vector: of 16 blocks, which are seven vectors, each lane has one such
- * word in one of them. So each vector gives the lanes that it has, and none is moved. Scales and pairs of a tile are in an
- * order that is not that of blocks.
+ * The last words of blocks are taken as survey_gather.h does, from vectors that are looked at anyway: scales and pairs of a
+ * tile are in an order that is not that of blocks.
  *
- * I2S_LOOKED(table, v) is, for each byte, the one that no packer writes and that ends with the same four bits. Included once for each
- * instruction set, in the manner of survey_groups_body.h.
+ * I2S_LOOKED(table, v) is, for each byte, the one that no packer writes and that ends with the same four bits. Included
+ * once for each instruction set, as survey_groups_body.h is.
  */
 
 I2S_INTO I2S_TARGET void I2S_NAME(i2s_ptq1_half)(const uint8_t *p, const uint8_t *mask, __m512i table, __m512i *least,
