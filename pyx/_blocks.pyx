@@ -15,7 +15,7 @@ cdef extern from "blocks.h" nogil:
         const char *name
         int (*available)() noexcept nogil
         int (*unpack)(int, const uint8_t *, int64_t, int64_t, int, int8_t *, int) noexcept nogil
-        int (*pack)(int, const int8_t *, int64_t, int64_t, int, const uint8_t *, int, uint8_t *, int) noexcept nogil
+        int (*pack)(int, const int8_t *, int64_t, int64_t, int, const uint8_t *, int, int, uint8_t *, int) noexcept nogil
         int (*floats)(int, const uint8_t *, int64_t, int64_t, int, int, float *, int) noexcept nogil
         void (*count)(int, const uint8_t *, int64_t, int64_t, int, uint64_t *) noexcept nogil
     const i2s_block_set *i2s_block_sets
@@ -53,13 +53,13 @@ def unpack(int row, int kind, const uint8_t[::1] src, int64_t rows, int64_t bloc
     return bool(seen)
 
 
-def pack(int row, int kind, const int8_t[::1] src, int64_t rows, int64_t blocks, int front, const uint8_t[::1] scales, int most,
-         uint8_t[::1] dst, bint stream):
-    """One int8 an element to rows of blocks, with their scales; True where a value has no code."""
+def pack(int row, int kind, const int8_t[::1] src, int64_t rows, int64_t blocks, int front, const uint8_t[::1] scales, int each,
+         int most, uint8_t[::1] dst, bint stream):
+    """One int8 an element to rows of blocks, with scales `each` bytes apart, 0 for one of all; True where a value has no code."""
     cdef const uint8_t *d = start_of(scales)
     cdef int bad
     with nogil:
-        bad = i2s_block_sets[row].pack(kind, &src[0], rows, blocks, front, d, most, &dst[0], stream)
+        bad = i2s_block_sets[row].pack(kind, &src[0], rows, blocks, front, d, each, most, &dst[0], stream)
     return bool(bad)
 
 

@@ -20,6 +20,8 @@
 
 /* Elements of a tile: whole blocks of every kind. */
 #define I2S_TILE 2048
+/* Bytes of blocks that wait to be moved on, whole lines together: more than some tiles make. */
+#define I2S_PACK_ROOM 6144
 
 /* A float16 as float32, exactly; `swap` where its bytes are in the other order. Without its sign it is a float32 whose
  * exponent is too small by 112; of infinity and NaN the exponent is all ones. */
@@ -72,19 +74,11 @@ typedef struct {
     const char *name;
     int (*available)(void);
     int (*unpack)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front, int8_t *dst, int stream);
-    int (*pack)(int kind, const int8_t *src, int64_t rows, int64_t blocks, int front, const uint8_t *scales, int most,
-                uint8_t *dst, int stream);
+    int (*pack)(int kind, const int8_t *src, int64_t rows, int64_t blocks, int front, const uint8_t *scales, int each,
+                int most, uint8_t *dst, int stream);
     int (*floats)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front, int swap, float *dst, int stream);
     void (*count)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front, uint64_t count[3]);
 } i2s_block_set;
-
-/* How many of n bytes end where a line of memory does; all, where they do not go past the cache, and less than 64 where they
- * are the first of a place that does not begin with a line. */
-static inline size_t i2s_whole_lines(const void *dst, size_t n, int stream) {
-    const size_t before = (size_t)(0 - (uintptr_t)dst) % 64;
-    if (!stream || before > n) return n;
-    return before ? before : n - n % 64;
-}
 
 /* Moves a tile to where it belongs; past the cache where that is wanted and the address allows it. */
 I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stream) {
@@ -97,6 +91,7 @@ I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stre
 #define I2S_NAME(x) x##_portable
 #define I2S_TARGET
 #include "blocks_body.h"
+#include "blocks_pack.h"
 #undef I2S_NAME
 #undef I2S_TARGET
 
@@ -129,6 +124,7 @@ I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stre
 #define I2S_TWELVE(values, dst) i2s_twelve_avx2(values, dst)
 #include "blocks_vector.h"
 #include "blocks_body.h"
+#include "blocks_pack.h"
 #undef I2S_NAME
 #undef I2S_TARGET
 #undef I2S_WIDTH
@@ -147,7 +143,7 @@ I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stre
 #undef I2S_MOST
 #undef I2S_TWELVE
 
-#define I2S_NAME(x) x##_avx512
+#define I2S_NAME(x) x##_avx512vl
 #define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt" I2S_BY_512)))
 #define I2S_WIDTH 64
 #define I2S_RUN 32
@@ -166,6 +162,7 @@ I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stre
 #define I2S_TWELVE(values, dst) i2s_twelve_avx512(values, dst)
 #include "blocks_vector.h"
 #include "blocks_body.h"
+#include "blocks_pack.h"
 #undef I2S_NAME
 #undef I2S_TARGET
 #undef I2S_WIDTH
@@ -183,6 +180,14 @@ I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stre
 #undef I2S_PLACES
 #undef I2S_MOST
 #undef I2S_TWELVE
+
+#include "blocks_vbmi.h"
+
+#define I2S_NAME(x) x##_avx512
+#define I2S_TARGET __attribute__((target(I2S_VBMI I2S_BY_512)))
+#include "blocks_pack.h"
+#undef I2S_NAME
+#undef I2S_TARGET
 #undef I2S_BLOCKS_FENCE
 #endif
 
@@ -210,6 +215,7 @@ I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stre
 #define I2S_TWELVE(values, dst) vst1q_u8(dst, (uint8x16_t)digits_bytes_neon((b16_neon)i2s_twelve_neon(values)))
 #include "blocks_vector.h"
 #include "blocks_body.h"
+#include "blocks_pack.h"
 #undef I2S_NAME
 #undef I2S_TARGET
 #undef I2S_WIDTH
@@ -232,7 +238,8 @@ I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stre
 static int i2s_blocks_always(void) { return 1; }
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 static int i2s_blocks_avx2(void) { return i2s_cpu_avx2() && i2s_cpu_popcnt(); }
-static int i2s_blocks_avx512(void) { return i2s_cpu_avx512bw() && i2s_cpu_popcnt(); }
+static int i2s_blocks_avx512vl(void) { return i2s_cpu_avx512bw() && i2s_cpu_popcnt(); }
+static int i2s_blocks_avx512(void) { return i2s_blocks_avx512vl() && I2S_HAS(avx512vbmi) && I2S_HAS(avx512vnni); }
 #endif
 
 #define I2S_BLOCK_ROW(SET, AVAILABLE)                                                                                   \
@@ -241,7 +248,9 @@ static const i2s_block_set i2s_block_sets[] = {
     I2S_BLOCK_ROW(portable, i2s_blocks_always),
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
     I2S_BLOCK_ROW(avx2, i2s_blocks_avx2),
-    I2S_BLOCK_ROW(avx512, i2s_blocks_avx512),
+    I2S_BLOCK_ROW(avx512vl, i2s_blocks_avx512vl),
+    {"avx512", i2s_blocks_avx512, i2s_block_unpack_avx512vl, i2s_block_pack_avx512, i2s_block_floats_avx512vl,
+     i2s_block_count_avx512vl},
 #endif
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__)
     I2S_BLOCK_ROW(neon, i2s_cpu_neon),

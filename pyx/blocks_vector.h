@@ -279,17 +279,18 @@ I2S_ALWAYS I2S_TARGET int I2S_NAME(tile_bytes)(int kind, const int8_t *values, i
     const i2s_block shape = i2s_block_kinds[kind];
     const uint8_t top = (uint8_t)(most + 1);
     I2S_WIDE largest = {0}, v;
-    int64_t b, k;
-    int i;
-    for (k = 0; k < blocks * shape.elements; k += 64) {
-        I2S_ASK(values + k);
-        for (i = 0; i < 64; i += I2S_WIDTH) {
-            memcpy(&v, values + k + i, I2S_WIDTH);
+    int64_t b;
+    int k;
+    for (b = 0; b < blocks; b++, values += shape.elements, dst += shape.bytes) {
+        /* Memory is asked for between the blocks: it takes few requests at a time. */
+        for (k = 0; k < shape.elements; k += I2S_WIDTH) {
+            if (k % 64 == 0) I2S_ASK(values + k);
+            memcpy(&v, values + k, I2S_WIDTH);
             v += 1;
             largest = (I2S_WIDE)I2S_MOST(largest, v);
         }
+        I2S_NAME(bytes_of)(kind, values, dst);
     }
-    for (b = 0; b < blocks; b++) I2S_NAME(bytes_of)(kind, values + b * shape.elements, dst + b * shape.bytes);
     return I2S_NAME(any)((I2S_WIDE)(largest > top), ~(uint64_t)0);
 }
 

@@ -17,6 +17,7 @@
         memcpy(d, s, n);                                                                                                \
     }
 I2S_POUR(avx2, "avx2", __m256i, _mm256_loadu_si256, _mm256_stream_si256)
+I2S_POUR(avx512vl, "avx512f,avx512bw,avx512vl", __m512i, _mm512_loadu_si512, _mm512_stream_si512)
 I2S_POUR(avx512, "avx512f,avx512bw,avx512vl", __m512i, _mm512_loadu_si512, _mm512_stream_si512)
 
 /* The low bytes of eight numbers of 32 bits. */

@@ -211,19 +211,27 @@ static void i2s_part_block(i2s_part *part, const i2s_survey_set *set, const uint
     part->open = 1;
 }
 
-/* The next n bytes of a part. */
-static void i2s_part_feed(i2s_part *part, const i2s_survey_set *set, const uint8_t *p, int64_t n) {
-    int64_t i;
-    if (part->groups) i2s_groups_feed(part->groups, set->groups, p, n, part->pos + part->seen, part->pos);
-    for (i = 0; i < n; i += I2S_BLOCK) i2s_part_block(part, set, p + i, n - i < I2S_BLOCK ? n - i : I2S_BLOCK);
-}
+/* What stays in the first cache of every processor while it is looked at. */
+#define I2S_NEAR 20480
 
-/* How many bytes are read at once at most: of groups whole tiles, as a tile that is cut is looked at group by group. */
+/* The most bytes up to `room` that are whole tiles of groups, or `room`: a tile that is cut is looked at group by group. */
 static int64_t i2s_part_room(const i2s_part *part, int64_t room) {
     const int64_t tile = part->groups ? I2S_GROUP_TILE * part->groups->unit : 1;
     int64_t step = I2S_BLOCK;
     while (step <= room && step % tile) step += I2S_BLOCK;
     return step <= room ? room / step * step : room;
+}
+
+/* The next n bytes of a part. Those of groups are looked at twice, as groups and as bytes: the second time while they are in
+ * the first cache, where whole tiles fit into it. */
+static void i2s_part_feed(i2s_part *part, const i2s_survey_set *set, const uint8_t *p, int64_t n) {
+    const int64_t near = part->groups ? i2s_part_room(part, I2S_NEAR) : n, step = near < I2S_NEAR ? near : n;
+    int64_t from, i;
+    for (from = 0; from < n; from += step) {
+        const int64_t stop = n - from < step ? n : from + step;
+        if (part->groups) i2s_groups_feed(part->groups, set->groups, p + from, stop - from, part->pos + part->seen, part->pos);
+        for (i = from; i < stop; i += I2S_BLOCK) i2s_part_block(part, set, p + i, stop - i < I2S_BLOCK ? stop - i : I2S_BLOCK);
+    }
 }
 
 /* Add what was seen in `next`, which lies behind `part`; runs grow together where no byte lies between them. */

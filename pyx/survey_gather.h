@@ -34,20 +34,6 @@ I2S_INTO __attribute__((target("avx2"))) void i2s_gather_avx2(const uint8_t *p, 
         _mm256_storeu_si256((__m256i *)pairs, _mm256_blend_epi16(a, _mm256_slli_epi32(b, 16), 0xAA));
     }
 }
-
-I2S_INTO __attribute__((target("avx512f"))) __m512i i2s_last_words_avx512(const uint8_t *p) {
-    __m512i v = _mm512_loadu_si512(p);
-#define I2S_BLEND(i) v = _mm512_mask_loadu_epi32(v, I2S_LANES_16(16 * i), p + 64 * i);
-    I2S_BLEND(1) I2S_BLEND(2) I2S_BLEND(3) I2S_BLEND(4) I2S_BLEND(5) I2S_BLEND(6)
-#undef I2S_BLEND
-    return v;
-}
-
-I2S_INTO __attribute__((target("avx512f"))) void i2s_gather_avx512(const uint8_t *p, uint16_t *heads, uint16_t *pairs) {
-    const __m512i a = i2s_last_words_avx512(p), b = i2s_last_words_avx512(p + 16 * 28), low = _mm512_set1_epi32(0xFFFF);
-    _mm512_storeu_si512(heads, _mm512_ternarylogic_epi32(low, _mm512_srli_epi32(a, 16), b, 0xCA));  /* low ? a : b */
-    _mm512_storeu_si512(pairs, _mm512_ternarylogic_epi32(low, a, _mm512_slli_epi32(b, 16), 0xCA));
-}
 #endif
 
 #endif

@@ -54,6 +54,7 @@ typedef struct {
     uint32_t largest;  /* bits of the largest finite scale, without the sign */
     i2s_open_group head, tail;
     uint64_t *octaves;  /* NULL where so few groups say nothing */
+    int32_t base;       /* the first of four octaves that kernels count at once, or -1: none was chosen yet */
 } i2s_groups;
 
 /* What a byte of a group is. */
@@ -102,7 +103,7 @@ static inline int i2s_group_some(int what, uint8_t b) {
 }
 
 static void i2s_groups_begin(i2s_groups *g) {
-    const i2s_groups fresh = {g->kind, g->swap, g->unit, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, 0, {0, 0}, {0, 0}, g->octaves};
+    const i2s_groups fresh = {g->kind, g->swap, g->unit, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, 0, {0, 0}, {0, 0}, g->octaves, -1};
     *g = fresh;
     if (g->octaves) memset(g->octaves, 0, I2S_OCTAVES * sizeof *g->octaves);
 }
@@ -364,7 +365,7 @@ I2S_TILE(avx2, __attribute__((target("avx2,popcnt"))))
 #undef I2S_TARGET
 
 /* The scales of a tile are one vector. */
-I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) int i2s_tile_avx512(
+I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) int i2s_tile_avx512vl(
     const uint16_t *head, const uint16_t *pair, int count, int swap, uint16_t first, uint16_t top, uint16_t *scales) {
     const __m512i low = _mm512_set1_epi16(255), times = _mm512_set1_epi16(81), most = _mm512_set1_epi8(80);
     __m512i v = _mm512_loadu_si512(head);
@@ -384,7 +385,7 @@ I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) int i2s_tile_avx51
            (_mm512_cmpgt_epu16_mask(v, _mm512_set1_epi16((short)top)) ? I2S_TILE_ABOVE : 0);
 }
 
-I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) void i2s_tile_octaves_avx512(
+I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) void i2s_tile_octaves_avx512vl(
     const uint16_t *scales, uint16_t first, uint16_t near[4][I2S_GROUP_TILE]) {
     const __m512i v = _mm512_sub_epi16(_mm512_loadu_si512(scales), _mm512_set1_epi16((short)first));
     const __m512i octave = _mm512_srli_epi16(v, 10), one = _mm512_set1_epi16(1);
@@ -396,7 +397,7 @@ I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) void i2s_tile_octa
     }
 }
 
-I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) int i2s_digits_avx512(const uint8_t *p, const uint8_t *mask,
+I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) int i2s_digits_avx512vl(const uint8_t *p, const uint8_t *mask,
                                                                                    int n) {
     const __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8(I2S_UNWRITTEN));
     __m512i least = _mm512_set1_epi8(-1);
@@ -410,13 +411,26 @@ I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) int i2s_digits_avx
     }
     return _mm512_testn_epi8_mask(least, least) != 0;
 }
-#define I2S_NAME(x) x##_avx512
+#define I2S_NAME(x) x##_avx512vl
 #define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,popcnt" I2S_BY_512)))
-#define I2S_GATHER i2s_gather_avx512
+#define I2S_LOOKED(table, v) _mm512_shuffle_epi8(table, _mm512_and_si512(v, _mm512_set1_epi8(15)))
 #include "survey_groups_body.h"
-#undef I2S_GATHER
+#undef I2S_LOOKED
 #undef I2S_NAME
 #undef I2S_TARGET
+
+/* Where bytes are looked up among 64 (VBMI), by their lower six bits, nothing is cleared before. */
+#define I2S_NAME(x) x##_avx512
+#define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,popcnt" I2S_BY_512)))
+#define I2S_LOOKED(table, v) _mm512_permutexvar_epi8(v, table)
+#define i2s_look_again_avx512 i2s_look_again_avx512vl
+#include "survey_ptq1.h"
+#undef I2S_LOOKED
+#undef I2S_NAME
+#undef I2S_TARGET
+static void i2s_groups_avx512(i2s_groups *g, const uint8_t *p, int64_t count, int64_t number) {
+    (g->kind == I2S_PTQ1 ? i2s_look_ptq1_avx512 : i2s_groups_avx512vl)(g, p, count, number);
+}
 #endif
 
 #endif

@@ -9,7 +9,7 @@ I2S_INTO I2S_TARGET int I2S_NAME(i2s_codes_seen)(const uint8_t *p, const uint8_t
 }
 
 /* A tile that has something odd, or scales that the sums of octaves are not made for yet. */
-I2S_TARGET static void I2S_NAME(i2s_look_again)(i2s_groups *g, int kind, const uint8_t *p, int64_t number, int *base) {
+I2S_TARGET static void I2S_NAME(i2s_look_again)(i2s_groups *g, int kind, const uint8_t *p, int64_t number) {
     const i2s_block shape = i2s_block_kinds[kind];
     uint16_t scales[I2S_GROUP_TILE], most = 0;
     int c;
@@ -28,7 +28,7 @@ I2S_TARGET static void I2S_NAME(i2s_look_again)(i2s_groups *g, int kind, const u
     most++;
     if (most > g->largest) i2s_group_largest(g, p + shape.scale, shape.bytes, most, number);
     if (!g->octaves) return;
-    if (*base < 0) *base = most >> 10 < 2 ? 0 : (most >> 10) - 2;
+    if (g->base < 0) g->base = most >> 10 < 2 ? 0 : (most >> 10) - 2;
     for (c = 0; c < I2S_GROUP_TILE; c++) g->octaves[scales[c] >> 10]++;
 }
 
@@ -66,7 +66,7 @@ I2S_INTO I2S_TARGET void I2S_NAME(i2s_look)(i2s_groups *g, int kind, const uint8
     const uint8_t *mask = i2s_group_masks[kind];
     uint16_t near[4][I2S_GROUP_TILE] = {{0}};  /* how often each of four octaves was seen, lane by lane */
     int64_t held = 0;
-    int base = -1, k, c;
+    int k, c;
     while (count >= I2S_GROUP_TILE) {
         /* Scales are laid out for several tiles: a vector that was written in parts just now would wait for all of them. */
         const int tiles = count >= I2S_GROUP_TILES * I2S_GROUP_TILE ? I2S_GROUP_TILES : (int)(count / I2S_GROUP_TILE);
@@ -75,15 +75,15 @@ I2S_INTO I2S_TARGET void I2S_NAME(i2s_look)(i2s_groups *g, int kind, const uint8
         I2S_NAME(i2s_lay)(kind, p, tiles, heads, pairs);
         for (tile = 0; tile < tiles; tile++, count -= I2S_GROUP_TILE, number += I2S_GROUP_TILE, p += n) {
             const uint16_t *head = heads + tile * I2S_GROUP_TILE, *pair = pairs + tile * I2S_GROUP_TILE * fours / 2;
-            const uint16_t top = (uint16_t)g->largest, first = (uint16_t)(base < 0 ? 0 : base << 10);
+            const uint16_t top = (uint16_t)g->largest, first = (uint16_t)(g->base < 0 ? 0 : g->base << 10);
             uint16_t scales[I2S_GROUP_TILE];
             const int seen = I2S_NAME(i2s_tile)(head, pair, digits ? fours : 0, swap, first, top, scales);
             if (digits ? (seen & I2S_TILE_ODD) | I2S_NAME(i2s_digits)(p, mask, n) : I2S_NAME(i2s_codes_seen)(p, mask, n)) {
                 i2s_groups_plain(g, p, I2S_GROUP_TILE, number);
                 continue;
             }
-            if (seen & I2S_TILE_SPECIAL) {
-                I2S_NAME(i2s_look_again)(g, kind, p, number, &base);
+            if (seen & I2S_TILE_SPECIAL || g->base < 0) {
+                I2S_NAME(i2s_look_again)(g, kind, p, number);
                 continue;
             }
             g->scales += I2S_GROUP_TILE;
@@ -96,7 +96,7 @@ I2S_INTO I2S_TARGET void I2S_NAME(i2s_look)(i2s_groups *g, int kind, const uint8
             if (++held < 65535) continue;
             for (k = 0; k < 4; k++)
                 for (c = 0; c < I2S_GROUP_TILE; c++) {
-                    if (g->octaves && near[k][c]) g->octaves[base + k] += near[k][c];
+                    if (g->octaves && near[k][c]) g->octaves[g->base + k] += near[k][c];
                     near[k][c] = 0;
                 }
             held = 0;
@@ -104,9 +104,16 @@ I2S_INTO I2S_TARGET void I2S_NAME(i2s_look)(i2s_groups *g, int kind, const uint8
     }
     for (k = 0; k < 4 && held; k++)
         for (c = 0; c < I2S_GROUP_TILE; c++)
-            if (g->octaves && near[k][c]) g->octaves[base + k] += near[k][c];
+            if (g->octaves && near[k][c]) g->octaves[g->base + k] += near[k][c];
     i2s_groups_plain(g, p, count, number);
 }
+
+#ifdef I2S_LOOKED
+#include "survey_ptq1.h"
+#define I2S_LOOK_PTQ1 I2S_NAME(i2s_look_ptq1)
+#else
+#define I2S_LOOK_PTQ1(g, p, count, number) I2S_NAME(i2s_look)(g, I2S_PTQ1, p, count, number)
+#endif
 
 /* Whole groups, `number` being that of the first. */
 I2S_TARGET static void I2S_NAME(i2s_groups)(i2s_groups *g, const uint8_t *p, int64_t count, int64_t number) {
@@ -115,7 +122,8 @@ I2S_TARGET static void I2S_NAME(i2s_groups)(i2s_groups *g, const uint8_t *p, int
     case I2S_Q2_128: I2S_NAME(i2s_look)(g, I2S_Q2_128, p, count, number); break;
     case I2S_TQ2: I2S_NAME(i2s_look)(g, I2S_TQ2, p, count, number); break;
     case I2S_TQ1: I2S_NAME(i2s_look)(g, I2S_TQ1, p, count, number); break;
-    case I2S_PTQ1: I2S_NAME(i2s_look)(g, I2S_PTQ1, p, count, number); break;
+    case I2S_PTQ1: I2S_LOOK_PTQ1(g, p, count, number); break;
     default: i2s_groups_plain(g, p, count, number);  /* rows with a scale in front */
     }
 }
+#undef I2S_LOOK_PTQ1

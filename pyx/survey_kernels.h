@@ -277,7 +277,7 @@ I2S_FLOATS_AVX512(64)
 
 static int i2s_survey_has_avx2(void) { return i2s_cpu_avx2() && i2s_cpu_popcnt(); }
 static int i2s_survey_has_avx512vl(void) { return i2s_cpu_avx512bw(); }
-static int i2s_survey_has_avx512(void) { return i2s_cpu_avx512bw() && i2s_cpu_avx512vpopcntdq(); }
+static int i2s_survey_has_avx512(void) { return i2s_cpu_avx512vpopcntdq() && I2S_HAS(avx512vbmi); }
 #endif
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__) && !I2S_BIG_ENDIAN
@@ -380,7 +380,7 @@ static const i2s_survey_set i2s_survey_sets[] = {
 #ifdef I2S_SURVEY_X86
     I2S_SURVEY_ROW(avx2, i2s_floats_2_avx2, i2s_floats_4_avx2, i2s_floats_8_avx2),
     {"avx512vl", i2s_survey_has_avx512vl, i2s_codes_avx512vl, i2s_words_avx2, i2s_floats_2_avx2, i2s_floats_4_avx2,
-     i2s_floats_8_avx2, i2s_groups_avx512},
+     i2s_floats_8_avx2, i2s_groups_avx512vl},
     I2S_SURVEY_ROW(avx512, i2s_floats_2_avx512, i2s_floats_4_avx512, i2s_floats_8_avx512),
 #endif
 #ifdef I2S_SURVEY_NEON  /* which compilers use for groups in plain C, too */

@@ -25,7 +25,7 @@ PROCESSORS: Final = {
 
 #: Everything that chooses kernels, or tests those that there are. `all` is every other run of the tests.
 TESTS: Final = (
-    "tests/codec/test_native.py", "tests/codec/test_float_passes.py",
+    "tests/codec/test_native.py", "tests/codec/test_float_passes.py", "tests/codec/blocks/test_blocks.py",
     "tests/codec/test_survey_kernels.py", "tests/codec/test_survey_groups.py",
     "tests/inspect/evidence/test_bit_sums.py",
     "tests/model/test_matmul.py", "tests/model/test_panels.py", "tests/model/test_fast.py",

@@ -11,6 +11,7 @@ from typing import Any, Final
 from i2s_spec.exports.description import Shape, fixed_offsets, records, value_shapes
 from i2s_spec.exports.formula import in_c, in_javascript
 from i2s_spec.schema import limits
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, BlockLayout
 from i2s_spec.schema.dialect import ALIASES, CODE_MAPS, CODES_PER_BYTE, LAYOUTS, TAILS, Formula
 from i2s_spec.schema.field import Record
 from i2s_spec.schema.i2s import SCALE_BYTES
@@ -26,7 +27,7 @@ def text() -> str:
 
 
 def document() -> dict[str, Any]:
-    """The document: container, value types, tensor types, the I2_S tensor, dialects, limits."""
+    """The document: container, value types, tensor types, the I2_S tensor, dialects, block types, limits."""
     return {
         "schema_version": SCHEMA_VERSION,
         "title": "GGUF with I2_S tensors",
@@ -65,6 +66,7 @@ def document() -> dict[str, Any]:
                 for alias, meant in ALIASES.items()
             },
         },
+        "block_types": [_block_type(layout) for layout in BLOCK_LAYOUTS.values()],
         "limits": {
             "alignment": limits.DEFAULT_ALIGNMENT,
             "dimensions": limits.MAX_DIMENSIONS,
@@ -79,6 +81,23 @@ def document() -> dict[str, Any]:
 
 def _formula(formula: Formula) -> dict[str, str]:
     return {"python": formula.text, "c": in_c(formula.text), "javascript": in_javascript(formula.text)}
+
+
+def _block_type(layout: BlockLayout) -> dict[str, Any]:
+    return {
+        "name": layout.name,
+        "number": layout.type.number,
+        "block": layout.block,
+        "bytes": layout.nbytes,
+        "row_bytes": layout.type.row_bytes,
+        "coding": layout.coding,
+        "parts": [
+            {"stop": part.stop, "byte": _formula(part.byte_of), "place": _formula(part.place_of)}
+            for part in layout.parts
+        ],
+        "scale": {"per": layout.scale.per, "type": layout.scale.type, "offset": layout.scale.offset},
+        "code_3": layout.fourth or None,
+    }
 
 
 def _record(record: Record) -> dict[str, Any]:

@@ -23,7 +23,8 @@ NEEDS: Final = {
     ("codec", "avx2"): {"avx2", "popcnt"}, ("survey", "avx2"): {"avx2", "popcnt"}, ("", "avx2"): {"avx2"},
     ("sums", "avx2"): AVX2, ("floats", "avx2"): AVX2, ("fast", "avx2"): AVX2,
     ("", "avxvnni"): {"avx2", "avxvnni"}, ("", "avx512"): AVX512, ("", "avx512vl"): AVX512,
-    ("survey", "avx512"): {*AVX512, "avx512vpopcntdq"},
+    ("survey", "avx512"): {*AVX512, "avx512vpopcntdq", "avx512vbmi"},
+    ("blocks", "avx512"): {*AVX512, "avx512vnni", "avx512vbmi"},
     ("products", "avx512"): {*AVX512, "avx512vnni"}, ("products", "avx512vl"): {*AVX512, "avx512vnni"},
     ("", "neon"): {"neon"}, ("", "dotprod"): {"neon", "dotprod"},
     ("", "i8mm"): {"neon", "dotprod", "i8mm"},
@@ -82,15 +83,17 @@ def test_needs_are_told_as_they_are() -> None:
 
 
 def test_cascade_lake_has_avx512_wherever_that_is_enough() -> None:
-    """AVX-512 with VNNI, but neither VPOPCNTDQ nor VBMI: only the survey counts otherwise, and no name is refused."""
+    """AVX-512 with VNNI, but neither VPOPCNTDQ nor VBMI: only survey and blocks do otherwise, and no name is refused."""
     told = facts(I2S_HIDE=PROCESSORS["cascade-lake"])
     if not told["processor"].get("avx512vnni"):
         pytest.skip("this processor has no AVX-512 VNNI")
     used = {name: table["in_use"] for name, table in told["tables"].items()}
-    assert {name: used[name] for name in ("codec", "survey", "products", "sums", "fast")} == {
-        "codec": "avx512", "survey": "avx512vl", "products": "avx512", "sums": "avx512", "fast": "avx512",
+    assert {name: used[name] for name in ("codec", "blocks", "survey", "products", "sums", "fast")} == {
+        "codec": "avx512", "blocks": "avx512vl", "survey": "avx512vl",
+        "products": "avx512", "sums": "avx512", "fast": "avx512",
     }  # fmt: skip
-    assert told["tables"]["survey"]["missing"] == {"avx512": ["avx512vpopcntdq"]}
+    assert told["tables"]["survey"]["missing"] == {"avx512": ["avx512vbmi", "avx512vpopcntdq"]}
+    assert told["tables"]["blocks"]["missing"] == {"avx512": ["avx512vbmi"]}
     for name in ("avx512", "avx512vl", "avx2"):
         asked = facts(I2S_HIDE=PROCESSORS["cascade-lake"], I2S_ISA=name)["tables"]
         assert asked["products"]["in_use"] == name

@@ -119,6 +119,23 @@ def test_one_fault_in_a_sound_tile_is_seen(name: str) -> None:
             assert seen(parts) == observe_groups(bytes(broken), kind, layout.block)
 
 
+@pytest.mark.parametrize("name", SETS)
+def test_small_scales_before_any_others(name: str) -> None:
+    """Scales in the four lowest octaves, from the first tile on, and later others: kernels that count four octaves at once
+    have not chosen them yet."""
+    for kind in TYPES:
+        layout, rows = block_layout(kind), 5 * TILE + 3
+        values = np.zeros((rows, layout.block), np.int8)
+        for bits in (1, 0x3FF, 0x400, 0xBFE, 0xFFF, 0x1000, 0x7BFF):
+            halves = np.full(rows, bits, np.uint16)
+            halves[3 * TILE :: 5] = 0x2C01
+            scales = halves.view(np.float16).astype("f4" if layout.scale.type == "F32" else "f2")
+            data = block_reference.pack(values, scales, kind)
+            parts = parts_of(name, kind, layout.block, data, [0, len(data)], "little")
+            parts.work(1 << 18, 1)
+            assert seen(parts) == observe_groups(data, kind, layout.block), (kind, hex(bits))
+
+
 def test_a_stretch_that_begins_in_a_group() -> None:
     """What a sample takes: codes of a group that is cut are looked at, its scale is not."""
     longer = payload("PTQ1_0", 256, 256, 3, "little", 80)

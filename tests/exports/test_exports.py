@@ -7,13 +7,16 @@ import re
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import i2s_spec.exports as room
 from i2s_spec.cli.specification.schema import command
+from i2s_spec.codec.blocks import block_reference
 from i2s_spec.exports import FORMS, description, export, json_form
 from i2s_spec.schema import gguf, i2s
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS
 from i2s_spec.schema.types import TENSOR_TYPES
 from i2s_spec.testing.sample import Draft
@@ -104,6 +107,37 @@ def test_a_file_can_be_read_by_the_document_alone() -> None:
     assert infos == [(i.name, list(i.ne), i.type, i.offset) for i in meant.tensor_infos]
     keys = [pair["key"] for pair in found["key_values"]]  # type: ignore[attr-defined]
     assert keys == [pair.key for pair in meant.key_values]
+
+
+@pytest.mark.parametrize("name", BLOCK_LAYOUTS)
+def test_blocks_can_be_decoded_by_the_document_alone(name: str) -> None:
+    """The codes and scales of any bytes, by the formulas as the document has them."""
+    (entry,) = (each for each in json_form.document()["block_types"] if each["name"] == name)
+    rows, blocks = 3, 2
+    shape = rows, blocks * entry["block"]
+    width = entry["row_bytes"] + blocks * entry["bytes"]
+    data = np.random.default_rng(1).bytes(rows * width)
+    values, scales = block_reference.unpack(data, shape, name, unused_code="plus-two")
+    codes, found = [], []
+    for row in range(rows):
+        start = row * width
+        if entry["scale"]["per"] == "row":
+            found.append(start + entry["scale"]["offset"])
+        for block in range(blocks):
+            at = start + entry["row_bytes"] + block * entry["bytes"]
+            if entry["scale"]["per"] == "block":
+                found.append(at + entry["scale"]["offset"])
+            for k in range(entry["block"]):
+                part = next(each for each in entry["parts"] if k < each["stop"])
+                byte, place = (eval(part[what]["python"], {"k": k}) for what in ("byte", "place"))
+                held = data[at + byte]
+                codes.append(held >> place & 3 if entry["coding"] == "bits" else held * 3**place % 256 * 3 >> 8)
+    assert (values.reshape(-1) + 1).tolist() == codes
+    kind = {"F16": "<f2", "F32": "<f4"}[entry["scale"]["type"]]
+    with np.errstate(all="ignore"):
+        stored = [np.frombuffer(data, kind, 1, at)[0].astype("f4") for at in found]
+    assert np.array_equal(scales, stored, equal_nan=True)
+    assert (entry["code_3"] is None) == (max(codes) < 3)
 
 
 def test_no_construct_is_left_out_in_silence() -> None:

@@ -12,6 +12,7 @@ def pack(
     blocks: int,
     front: int,
     scales: Any,
+    each: int,
     most: int,
     dst: Any,
     stream: bool,

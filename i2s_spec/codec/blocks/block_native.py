@@ -15,7 +15,7 @@ import numpy as np
 
 from i2s_spec.codec.blocks import _blocks, block_reference
 from i2s_spec.codec.blocks.block_reference import unused_code_answer
-from i2s_spec.codec.blocks.block_shape import Blocks, blocks_of, scales_of, stored_scales
+from i2s_spec.codec.blocks.block_shape import Blocks, blocks_of, scales_of, stored_floats
 from i2s_spec.codec.blocks.kernel_kinds import KINDS
 from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.codec.payload import UnusedCode
@@ -63,7 +63,9 @@ def pack(
         block_reference.require_values(array, tensor)
         array = array.astype(np.int8)
     flat = np.ascontiguousarray(array).reshape(-1)
-    stored = stored_scales(tensor, scales, byte_order).reshape(-1)
+    floats = stored_floats(tensor, scales, byte_order)
+    stored = np.ascontiguousarray(floats).reshape(-1).view(np.uint8)
+    each = floats.itemsize if floats.ndim else 0  # one scale of all groups is not repeated in memory
     made, view = bytes_to_fill(tensor.nbytes, out)
     row, kind, most = chosen(kernel_sets()).row, KINDS[type], FOURTH_WEIGHT if tensor.layout.fourth else 1
     stream = view.size >= STREAM_FROM
@@ -71,8 +73,8 @@ def pack(
 
     def part(first: int, last: int, rows: int, blocks: int, front: int) -> None:
         target, start, stop = _part_of(tensor, view, first, last)
-        given = stored[first * tensor.layout.scale.nbytes : last * tensor.layout.scale.nbytes]
-        bad.append(_blocks.pack(row, kind, flat[start:stop], rows, blocks, front, given, most, target, stream))
+        given = stored[first * each : last * each] if each else stored
+        bad.append(_blocks.pack(row, kind, flat[start:stop], rows, blocks, front, given, each, most, target, stream))
 
     _spread(tensor, part, threads)
     if any(bad):

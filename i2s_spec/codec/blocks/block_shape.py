@@ -126,14 +126,19 @@ def stored_scales(tensor: Blocks, scales: ArrayLike, byte_order: ByteOrder) -> N
         what is rounded to it goes to the nearest, ties to even
     :raises ValueError: for another number of scales, and where rounding makes an infinity, a NaN, or 0 of what was none
     """
+    each = np.broadcast_to(stored_floats(tensor, scales, byte_order), (tensor.groups,))
+    return np.ascontiguousarray(each).view(np.uint8).reshape(tensor.groups, each.itemsize)
+
+
+def stored_floats(tensor: Blocks, scales: ArrayLike, byte_order: ByteOrder) -> NDArray[Any]:
+    """Scales as a file holds them, [groups], or [] where one of all groups was given; as `stored_scales`."""
     given = np.asarray(scales)
     if given.shape not in {(), (tensor.groups,)}:
         raise ValueError(f"{tensor.groups:,} groups have one scale, or one each, not an array of shape {given.shape}")
     stored = scale_dtype(tensor.layout, byte_order)
     if given.dtype != stored.newbyteorder("="):
         given = rounded_scales(given, tensor.layout)
-    each = np.broadcast_to(given.astype(stored), (tensor.groups,))
-    return np.ascontiguousarray(each).view(np.uint8).reshape(tensor.groups, stored.itemsize)
+    return given.astype(stored, copy=False)
 
 
 def rounded_scales(scales: NDArray[Any], layout: BlockLayout) -> NDArray[Any]:

@@ -173,6 +173,16 @@ def test_packing_writes_exactly_its_bytes_wherever_they_begin(
             assert (room[start + len(wanted) :] == 0xA5).all()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_one_scale_stands_in_every_group(name: str, kernels: str) -> None:
+    values, _ = weights(13, name, 3, 41)
+    for order in ("little", "big"):
+        each = np.full(BLOCK_LAYOUTS[name].groups(*values.shape), 0.3)
+        assert block_native.pack(values, 0.3, name, byte_order=order) == block_reference.pack(
+            values, each, name, byte_order=order
+        )
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in BITS])
 def test_every_number_of_digits_is_packed(name: str, kernels: str) -> None:
     """All 243 of them at every place, so that each byte that stands for a number is made in each lane."""
