@@ -4,7 +4,7 @@
 profiles with their products, which `profiles` does, and Grams, which `grams` does."""
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 
 cdef extern from "permuted.h" nogil:
     ctypedef struct i2s_scores_set:
@@ -95,36 +95,52 @@ def add_bit_sums(int row, const uint8_t[::1] data, int64_t width, int64_t segmen
     return held
 
 
-def add_bit_sums_of_file(int row, int descriptor, int64_t start, int64_t size, uint8_t[::1] buffer, int64_t step,
-                         int64_t width, int64_t segment, bint either, uint32_t[:, ::1] columns, uint32_t[:, ::1] segments,
-                         uint8_t[::1] planes):
-    """The same for whole rows of a file, `step` bytes at a time; False where they could not be read."""
-    cdef int64_t at = 0, now
-    cdef int held = 0
-    cdef bint there = True
+def count_file(int row, int descriptor, int64_t start, int64_t height, uint8_t[::1] buffer, int64_t step, bint either,
+               bint others, uint32_t[:, ::1] columns, uint32_t[:, ::1] rows):
+    """The counts of a matrix of a file: of `height` rows, which are read `step` bytes at a time, to `columns` [2, cols] and
+    `rows` [2, height], or [2, 0], as `totals` has them. False where the file does not hold all of it."""
+    cdef int64_t cols = columns.shape[1], groups = height // 4, width = cols, segment = cols // 4
+    cdef int64_t size = groups * width, at = 0, now
+    cdef uint32_t *pairs
+    cdef uint32_t *stretches = NULL
     cdef uint32_t *along = NULL
+    cdef uint8_t *planes
+    cdef int held = 0
+    cdef bint there = True, counted = rows.shape[1] != 0
     if not 0 <= row < I2S_SUMS_SETS or not i2s_sums_sets[row].available():
         raise ValueError("no such kernel set")
-    if width < 1 or segment < 1 or width % segment or size < 1 or size % width or step < width or step % width:
+    if cols < 4 or cols % 4 or height < 4 or height % 4 or step < width or step % width:
         raise ValueError("the bytes are not whole rows of whole segments")
-    if columns.shape[0] != 4 or columns.shape[1] != width or planes.shape[0] < planes_size(width, segment):
-        raise ValueError("the counters have another shape")
-    if segments is not None:
-        if segments.shape[1] != 4 or segments.shape[0] != size // segment:
-            raise ValueError("the counters have another shape")
-        along = &segments[0, 0]
+    if columns.shape[0] != 2 or rows.shape[0] != 2 or (counted and rows.shape[1] != height):
+        raise ValueError("the counts have another shape")
     if start < 0 or buffer.shape[0] < min(step, size):
         raise ValueError("the buffer is too small")
+    pairs = <uint32_t *>calloc(4 * <size_t>cols, sizeof(uint32_t))
+    planes = <uint8_t *>calloc(I2S_PLANES * <size_t>(segment + I2S_MOST_BYTES) * 4, 1)
+    if counted:
+        along = stretches = <uint32_t *>malloc(16 * <size_t>groups * sizeof(uint32_t))
+    if pairs == NULL or planes == NULL or (counted and stretches == NULL):
+        free(pairs)
+        free(planes)
+        free(stretches)
+        raise MemoryError
     with nogil:
         while there and at < size:
             now = step if step < size - at else size - at
             there = i2s_read_fully(descriptor, &buffer[0], now, start + at) != 0
             if there:
-                held = i2s_sums_sets[row].sums(&buffer[0], now // width, width, segment, either, &columns[0, 0], along,
-                                               &planes[0], held, at + now == size)
-                if along != NULL:
+                held = i2s_sums_sets[row].sums(&buffer[0], now // width, width, segment, either, pairs, along, planes, held,
+                                               at + now == size)
+                if counted:
                     along += now // segment * 4
                 at += now
+        if there:
+            i2s_totals_of_columns(pairs, cols, <uint32_t>height, others, &columns[0, 0])
+            if counted:
+                i2s_totals_of_rows(stretches, groups, <uint32_t>cols, others, &rows[0, 0])
+    free(pairs)
+    free(planes)
+    free(stretches)
     return there
 
 

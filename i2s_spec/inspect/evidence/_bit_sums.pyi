@@ -16,19 +16,17 @@ def add_bit_sums(
     held: int,
     last: bool,
 ) -> int: ...
-def add_bit_sums_of_file(
+def count_file(
     row: int,
     descriptor: int,
     start: int,
-    size: int,
+    height: int,
     buffer: Any,
     step: int,
-    width: int,
-    segment: int,
     either: bool,
+    others: bool,
     columns: Any,
-    segments: Any,
-    planes: Any,
+    rows: Any,
 ) -> bool: ...
 def ranks(counts: Any, found: Any) -> int: ...
 def float_ranks(values: Any, found: Any) -> int: ...

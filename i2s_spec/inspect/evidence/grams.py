@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.codec.isa import KernelSet, chosen, table
+from i2s_spec.codec.isa import KernelSet, row_of, table
 from i2s_spec.inspect.evidence import _bit_sums, profiles
 from i2s_spec.inspect.evidence.profiles import VALUES
 
@@ -67,7 +67,7 @@ def _grams(source: Source, matrix: Matrix, code_map: CodeMap, rows: int, places:
     rows, raw = _read(source, matrix, rows)
     trits = np.array([trit or 0 for trit in code_map.trits], dtype=np.int8)
     size = places if down else rows
-    row = chosen(kernel_sets()).row
+    row = row_of(kernel_sets)
     found: Grams = {}
     for in_rows in (True, False):
         stride, n = (matrix.cols // 4, places // 4) if in_rows else (matrix.cols, places)
@@ -101,7 +101,7 @@ def gram_reference(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: b
 def correlations(products: NDArray[np.float32]) -> NDArray[np.float32]:
     """Products as correlations, with 0 on the diagonal and for channels that are constant; they sum up to 0."""
     found = np.empty(products.shape, dtype=np.float32)
-    _bit_sums.correlations(chosen(kernel_sets()).row, np.ascontiguousarray(products), found)
+    _bit_sums.correlations(row_of(kernel_sets), np.ascontiguousarray(products), found)
     return found
 
 
@@ -147,7 +147,7 @@ def score_as_read(
     if n < VALUES:
         return None
     whole = n == len(products) == len(other)  # all of either, in whatever order
-    row = chosen(profiles.kernel_sets()).row
+    row = row_of(profiles.kernel_sets)
     product, one_square, other_square = _bit_sums.gram_products(row, products, other, index[:n], first, not whole)
     if not whole:
         size = one_square * other_square

@@ -22,7 +22,7 @@ from i2s_spec.inspect.evidence.comparisons import (
     written_grams,
     zero_channel_comparisons,
 )
-from i2s_spec.inspect.evidence.counted import MOST, PIECE, Counted, count
+from i2s_spec.inspect.evidence.counted import Counted, count, room
 from i2s_spec.inspect.evidence.decision import Decision, decide
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis, fitting
 from i2s_spec.inspect.evidence.roles import WRITERS, Matrix, Roles, roles
@@ -113,7 +113,7 @@ def _looked(
 
     def one(layer: int) -> tuple[dict[tuple[int, str], Counted], list[Comparison], list[Comparison]]:
         if not hasattr(local, "buffer"):
-            local.buffer = memoryview(bytearray(max(PIECE, MOST)))
+            local.buffer = room()
         matrices = {key: matrix for key, matrix in found.matrices.items() if key[0] == layer}
         counts = {
             key: count(
