@@ -42,15 +42,24 @@ Scores = dict[str, float]
 class Comparison(NamedTuple):
     """One comparison: the matrix that it is evidence about, a description, and scores.
 
-    `scores[side][name]` is the score under the hypothesis of that name where the rows of `partners` are read as that
-    side says; without partners the sides are the same. `gram` tells which of the two statistics it is.
+    `found` is float64 [2, hypotheses]: the score under each of HYPOTHESES where the rows of `partners` stay where they are,
+    and where they do not; not a number where a hypothesis does not fit. Without partners the sides are the same. `gram`
+    tells which of the two statistics it is.
     """
 
     matrix: Matrix
     text: str
     gram: bool
     partners: tuple[tuple[int, str], ...]
-    scores: dict[bool, Scores]
+    found: NDArray[np.float64]
+
+    @property
+    def scores(self) -> dict[bool, Scores]:
+        """The scores by how partners are read and by the names of hypotheses that fit."""
+        return {
+            side: {each.name: score for each, score in zip(HYPOTHESES, row, strict=True) if score == score}
+            for side, row in zip(SIDES, self.found.tolist(), strict=True)
+        }
 
 
 def profile_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) -> Iterator[Comparison]:
@@ -86,7 +95,12 @@ def zero_channel_comparisons(found: Roles, counts: dict[tuple[int, str], Counted
     for layer, scores in zero_comparisons(counts):
         text = "all-zero rows of ffn_gate and ffn_up ~ all-zero columns of ffn_down"
         partners = ((layer, "ffn_gate"), (layer, "ffn_up"))
-        yield Comparison(found.matrices[layer, "ffn_down"], text, False, partners, scores)
+        yield Comparison(found.matrices[layer, "ffn_down"], text, False, partners, _table(scores))
+
+
+def _table(scores: dict[bool, Scores]) -> NDArray[np.float64]:
+    """Scores by side and name as `Comparison.found` has them."""
+    return np.array([[scores[side].get(each.name, np.nan) for each in HYPOTHESES] for side in SIDES])
 
 
 def _share(found: Roles) -> int:
@@ -142,22 +156,25 @@ class _Columns:
                 continue
             at = 0
             for number, one in asked:
-                first, second = scores[at], scores[at + len(one.ranks) - 1]
+                sides = scores[[at, at + len(one.ranks) - 1]]
                 at += len(one.ranks)
-                made[number] = Comparison(
-                    self._matrix, one.text, False, one.partners, dict(zip(SIDES, (first, second), strict=True))
-                )
+                made[number] = Comparison(self._matrix, one.text, False, one.partners, sides)
         return (made[number] for number in sorted(made))
 
-    def _scores(self, ranks: list[NDArray[np.float64]], share: int, width: int) -> list[Scores] | None:
-        """The scores of each profile; None where the columns are almost constant."""
+    def _scores(self, ranks: list[NDArray[np.float64]], share: int, width: int) -> NDArray[np.float64] | None:
+        """The scores of each profile, float64 [profiles, hypotheses]; None where the columns are almost constant."""
         others = ranks[0][None] if len(ranks) == 1 else np.stack(ranks)
-        names, split, places = orders(self._matrix.rows, self._matrix.cols)
+        read = orders(self._matrix.rows, self._matrix.cols)
         if share * self._matrix.rows >= profiles.COUNTS:
-            scores = profiles.column_scores_reference(self._counted.bases, places, split, others, share, width)
+            ask = profiles.column_scores_reference
         else:
-            scores = profiles.column_scores(self._counted.bases, places, split, others, share, width)
-        return None if scores is None else [dict(zip(names, of, strict=True)) for of in scores.tolist()]
+            ask = profiles.column_scores
+        scores = ask(self._counted.bases, read.places, read.split, others, share, width)
+        if scores is None:
+            return None
+        found = np.full((len(ranks), len(HYPOTHESES)), np.nan)
+        found[:, read.numbers] = scores
+        return found
 
 
 Written = tuple["NDArray[np.float32]", int | None]
@@ -178,7 +195,7 @@ def gram_comparisons(
         writers = tuple(each for each in found.matrices if each[1] in WRITERS)
         sides = {side: read.scores(written[side][0]) for side in SIDES}
         if all(sides.values()):
-            made.append(Comparison(matrix, f"Gram of {role} ~ Gram of what writes its input", True, writers, sides))
+            made.append(Comparison(matrix, f"Gram of {role} ~ Gram of what writes its input", True, writers, _table(sides)))
     for name in SOURCES.get(role, ()):
         partner = found.matrices.get((layer, name))
         share = _share(found) if role == "attn_output" else 1
@@ -188,7 +205,7 @@ def gram_comparisons(
         rows = {side: grams.correlations(found) for side, found in grams.row_grams(source, partner, code_map).items()}
         sides = {side: read.scores(rows[side], share, width) for side in SIDES}
         if all(sides.values()):
-            made.append(Comparison(matrix, f"Gram of {role} ~ Gram of {name}", True, ((layer, name),), sides))
+            made.append(Comparison(matrix, f"Gram of {role} ~ Gram of {name}", True, ((layer, name),), _table(sides)))
     return made
 
 
