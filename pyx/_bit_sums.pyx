@@ -3,6 +3,7 @@
 """The compiled kernels of evidence, without the GIL: sums of bits, which `i2s_spec.inspect.evidence.bit_sums` defines, ranks of
 profiles with their products, which `profiles` does, and Grams, which `grams` does."""
 
+from libc.math cimport NAN, sqrt
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
@@ -251,25 +252,43 @@ def float_ranks(const float[::1] values, double[::1] found):
     return different
 
 
-def gram_products(int row, const float[:, ::1] one, const float[:, ::1] other, const int32_t[::1] places, int64_t first,
-                  bint squares):
-    """Three sums over the rows and columns of `places` in `one` and those from `first` on in `other`: of the products of
-    their elements, and, if asked, of the squares of either. Both are symmetric, with 0 on the diagonal."""
-    cdef int64_t n = places.shape[0], i
-    cdef double found[3]
+def gram_scores(int row, const float[:, ::1] one, const float[:, ::1] other, const int32_t[::1] places,
+                const int64_t[::1] starts, const int64_t[::1] firsts, int64_t values, double[::1] found):
+    """The scores of two matrices of correlations under several orders: of the rows and columns of `one` that order h has in
+    `places` from `starts[h]` on, and those of `other` from `firsts[h]` on, as many as either has. Not a number where these are
+    fewer than `values`, or one side is constant. Both are symmetric, with 0 on the diagonal."""
+    cdef int64_t known = one.shape[0], others = other.shape[0], orders = found.shape[0], h, n, i
+    cdef double sums[3]
+    cdef double size = 0
+    cdef bint all_of
     if not 0 <= row < I2S_SCORES_SETS or not i2s_scores_sets[row].available():
         raise ValueError("no such kernel set")
-    if one.shape[0] != one.shape[1] or other.shape[0] != other.shape[1] or not 0 <= first <= other.shape[0] - n:
+    if one.shape[1] != known or other.shape[1] != others or starts.shape[0] != orders + 1 or firsts.shape[0] != orders:
         raise ValueError("the matrices have another shape")
-    for i in range(n):
-        if not 0 <= places[i] < one.shape[0]:
+    for h in range(orders):
+        if not 0 <= starts[h] <= starts[h + 1] <= places.shape[0] or firsts[h] < 0:
+            raise ValueError("an order is not among the places")
+    for i in range(places.shape[0]):
+        if not 0 <= places[i] < known:
             raise ValueError("a place is not in the matrix")
-    found[0] = found[1] = found[2] = 0
-    if n > 1:
-        with nogil:
-            i2s_scores_sets[row].grams(&one[0, 0], one.shape[1], &other[first, first], other.shape[1], &places[0], n, squares,
-                                       found)
-    return found[0], found[1], found[2]
+    with nogil:
+        for h in range(orders):
+            n = min(starts[h + 1] - starts[h], others - firsts[h])
+            found[h] = NAN
+            if n < values or n < 2:
+                continue
+            all_of = n == known and n == others  # in whatever order: squares are the same in each
+            sums[0] = sums[1] = sums[2] = 0
+            i2s_scores_sets[row].grams(&one[0, 0], known, &other[firsts[h], firsts[h]], others, &places[starts[h]], n,
+                                       not all_of or size == 0, sums)
+            if not all_of or size == 0:
+                sums[1] = sums[1] * sums[2]
+                if all_of:
+                    size = sums[1]
+            else:
+                sums[1] = size
+            if sums[1] > 0:
+                found[h] = sums[0] / sqrt(sums[1]) * sqrt(<double>n * <double>(n - 1) / 2)
 
 
 def gram_sets():

@@ -97,6 +97,7 @@ def count(
     code_map: CodeMap,
     buffer: memoryview | None = None,
     of_rows: bool = True,
+    target: NDArray[np.uint32] | None = None,
 ) -> Counted:
     """Read a payload and count.
 
@@ -104,14 +105,16 @@ def count(
     :param code_map: which code is 0; the code that is unused is taken to be missing
     :param buffer: for what is read, as `room` gives it
     :param of_rows: whether rows are counted, too
+    :param target: where the counts are target, uint32 [counts_size(rows, cols, of_rows)]
     :raises FormatError: where the source does not hold the payload
     """
     either, others = _counted_bits(code_map)
     step, size = _step(cols), rows * cols // 4
     if buffer is None:
         buffer = room(min(size, max(PIECE, MOST)))
-    columns = np.empty((2, cols), dtype=np.uint32)
-    along = np.empty((2, rows if of_rows else 0), dtype=np.uint32)
+    if target is None:
+        target = np.empty(counts_size(rows, cols, of_rows), dtype=np.uint32)
+    columns, along = target[: 2 * cols].reshape(2, -1), target[2 * cols :].reshape(2, -1)
     if type(source) is not FileSource or not _bit_sums.count_file(
         kernel_row(), source.fileno(), start, rows, buffer, step, either, others, columns, along
     ):  # what could not be read is read again, to be told
@@ -124,11 +127,16 @@ def count(
     return Counted(columns, along, rows)
 
 
+def counts_size(rows: int, cols: int, of_rows: bool) -> int:
+    """How many numbers the counts of a matrix are."""
+    return 2 * (cols + rows if of_rows else cols)
+
+
 def room(size: int = max(PIECE, MOST)) -> memoryview:
     """A buffer for what is read, at a multiple of LINE."""
     raw = np.empty(size + LINE, dtype=np.uint8)
     first = -raw.ctypes.data % LINE
-    return memoryview(raw[first : first + size])
+    return raw[first : first + size].data
 
 
 @cache

@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,9 @@ from i2s_spec.inspect.evidence.comparisons import (
     written_grams,
     zero_channel_comparisons,
 )
-from i2s_spec.inspect.evidence.counted import Counted, count, room
+from i2s_spec.inspect.evidence.counted import Counted, count, counts_size, room
 from i2s_spec.inspect.evidence.decision import Decision, decide
+from i2s_spec.inspect.evidence.grams import GramReader
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis, fitting
 from i2s_spec.inspect.evidence.roles import WRITERS, Matrix, Roles, roles
 
@@ -118,6 +119,11 @@ class _Looking:
             self._layers[key[0]][key] = matrix
         self._waiting = iter([key for matrices in self._layers.values() for key in matrices])
         self._left = {layer: len(matrices) for layer, matrices in self._layers.items()}
+        # All counts are in one piece of memory: many small ones take the system milliseconds to hand out.
+        sizes = [counts_size(each.rows, each.cols, _of_rows(each)) for each in found.matrices.values()]
+        ends = np.cumsum([0, *sizes]).tolist()
+        target = np.empty(ends[-1], dtype=np.uint32)
+        self._targets = {key: target[at:to] for key, at, to in zip(found.matrices, ends, ends[1:], strict=False)}
         self._counts: dict[tuple[int, str], Counted] = {}
         self._compared: dict[int, tuple[list[Comparison], list[Comparison]]] = {}
         self._lock = threading.Lock()
@@ -147,9 +153,9 @@ class _Looking:
         return counts, [*comparisons, *grams]
 
     def _grams(self) -> list[Comparison]:
-        few = _few(self._found)
-        written = written_grams(self._source, few, self._code_map)
-        parts = (gram_comparisons(self._source, few, self._code_map, written, key) for key in few.matrices)
+        few, reader = _few(self._found), GramReader(self._source, self._code_map)
+        written = written_grams(reader, few)
+        parts = (gram_comparisons(reader, few, written, key) for key in few.matrices)
         return [comparison for part in parts for comparison in part]
 
     def _work(self) -> None:
@@ -160,9 +166,8 @@ class _Looking:
                 if self._stopped:
                     return
                 matrix = self._found.matrices[key]
-                counted = count(
-                    self._source, matrix.start, matrix.rows, matrix.cols, self._code_map, buffer, key[1] not in WRITERS
-                )
+                shape, of_rows, target = (matrix.rows, matrix.cols), _of_rows(matrix), self._targets[key]
+                counted = count(self._source, matrix.start, *shape, self._code_map, buffer, of_rows, target)
                 with self._lock:
                     self._counts[key] = counted
                     self._left[key[0]] -= 1
@@ -179,6 +184,11 @@ class _Looking:
         of_layer = self._found._replace(matrices=matrices)
         profiles, zeros = profile_comparisons(of_layer, counts), zero_channel_comparisons(of_layer, counts)
         self._compared[layer] = list(profiles), list(zeros)
+
+
+def _of_rows(matrix: Matrix) -> bool:
+    """Whether rows are counted: of what writes the hidden state they say nothing."""
+    return matrix.role not in WRITERS
 
 
 def _few(found: Roles) -> Roles:
@@ -306,10 +316,12 @@ class _Squares:
         freedoms = [len(group) for group in groups.values()]
         starts = np.cumsum([0, *freedoms[:-1]])
         sums = np.add.reduceat(self._squares[order, side[order]], starts, axis=0)
-        fits = self._fits[[group[0] for group in groups.values()]]
-        return {key: _decided(*of) for key, of in zip(groups, zip(sums, fits, freedoms, strict=True), strict=True)}
+        return {
+            key: _decided(row, self._fits[group[0]], len(group))
+            for (key, group), row in zip(groups.items(), sums, strict=True)
+        }
 
 
-def _decided(sums: NDArray[np.float64], fits: NDArray[np.bool_], freedom: int) -> Decision:
+def _decided(sums: NDArray[np.float64], fits: Any, freedom: int) -> Decision:
     named = zip(_NAMES, sums.tolist(), fits.tolist(), strict=True)
     return decide({name: total for name, total, fit in named if fit}, freedom)
