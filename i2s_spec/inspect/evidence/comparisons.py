@@ -72,21 +72,29 @@ def profile_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) ->
     ranked: dict[tuple[int, str], NDArray[np.float64] | None] = {}
     for key, matrix in found.matrices.items():
         layer, role = key
-        columns = _Columns(matrix, counts[key])
+        asked: list[_Asked] = []
         for name in GAINS[role]:
-            gain = found.gains.get((layer, name))
-            if gain is not None and gain.size == matrix.cols:
-                if (layer, name) not in ranked:
-                    ranked[layer, name] = profiles.ranks(gain)
-                columns.ask(f"{name} ~ columns of {role}", (), [ranked[layer, name]])
+            of_gain = layer, name
+            if of_gain not in ranked:
+                gain = found.gains.get(of_gain)
+                ranked[of_gain] = None if gain is None else profiles.ranks(gain)
+            of_columns = ranked[of_gain]
+            if of_columns is not None and of_columns.size == matrix.cols:
+                asked.append(_Asked(f"{name} ~ columns of {role}", (), [of_columns]))
+        if asked:
+            yield from _compared(matrix, counts[key], asked)
+        share = _share(found) if role == "attn_output" else 1
+        width = matrix.cols // max(1, found.heads)
+        asked = []
         for name in SOURCES.get(role, ()):
-            share = _share(found) if role == "attn_output" else 1
-            if share and (layer, name) in counts:
-                rows = counts[layer, name]
-                sides = [profiles.ranks(rows.rows(each)) for each in SIDES.values()]
-                text = f"rows of {name} ~ columns of {role}"
-                columns.ask(text, ((layer, name),), sides, share, matrix.cols // max(1, found.heads))
-        yield from columns.comparisons()
+            source = counts.get((layer, name))
+            if source is None or source.rows_count * share != matrix.cols:
+                continue
+            sides = [of_side for each in SIDES.values() if (of_side := profiles.ranks(source.rows(each))) is not None]
+            if len(sides) == len(SIDES) and (share == 1 or (width > 0 and matrix.cols % (share * width) == 0)):
+                asked.append(_Asked(f"rows of {name} ~ columns of {role}", ((layer, name),), sides))
+        if asked:
+            yield from _compared(matrix, counts[key], asked, share, width)
 
 
 def zero_channel_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) -> Iterator[Comparison]:
@@ -116,65 +124,30 @@ class _Asked(NamedTuple):
     text: str
     partners: tuple[tuple[int, str], ...]
     ranks: list[NDArray[np.float64]]
-    share: int
-    width: int
 
 
-class _Columns:
-    """The columns of a matrix, and what they are compared with, under every hypothesis."""
+def _compared(
+    matrix: Matrix, counted: Counted, asked: list[_Asked], share: int = 1, width: int = 1
+) -> Iterator[Comparison]:
+    """The columns of a matrix, compared under every hypothesis; nothing where they are almost constant.
 
-    def __init__(self, matrix: Matrix, counted: Counted) -> None:
-        self._matrix, self._counted = matrix, counted
-        self._asked: list[_Asked] = []
-
-    def ask(
-        self,
-        text: str,
-        partners: tuple[tuple[int, str], ...],
-        ranks: list[NDArray[np.float64] | None],
-        share: int = 1,
-        width: int = 1,
-    ) -> None:
-        """Compare with the ranks of a profile for each side; not where one is almost constant, or does not fit.
-
-        :param share: heads whose columns are summed, each of `width`
-        """
-        cols = self._matrix.cols
-        usable = [each for each in ranks if each is not None and each.size * share == cols]
-        if len(usable) == len(ranks) and width > 0 and cols % (share * width) == 0:
-            self._asked.append(_Asked(text, partners, usable, share, width))
-
-    def comparisons(self) -> Iterator[Comparison]:
-        """What was asked, in that order; all that sums the same columns is asked at once."""
-        made: dict[int, Comparison] = {}
-        for grouping in dict.fromkeys((one.share, one.width if one.share > 1 else 1) for one in self._asked):
-            asked = [
-                (number, one)
-                for number, one in enumerate(self._asked)
-                if (one.share, one.width if one.share > 1 else 1) == grouping
-            ]
-            scores = self._scores([ranks for _, one in asked for ranks in one.ranks], *grouping)
-            if scores is None:
-                continue
-            at = 0
-            for number, one in asked:
-                sides = scores[[at, at + len(one.ranks) - 1]]
-                at += len(one.ranks)
-                made[number] = Comparison(self._matrix, one.text, False, one.partners, sides)
-        return (made[number] for number in sorted(made))
-
-    def _scores(self, ranks: list[NDArray[np.float64]], share: int, width: int) -> NDArray[np.float64] | None:
-        """The scores of each profile, float64 [profiles, hypotheses]; None where the columns are almost constant."""
-        others = ranks[0][None] if len(ranks) == 1 else np.stack(ranks)
-        read = orders(self._matrix.rows, self._matrix.cols)
-        large = share * self._matrix.rows >= profiles.COUNTS
-        ask = profiles.column_scores_reference if large else profiles.column_scores
-        scores = ask(self._counted.bases, read.places, read.split, others, share, width)
-        if scores is None:
-            return None
-        found = np.full((len(ranks), len(HYPOTHESES)), np.nan)
-        found[:, read.numbers] = scores
-        return found
+    :param share: heads whose columns are summed, each of `width`
+    """
+    ranks = [of_side for one in asked for of_side in one.ranks]
+    others = ranks[0][None] if len(ranks) == 1 else np.stack(ranks)
+    read = orders(matrix.rows, matrix.cols)
+    large = share * matrix.rows >= profiles.COUNTS
+    score = profiles.column_scores_reference if large else profiles.column_scores
+    scores = score(counted.bases, read.places, read.split, others, share, width if share > 1 else 1)
+    if scores is None:
+        return
+    found = np.full((len(ranks), len(HYPOTHESES)), np.nan)
+    found[:, read.numbers] = scores
+    at = 0
+    for one in asked:
+        sides = found[[at, at + len(one.ranks) - 1]]
+        at += len(one.ranks)
+        yield Comparison(matrix, one.text, False, one.partners, sides)
 
 
 Written = tuple["NDArray[np.float32]", int | None]
