@@ -105,7 +105,7 @@ def count(
     :param code_map: which code is 0; the code that is unused is taken to be missing
     :param buffer: for what is read, as `room` gives it
     :param of_rows: whether rows are counted, too
-    :param target: where the counts are target, uint32 [counts_size(rows, cols, of_rows)]
+    :param target: where the counts go, uint32 [counts_size(rows, cols, of_rows)]
     :raises FormatError: where the source does not hold the payload
     """
     either, others = _counted_bits(code_map)

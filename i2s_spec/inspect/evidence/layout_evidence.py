@@ -131,6 +131,7 @@ class _Looking:
 
     def look(self, threads: int) -> tuple[dict[tuple[int, str], Counted], list[Comparison]]:
         """With so many threads, the caller's among them: the counts, and the comparisons in the order of the file."""
+        threads = min(threads, len(self._found.matrices))
         if threads < 2:
             grams = self._grams()
             self._work()

@@ -134,6 +134,13 @@ def test_a_file_without_matrices() -> None:
         assert layout_evidence(file, CODE_MAPS["offset-1"]) is None
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_file_with_nothing_to_compare(learned: dict[str, np.ndarray], threads: int) -> None:
+    found = asked(written({"blk.0.attn_q.weight": learned["blk.0.attn_q.weight"]}), threads=threads)
+    assert found.comparisons == found.tensors == ()
+    assert found.whole.name is None
+
+
 def test_a_half_written_payload_decides_nothing(shared: Path) -> None:
     """What several threads of llama-quantize left has an order, but not that of any layout."""
     found = asked((shared / "vectors" / "gguf" / "bitnet.i2_s.2threads-CORRUPT.gguf").read_bytes())
