@@ -3,8 +3,9 @@
 """The compiled kernels of evidence, without the GIL: sums of bits, which `i2s_spec.inspect.evidence.bit_sums` defines, ranks of
 profiles with their products, which `profiles` does, and Grams, which `grams` does."""
 
+from libc.math cimport NAN, sqrt
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 
 cdef extern from "permuted.h" nogil:
     ctypedef struct i2s_scores_set:
@@ -95,36 +96,52 @@ def add_bit_sums(int row, const uint8_t[::1] data, int64_t width, int64_t segmen
     return held
 
 
-def add_bit_sums_of_file(int row, int descriptor, int64_t start, int64_t size, uint8_t[::1] buffer, int64_t step,
-                         int64_t width, int64_t segment, bint either, uint32_t[:, ::1] columns, uint32_t[:, ::1] segments,
-                         uint8_t[::1] planes):
-    """The same for whole rows of a file, `step` bytes at a time; False where they could not be read."""
-    cdef int64_t at = 0, now
-    cdef int held = 0
-    cdef bint there = True
+def count_file(int row, int descriptor, int64_t start, int64_t height, uint8_t[::1] buffer, int64_t step, bint either,
+               bint others, uint32_t[:, ::1] columns, uint32_t[:, ::1] rows):
+    """The counts of a matrix of a file: of `height` rows, which are read `step` bytes at a time, to `columns` [2, cols] and
+    `rows` [2, height], or [2, 0], as `totals` has them. False where the file does not hold all of it."""
+    cdef int64_t cols = columns.shape[1], groups = height // 4, width = cols, segment = cols // 4
+    cdef int64_t size = groups * width, at = 0, now
+    cdef uint32_t *pairs
+    cdef uint32_t *stretches = NULL
     cdef uint32_t *along = NULL
+    cdef uint8_t *planes
+    cdef int held = 0
+    cdef bint there = True, counted = rows.shape[1] != 0
     if not 0 <= row < I2S_SUMS_SETS or not i2s_sums_sets[row].available():
         raise ValueError("no such kernel set")
-    if width < 1 or segment < 1 or width % segment or size < 1 or size % width or step < width or step % width:
+    if cols < 4 or cols % 4 or height < 4 or height % 4 or step < width or step % width:
         raise ValueError("the bytes are not whole rows of whole segments")
-    if columns.shape[0] != 4 or columns.shape[1] != width or planes.shape[0] < planes_size(width, segment):
-        raise ValueError("the counters have another shape")
-    if segments is not None:
-        if segments.shape[1] != 4 or segments.shape[0] != size // segment:
-            raise ValueError("the counters have another shape")
-        along = &segments[0, 0]
+    if columns.shape[0] != 2 or rows.shape[0] != 2 or (counted and rows.shape[1] != height):
+        raise ValueError("the counts have another shape")
     if start < 0 or buffer.shape[0] < min(step, size):
         raise ValueError("the buffer is too small")
+    pairs = <uint32_t *>calloc(4 * <size_t>cols, sizeof(uint32_t))
+    planes = <uint8_t *>calloc(I2S_PLANES * <size_t>(segment + I2S_MOST_BYTES) * 4, 1)
+    if counted:
+        along = stretches = <uint32_t *>malloc(16 * <size_t>groups * sizeof(uint32_t))
+    if pairs == NULL or planes == NULL or (counted and stretches == NULL):
+        free(pairs)
+        free(planes)
+        free(stretches)
+        raise MemoryError
     with nogil:
         while there and at < size:
             now = step if step < size - at else size - at
             there = i2s_read_fully(descriptor, &buffer[0], now, start + at) != 0
             if there:
-                held = i2s_sums_sets[row].sums(&buffer[0], now // width, width, segment, either, &columns[0, 0], along,
-                                               &planes[0], held, at + now == size)
-                if along != NULL:
+                held = i2s_sums_sets[row].sums(&buffer[0], now // width, width, segment, either, pairs, along, planes, held,
+                                               at + now == size)
+                if counted:
                     along += now // segment * 4
                 at += now
+        if there:
+            i2s_totals_of_columns(pairs, cols, <uint32_t>height, others, &columns[0, 0])
+            if counted:
+                i2s_totals_of_rows(stretches, groups, <uint32_t>cols, others, &rows[0, 0])
+    free(pairs)
+    free(planes)
+    free(stretches)
     return there
 
 
@@ -235,25 +252,43 @@ def float_ranks(const float[::1] values, double[::1] found):
     return different
 
 
-def gram_products(int row, const float[:, ::1] one, const float[:, ::1] other, const int32_t[::1] places, int64_t first,
-                  bint squares):
-    """Three sums over the rows and columns of `places` in `one` and those from `first` on in `other`: of the products of
-    their elements, and, if asked, of the squares of either. Both are symmetric, with 0 on the diagonal."""
-    cdef int64_t n = places.shape[0], i
-    cdef double found[3]
+def gram_scores(int row, const float[:, ::1] one, const float[:, ::1] other, const int32_t[::1] places,
+                const int64_t[::1] starts, const int64_t[::1] firsts, int64_t values, double[::1] found):
+    """The scores of two matrices of correlations under several orders: of the rows and columns of `one` that order h has in
+    `places` from `starts[h]` on, and those of `other` from `firsts[h]` on, as many as either has. Not a number where these are
+    fewer than `values`, or one side is constant. Both are symmetric, with 0 on the diagonal."""
+    cdef int64_t known = one.shape[0], others = other.shape[0], orders = found.shape[0], h, n, i
+    cdef double sums[3]
+    cdef double size = 0
+    cdef bint all_of
     if not 0 <= row < I2S_SCORES_SETS or not i2s_scores_sets[row].available():
         raise ValueError("no such kernel set")
-    if one.shape[0] != one.shape[1] or other.shape[0] != other.shape[1] or not 0 <= first <= other.shape[0] - n:
+    if one.shape[1] != known or other.shape[1] != others or starts.shape[0] != orders + 1 or firsts.shape[0] != orders:
         raise ValueError("the matrices have another shape")
-    for i in range(n):
-        if not 0 <= places[i] < one.shape[0]:
+    for h in range(orders):
+        if not 0 <= starts[h] <= starts[h + 1] <= places.shape[0] or firsts[h] < 0:
+            raise ValueError("an order is not among the places")
+    for i in range(places.shape[0]):
+        if not 0 <= places[i] < known:
             raise ValueError("a place is not in the matrix")
-    found[0] = found[1] = found[2] = 0
-    if n > 1:
-        with nogil:
-            i2s_scores_sets[row].grams(&one[0, 0], one.shape[1], &other[first, first], other.shape[1], &places[0], n, squares,
-                                       found)
-    return found[0], found[1], found[2]
+    with nogil:
+        for h in range(orders):
+            n = min(starts[h + 1] - starts[h], others - firsts[h])
+            found[h] = NAN
+            if n < values or n < 2:
+                continue
+            all_of = n == known and n == others  # in whatever order: squares are the same in each
+            sums[0] = sums[1] = sums[2] = 0
+            i2s_scores_sets[row].grams(&one[0, 0], known, &other[firsts[h], firsts[h]], others, &places[starts[h]], n,
+                                       not all_of or size == 0, sums)
+            if not all_of or size == 0:
+                sums[1] = sums[1] * sums[2]
+                if all_of:
+                    size = sums[1]
+            else:
+                sums[1] = size
+            if sums[1] > 0:
+                found[h] = sums[0] / sqrt(sums[1]) * sqrt(<double>n * <double>(n - 1) / 2)
 
 
 def gram_sets():

@@ -199,3 +199,10 @@ def test_every_row_is_found_by_something() -> None:
 def test_the_right_models_get_none_of_these(name: str) -> None:
     codes = {row.code for row in ROWS if row.code}
     assert not codes & {finding.code for finding in lint(Copy(name).written()).findings}
+
+
+@pytest.mark.parametrize("dialect", ["sequential-lsb", "sequential-lsb/zero-first", "sequential-msb/twos-complement"])
+def test_a_dialect_is_named_whole(dialect: str) -> None:
+    """Who converts with the layout alone would turn signs."""
+    found = next(finding for finding in lint(Copy().packed(dialect).written()).findings if finding.code == "I213")
+    assert str(found.got) == dialect

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from i2s_spec.codec.isa import KernelSet, chosen, table
+from i2s_spec.codec.isa import KernelSet, row_of, table
 from i2s_spec.inspect.evidence import _bit_sums
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def kernel_sets() -> tuple[KernelSet, ...]:
 
 def kernel_row() -> int:
     """The row of the kernel set in use."""
-    return chosen(kernel_sets()).row
+    return row_of(kernel_sets)
 
 
 def bit_sums_reference(
@@ -93,29 +93,4 @@ class BitSums:
             self._planes,
             self._held,
             self._seen == self._stretches,
-        )
-
-    def add_file(self, descriptor: int, start: int, buffer: memoryview, step: int) -> bool:
-        """All rows, from a file, without the lock of the interpreter; False where they could not be read.
-
-        Sums that were not made whole are worth nothing.
-
-        :param start: of the rows in the file
-        :param buffer: for what is read
-        :param step: bytes that are read at once, whole rows
-        """
-        size = self._stretches * self._segment
-        return _bit_sums.add_bit_sums_of_file(
-            self._row,
-            descriptor,
-            start,
-            size,
-            buffer,
-            step,
-            self._width,
-            self._segment,
-            self._either,
-            self.columns,
-            self.segments if self._along else None,
-            self._planes,
         )

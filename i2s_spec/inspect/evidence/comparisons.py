@@ -12,26 +12,28 @@ somehow: as layouts do that leave rows where they are, or as `rows-1x4`. There i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isnan
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from i2s_spec.inspect.evidence import grams, profiles
-from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, orders
+from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, fitting, orders
 from i2s_spec.inspect.evidence.roles import GAINS, READERS, WRITERS
 from i2s_spec.inspect.evidence.zeros import zero_comparisons
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from i2s_spec.gguf.source import Source
     from i2s_spec.inspect.evidence.counted import Counted
     from i2s_spec.inspect.evidence.hypotheses import Hypothesis
     from i2s_spec.inspect.evidence.roles import Matrix, Roles
-    from i2s_spec.schema.dialect import CodeMap
 
 #: Whether rows stay where they are, and a hypothesis for either.
 SIDES: Final = {True: next(h for h in HYPOTHESES if h.in_rows), False: next(h for h in HYPOTHESES if not h.in_rows)}
+
+#: Which of HYPOTHESES are layouts as declared.
+PLAIN: Final = np.array([each.plain for each in HYPOTHESES])
 
 #: Matrices whose rows write the channels that the columns of another of their layer read.
 SOURCES: Final = {"ffn_down": ("ffn_gate", "ffn_up"), "attn_output": ("attn_v",)}
@@ -42,15 +44,24 @@ Scores = dict[str, float]
 class Comparison(NamedTuple):
     """One comparison: the matrix that it is evidence about, a description, and scores.
 
-    `scores[side][name]` is the score under the hypothesis of that name where the rows of `partners` are read as that
-    side says; without partners the sides are the same. `gram` tells which of the two statistics it is.
+    `found` is float64 [2, hypotheses]: the score under each of HYPOTHESES where the rows of `partners` stay where they are,
+    and where they do not; not a number where a hypothesis does not fit. Without partners the sides are the same. `gram`
+    tells which of the two statistics it is.
     """
 
     matrix: Matrix
     text: str
     gram: bool
     partners: tuple[tuple[int, str], ...]
-    scores: dict[bool, Scores]
+    found: NDArray[np.float64]
+
+    @property
+    def scores(self) -> dict[bool, Scores]:
+        """The scores by how partners are read and by the names of hypotheses that fit."""
+        return {
+            side: {each.name: score for each, score in zip(HYPOTHESES, row, strict=True) if not isnan(score)}
+            for side, row in zip(SIDES, self.found.tolist(), strict=True)
+        }
 
 
 def profile_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) -> Iterator[Comparison]:
@@ -61,21 +72,29 @@ def profile_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) ->
     ranked: dict[tuple[int, str], NDArray[np.float64] | None] = {}
     for key, matrix in found.matrices.items():
         layer, role = key
-        columns = _Columns(matrix, counts[key])
+        asked: list[_Asked] = []
         for name in GAINS[role]:
-            gain = found.gains.get((layer, name))
-            if gain is not None and gain.size == matrix.cols:
-                if (layer, name) not in ranked:
-                    ranked[layer, name] = profiles.ranks(gain)
-                columns.ask(f"{name} ~ columns of {role}", (), [ranked[layer, name]])
+            of_gain = layer, name
+            if of_gain not in ranked:
+                gain = found.gains.get(of_gain)
+                ranked[of_gain] = None if gain is None else profiles.ranks(gain)
+            of_columns = ranked[of_gain]
+            if of_columns is not None and of_columns.size == matrix.cols:
+                asked.append(_Asked(f"{name} ~ columns of {role}", (), [of_columns]))
+        if asked:
+            yield from _compared(matrix, counts[key], asked)
+        share = _share(found) if role == "attn_output" else 1
+        width = matrix.cols // max(1, found.heads)
+        asked = []
         for name in SOURCES.get(role, ()):
-            share = _share(found) if role == "attn_output" else 1
-            if share and (layer, name) in counts:
-                rows = counts[layer, name]
-                sides = [profiles.ranks(rows.rows(each)) for each in SIDES.values()]
-                text = f"rows of {name} ~ columns of {role}"
-                columns.ask(text, ((layer, name),), sides, share, matrix.cols // max(1, found.heads))
-        yield from columns.comparisons()
+            source = counts.get((layer, name))
+            if source is None or source.rows_count * share != matrix.cols:
+                continue
+            sides = [of_side for each in SIDES.values() if (of_side := profiles.ranks(source.rows(each))) is not None]
+            if len(sides) == len(SIDES) and (share == 1 or (width > 0 and matrix.cols % (share * width) == 0)):
+                asked.append(_Asked(f"rows of {name} ~ columns of {role}", ((layer, name),), sides))
+        if asked:
+            yield from _compared(matrix, counts[key], asked, share, width)
 
 
 def zero_channel_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) -> Iterator[Comparison]:
@@ -86,7 +105,12 @@ def zero_channel_comparisons(found: Roles, counts: dict[tuple[int, str], Counted
     for layer, scores in zero_comparisons(counts):
         text = "all-zero rows of ffn_gate and ffn_up ~ all-zero columns of ffn_down"
         partners = ((layer, "ffn_gate"), (layer, "ffn_up"))
-        yield Comparison(found.matrices[layer, "ffn_down"], text, False, partners, scores)
+        yield Comparison(found.matrices[layer, "ffn_down"], text, False, partners, _table(scores))
+
+
+def _table(scores: dict[bool, Scores]) -> NDArray[np.float64]:
+    """Scores by side and name as `Comparison.found` has them."""
+    return np.array([[scores[side].get(each.name, np.nan) for each in HYPOTHESES] for side in SIDES])
 
 
 def _share(found: Roles) -> int:
@@ -100,71 +124,37 @@ class _Asked(NamedTuple):
     text: str
     partners: tuple[tuple[int, str], ...]
     ranks: list[NDArray[np.float64]]
-    share: int
-    width: int
 
 
-class _Columns:
-    """The columns of a matrix, and what they are compared with, under every hypothesis."""
+def _compared(
+    matrix: Matrix, counted: Counted, asked: list[_Asked], share: int = 1, width: int = 1
+) -> Iterator[Comparison]:
+    """The columns of a matrix, compared under every hypothesis; nothing where they are almost constant.
 
-    def __init__(self, matrix: Matrix, counted: Counted) -> None:
-        self._matrix, self._counted = matrix, counted
-        self._asked: list[_Asked] = []
-
-    def ask(
-        self,
-        text: str,
-        partners: tuple[tuple[int, str], ...],
-        ranks: list[NDArray[np.float64] | None],
-        share: int = 1,
-        width: int = 1,
-    ) -> None:
-        """Compare with the ranks of a profile for each side; not where one is almost constant, or does not fit.
-
-        :param share: heads whose columns are summed, each of `width`
-        """
-        cols = self._matrix.cols
-        usable = [each for each in ranks if each is not None and each.size * share == cols]
-        if len(usable) == len(ranks) and width > 0 and cols % (share * width) == 0:
-            self._asked.append(_Asked(text, partners, usable, share, width))
-
-    def comparisons(self) -> Iterator[Comparison]:
-        """What was asked, in that order; all that sums the same columns is asked at once."""
-        made: dict[int, Comparison] = {}
-        for grouping in dict.fromkeys((one.share, one.width if one.share > 1 else 1) for one in self._asked):
-            asked = [
-                (number, one)
-                for number, one in enumerate(self._asked)
-                if (one.share, one.width if one.share > 1 else 1) == grouping
-            ]
-            scores = self._scores([ranks for _, one in asked for ranks in one.ranks], *grouping)
-            if scores is None:
-                continue
-            at = 0
-            for number, one in asked:
-                first, second = scores[at], scores[at + len(one.ranks) - 1]
-                at += len(one.ranks)
-                made[number] = Comparison(
-                    self._matrix, one.text, False, one.partners, dict(zip(SIDES, (first, second), strict=True))
-                )
-        return (made[number] for number in sorted(made))
-
-    def _scores(self, ranks: list[NDArray[np.float64]], share: int, width: int) -> list[Scores] | None:
-        """The scores of each profile; None where the columns are almost constant."""
-        others = ranks[0][None] if len(ranks) == 1 else np.stack(ranks)
-        names, split, places = orders(self._matrix.rows, self._matrix.cols)
-        if share * self._matrix.rows >= profiles.COUNTS:
-            scores = profiles.column_scores_reference(self._counted.bases, places, split, others, share, width)
-        else:
-            scores = profiles.column_scores(self._counted.bases, places, split, others, share, width)
-        return None if scores is None else [dict(zip(names, of, strict=True)) for of in scores.tolist()]
+    :param share: heads whose columns are summed, each of `width`
+    """
+    ranks = [of_side for one in asked for of_side in one.ranks]
+    others = ranks[0][None] if len(ranks) == 1 else np.stack(ranks)
+    read = orders(matrix.rows, matrix.cols)
+    large = share * matrix.rows >= profiles.COUNTS
+    score = profiles.column_scores_reference if large else profiles.column_scores
+    scores = score(counted.bases, read.places, read.split, others, share, width if share > 1 else 1)
+    if scores is None:
+        return
+    found = np.full((len(ranks), len(HYPOTHESES)), np.nan)
+    found[:, read.numbers] = scores
+    at = 0
+    for one in asked:
+        sides = found[[at, at + len(one.ranks) - 1]]
+        at += len(one.ranks)
+        yield Comparison(matrix, one.text, False, one.partners, sides)
 
 
 Written = tuple["NDArray[np.float32]", int | None]
 
 
 def gram_comparisons(
-    source: Source, found: Roles, code_map: CodeMap, written: dict[bool, Written], key: tuple[int, str]
+    reader: grams.GramReader, found: Roles, written: dict[bool, Written], key: tuple[int, str]
 ) -> list[Comparison]:
     """The comparisons of the Gram of one matrix, reading the payloads that they need.
 
@@ -172,27 +162,33 @@ def gram_comparisons(
     :raises FormatError: where the source does not hold a payload
     """
     matrix, (layer, role) = found.matrices[key], key
-    read = _Read(source, matrix, code_map)
-    made: list[Comparison] = []
-    if role in READERS and (of := written[True][1]) is not None and of == matrix.cols:
+    asked: list[tuple[str, tuple[tuple[int, str], ...], dict[bool, NDArray[np.float32]], int, int]] = []
+    if role in READERS and written[True][1] == matrix.cols:
         writers = tuple(each for each in found.matrices if each[1] in WRITERS)
-        sides = {side: read.scores(written[side][0]) for side in SIDES}
-        if all(sides.values()):
-            made.append(Comparison(matrix, f"Gram of {role} ~ Gram of what writes its input", True, writers, sides))
+        rows = {side: written[side][0] for side in SIDES}
+        asked.append((f"Gram of {role} ~ Gram of what writes its input", writers, rows, 1, 1))
     for name in SOURCES.get(role, ()):
         partner = found.matrices.get((layer, name))
         share = _share(found) if role == "attn_output" else 1
         width = matrix.cols // max(1, found.heads)
-        if partner is None or share < 1 or partner.rows * share != matrix.cols or share * width > matrix.cols:
+        if partner is None or share < 1 or partner.rows * share != matrix.cols:
             continue
-        rows = {side: grams.correlations(found) for side, found in grams.row_grams(source, partner, code_map).items()}
-        sides = {side: read.scores(rows[side], share, width) for side in SIDES}
-        if all(sides.values()):
-            made.append(Comparison(matrix, f"Gram of {role} ~ Gram of {name}", True, ((layer, name),), sides))
+        if share > 1 and not 0 < share * width <= min(matrix.cols, grams.CHANNELS):
+            continue  # the heads that share one are not all among the channels
+        rows = {side: grams.correlations(gram) for side, gram in reader.rows(partner).items()}
+        asked.append((f"Gram of {role} ~ Gram of {name}", ((layer, name),), rows, share, width))
+    if not asked:
+        return []
+    read = _Read(reader, matrix)
+    made: list[Comparison] = []
+    for text, partners, rows, share, width in asked:
+        scores = np.array([read.scores(rows[side], share, width) for side in SIDES])
+        if not np.isnan(scores[:, PLAIN & fitting(matrix.rows, matrix.cols)]).any():
+            made.append(Comparison(matrix, text, True, partners, scores))
     return made
 
 
-def written_grams(source: Source, found: Roles, code_map: CodeMap) -> dict[bool, Written]:
+def written_grams(reader: grams.GramReader, found: Roles) -> dict[bool, Written]:
     """For each side the correlations of the rows of all writers of the hidden state, and its width; None if they differ."""
     widths = {matrix.rows for matrix in found.matrices.values() if matrix.role in WRITERS}
     if len(widths) != 1:
@@ -200,7 +196,7 @@ def written_grams(source: Source, found: Roles, code_map: CodeMap) -> dict[bool,
     totals: grams.Grams = {}
     for matrix in found.matrices.values():
         if matrix.role in WRITERS:
-            for side, gram in grams.row_grams(source, matrix, code_map).items():
+            for side, gram in reader.rows(matrix).items():
                 total = totals.get(side)
                 totals[side] = (
                     gram if total is None else total[: len(gram), : len(gram)] + gram[: len(total), : len(total)]
@@ -212,36 +208,30 @@ def written_grams(source: Source, found: Roles, code_map: CodeMap) -> dict[bool,
 class _Read:
     """The column Grams of a matrix under every hypothesis."""
 
-    def __init__(self, source: Source, matrix: Matrix, code_map: CodeMap) -> None:
+    def __init__(self, reader: grams.GramReader, matrix: Matrix) -> None:
         self._matrix = matrix
-        self._products = grams.column_grams(source, matrix, code_map)
+        self._products = reader.columns(matrix)
         self._correlations = {side: grams.correlations(products) for side, products in self._products.items()}
 
-    def scores(self, rows: NDArray[np.float32], share: int = 1, width: int = 1) -> Scores:
-        """The scores against the correlations of rows; none where one side is constant.
+    def scores(self, rows: NDArray[np.float32], share: int = 1, width: int = 1) -> NDArray[np.float64]:
+        """The scores against the correlations of rows, float64 [hypotheses]; not a number where there is none.
 
         :param share: heads, each of `width` columns, that have the same rows
         """
-        found: Scores = {}
-        sizes = {side: grams.size_of(own, rows) for side, own in self._correlations.items()}
-        for each in HYPOTHESES:
-            if not each.fits(self._matrix.rows, self._matrix.cols):
-                continue
-            score = self._score(each, rows, share, width, sizes[each.in_rows])
-            if score is None and each.plain:
-                return {}
-            if score is not None:
-                found[each.name] = score
+        found = np.full(len(HYPOTHESES), np.nan)
+        for side, own in self._correlations.items():
+            read = grams.reads(self._matrix.rows, self._matrix.cols, len(own), side)
+            if share == 1:
+                found[read.numbers] = grams.scores_as_read(own, rows, read)
+            else:
+                found[read.numbers] = [self._shared(HYPOTHESES[number], rows, share, width) for number in read.numbers]
         return found
 
-    def _score(self, each: Hypothesis, rows: NDArray[np.float32], share: int, width: int, size: float) -> float | None:
-        if share == 1:
-            return grams.score_as_read(self._correlations[each.in_rows], rows, each, self._matrix.cols, size)
+    def _shared(self, each: Hypothesis, rows: NDArray[np.float32], share: int, width: int) -> float:
         matrix, first = grams.as_read(self._products[each.in_rows], each, self._matrix.cols)
         grouped = grams.shared(matrix, width, share) if first == 0 else None
-        if grouped is None:
-            return None
-        n = min(len(grouped), len(rows))
-        if n < profiles.VALUES:
-            return None
-        return grams.score(grams.correlations(grouped)[:n, :n], rows[:n, :n])
+        n = 0 if grouped is None else min(len(grouped), len(rows))
+        if grouped is None or n < profiles.VALUES:
+            return np.nan
+        score = grams.score(grams.correlations(grouped)[:n, :n], rows[:n, :n])
+        return np.nan if score is None else score

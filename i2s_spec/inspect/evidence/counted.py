@@ -5,13 +5,14 @@ What is kept serves every layout: `Counted.columns` and `Counted.rows` give the 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.evidence import _bit_sums
-from i2s_spec.inspect.evidence.bit_sums import BitSums
+from i2s_spec.inspect.evidence.bit_sums import BitSums, kernel_row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,25 +29,23 @@ TILE: Final = 32
 MOST: Final = 1 << 18
 
 
-class Counted:
-    """The counts of one tensor. `bases` is uint32 [2, cols]: `base` where rows stay where they are, and where not.
+#: Vectors that begin at multiples of this are loaded at once.
+LINE: Final = 64
 
-    :param pairs: uint32 [4, cols], set bits by pair of bits and byte of a row of bytes
-    :param stretches: uint32 [rows, 4], likewise by quarter of such a row; empty where rows were not counted
+
+class Counted:
+    """The counts of one tensor.
+
+    :param columns: uint32 [2, cols]: by places, where rows stay where they are, and where not
+    :param rows: uint32 [2, rows] likewise, or [2, 0] where rows were not counted
     :param rows_count: rows of the tensor
-    :param others: whether the weights that are not 0 are those that are not set
     """
 
-    def __init__(
-        self, pairs: NDArray[np.uint32], stretches: NDArray[np.uint32], rows_count: int, others: bool = False
-    ) -> None:
-        columns = np.empty((2, pairs.shape[1]), dtype=np.uint32)
-        rows = np.empty((2, stretches.shape[0]), dtype=np.uint32)
-        _bit_sums.totals(pairs, stretches, rows_count, others, columns, rows)
+    def __init__(self, columns: NDArray[np.uint32], rows: NDArray[np.uint32], rows_count: int) -> None:
         self.bases: NDArray[np.uint32] = columns
-        self.cols_count = int(pairs.shape[1])
-        self._rows: tuple[NDArray[np.uint32], NDArray[np.uint32]] = (rows[0], rows[1])
+        self.cols_count = int(columns.shape[1])
         self.rows_count = rows_count
+        self._rows = rows
 
     def base(self, in_rows: bool) -> NDArray[np.uint32]:
         """Weights that are not 0 by the place of a column, as `Hypothesis.places` numbers places, uint32 [cols]."""
@@ -62,7 +61,8 @@ class Counted:
 
         Empty where rows were not counted.
         """
-        return self._rows[0 if each.in_rows else 1]
+        found: NDArray[np.uint32] = self._rows[0 if each.in_rows else 1]
+        return found
 
 
 def totals_reference(
@@ -97,31 +97,58 @@ def count(
     code_map: CodeMap,
     buffer: memoryview | None = None,
     of_rows: bool = True,
+    target: NDArray[np.uint32] | None = None,
 ) -> Counted:
     """Read a payload and count.
 
     :param start: of the payload in the source
     :param code_map: which code is 0; the code that is unused is taken to be missing
-    :param buffer: for what is read; of at least PIECE and MOST bytes
+    :param buffer: for what is read, as `room` gives it
     :param of_rows: whether rows are counted, too
+    :param target: where the counts go, uint32 [counts_size(rows, cols, of_rows)]
     :raises FormatError: where the source does not hold the payload
     """
-    # Codes 1 and 3 have the lower bit, 2 and 3 the upper one. Where 1 is that of 0 and 3 is missing, those without the lower
-    # bit count; where 0 is and 3 is missing, those with either; else 3 and another one are not 0 and have the lower bit.
-    zero, full = code_map.code_of(0), code_map.unused != 3
-    either, others = not full and zero != 1, not full and zero == 1
-    many = PIECE // cols
-    step = max(1, many // TILE * TILE if many >= TILE else many // 2 * 2) * cols
-    size = rows * cols // 4
+    either, others = _counted_bits(code_map)
+    step, size = _step(cols), rows * cols // 4
     if buffer is None:
-        buffer = memoryview(bytearray(min(size, max(PIECE, MOST))))
-    sums = BitSums(rows // 4, cols, cols // 4, either, along=of_rows)
-    if type(source) is not FileSource or not sums.add_file(source.fileno(), start, buffer, step):
-        sums = BitSums(
-            rows // 4, cols, cols // 4, either, along=of_rows
-        )  # what could not be read is read again, to be told
+        buffer = room(min(size, max(PIECE, MOST)))
+    if target is None:
+        target = np.empty(counts_size(rows, cols, of_rows), dtype=np.uint32)
+    columns, along = target[: 2 * cols].reshape(2, -1), target[2 * cols :].reshape(2, -1)
+    if type(source) is not FileSource or not _bit_sums.count_file(
+        kernel_row(), source.fileno(), start, rows, buffer, step, either, others, columns, along
+    ):  # what could not be read is read again, to be told
+        sums = BitSums(rows // 4, cols, cols // 4, either, along=of_rows)
         for at in range(0, size, step):
             piece = buffer[: min(step, size - at)]
             source.readinto(start + at, piece)
             sums.add(piece)
-    return Counted(sums.columns, sums.segments, rows, others)
+        _bit_sums.totals(sums.columns, sums.segments, rows, others, columns, along)
+    return Counted(columns, along, rows)
+
+
+def counts_size(rows: int, cols: int, of_rows: bool) -> int:
+    """How many numbers the counts of a matrix are."""
+    return 2 * (cols + rows if of_rows else cols)
+
+
+def room(size: int = max(PIECE, MOST)) -> memoryview:
+    """A buffer for what is read, at a multiple of LINE."""
+    raw = np.empty(size + LINE, dtype=np.uint8)
+    first = -raw.ctypes.data % LINE
+    return raw[first : first + size].data
+
+
+@cache
+def _counted_bits(code_map: CodeMap) -> tuple[bool, bool]:
+    """Whether a weight counts where either bit of its code is set, or where the lower one is; and whether others do."""
+    # Codes 1 and 3 have the lower bit, 2 and 3 the upper one. Where 1 is that of 0 and 3 is missing, those without the lower
+    # bit count; where 0 is and 3 is missing, those with either; else 3 and another one are not 0 and have the lower bit.
+    zero, full = code_map.code_of(0), code_map.unused != 3
+    return not full and zero != 1, not full and zero == 1
+
+
+def _step(cols: int) -> int:
+    """Bytes that are read at once, whole tiles where there is room for one."""
+    many = PIECE // cols
+    return max(1, many // TILE * TILE if many >= TILE else many // 2 * 2) * cols

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import sqrt
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec.isa import KernelSet, chosen, table
+from i2s_spec.codec.isa import KernelSet, row_of, table
 from i2s_spec.inspect.evidence import _bit_sums, profiles
+from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES
 from i2s_spec.inspect.evidence.profiles import VALUES
 
 if TYPE_CHECKING:
@@ -42,50 +43,55 @@ READ: Final = 1 << 22
 Grams = dict[bool, "NDArray[np.float32]"]
 
 
-def column_grams(source: Source, matrix: Matrix, code_map: CodeMap) -> Grams:
-    """Products of the first places of the columns of a matrix with each other, each column less its mean.
-
-    :returns: float32 [places, places]: by the places of layouts that leave rows where they are (True), and of those that mix
-        four
-    """
-    return _grams(source, matrix, code_map, OVER, min(matrix.cols, CHANNELS), True)
-
-
-def row_grams(source: Source, matrix: Matrix, code_map: CodeMap) -> Grams:
-    """Products of the first rows of a matrix with each other, each row less its mean, float32 [rows, rows], likewise."""
-    return _grams(source, matrix, code_map, CHANNELS, min(matrix.cols, OVER), False)
-
-
 @lru_cache(maxsize=1)
 def kernel_sets() -> tuple[KernelSet, ...]:
     """Every set of kernels for Grams that was compiled, the slowest first."""
     return table(_bit_sums.gram_sets())
 
 
-def _grams(source: Source, matrix: Matrix, code_map: CodeMap, rows: int, places: int, down: bool) -> Grams:
-    """The Grams of at most so many first rows and places; `gram_reference` is their definition."""
-    rows, raw = _read(source, matrix, rows)
-    trits = np.array([trit or 0 for trit in code_map.trits], dtype=np.int8)
-    size = places if down else rows
-    row = chosen(kernel_sets()).row
-    found: Grams = {}
-    for in_rows in (True, False):
-        stride, n = (matrix.cols // 4, places // 4) if in_rows else (matrix.cols, places)
-        found[in_rows] = np.empty((size, size), dtype=np.float32)
-        _bit_sums.gram(row, raw, stride, n, down, not in_rows, trits, found[in_rows])
-    return found
+class GramReader:
+    """Reads the first rows of matrices, into one buffer, and gives their Grams; `gram_reference` is the definition."""
+
+    def __init__(self, source: Source, code_map: CodeMap) -> None:
+        self._source = source
+        self._trits = np.array([trit or 0 for trit in code_map.trits], dtype=np.int8)
+        self._buffer = np.empty(READ, dtype=np.uint8).data
+
+    def columns(self, matrix: Matrix) -> Grams:
+        """Products of the first places of the columns with each other, each column less its mean.
+
+        :returns: float32 [places, places]: by the places of layouts that leave rows where they are (True), and of those that
+            mix four
+        """
+        return self._grams(matrix, OVER, min(matrix.cols, CHANNELS), True)
+
+    def rows(self, matrix: Matrix) -> Grams:
+        """Products of the first rows with each other, each row less its mean, float32 [rows, rows], likewise."""
+        return self._grams(matrix, CHANNELS, min(matrix.cols, OVER), False)
+
+    def _grams(self, matrix: Matrix, rows: int, places: int, down: bool) -> Grams:
+        rows = _rows(matrix, rows)
+        raw = self._buffer[: rows * matrix.cols // 4]
+        self._source.readinto(matrix.start, raw)
+        size, row = places if down else rows, row_of(kernel_sets)
+        found: Grams = {}
+        for in_rows in (True, False):
+            stride, n = (matrix.cols // 4, places // 4) if in_rows else (matrix.cols, places)
+            found[in_rows] = np.empty((size, size), dtype=np.float32)
+            _bit_sums.gram(row, raw, stride, n, down, not in_rows, self._trits, found[in_rows])
+        return found
 
 
-def _read(source: Source, matrix: Matrix, rows: int) -> tuple[int, bytes]:
+def _rows(matrix: Matrix, most: int) -> int:
     """At most so many first rows, as many as are cheap."""
-    rows = max(4, min(matrix.rows, rows, READ // (matrix.cols // 4) // 4 * 4))
-    return rows, source.read(matrix.start, rows * matrix.cols // 4)
+    return max(4, min(matrix.rows, most, READ // (matrix.cols // 4) // 4 * 4))
 
 
 def gram_reference(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: bool, down: bool) -> NDArray[np.float64]:
-    """The definition of `column_grams` (`down`) and of `row_grams`, of one side."""
+    """The definition of `GramReader.columns` (`down`) and of `GramReader.rows`, of one side."""
     rows, places = (OVER, CHANNELS) if down else (CHANNELS, OVER)
-    rows, raw = _read(source, matrix, rows)
+    rows = _rows(matrix, rows)
+    raw = source.read(matrix.start, rows * matrix.cols // 4)
     codes = np.frombuffer(raw, dtype=np.uint8)[:, None] >> np.arange(0, 8, 2, dtype=np.uint8) & 3
     if in_rows:
         codes = codes.reshape(rows, -1)
@@ -101,7 +107,7 @@ def gram_reference(source: Source, matrix: Matrix, code_map: CodeMap, in_rows: b
 def correlations(products: NDArray[np.float32]) -> NDArray[np.float32]:
     """Products as correlations, with 0 on the diagonal and for channels that are constant; they sum up to 0."""
     found = np.empty(products.shape, dtype=np.float32)
-    _bit_sums.correlations(chosen(kernel_sets()).row, np.ascontiguousarray(products), found)
+    _bit_sums.correlations(row_of(kernel_sets), np.ascontiguousarray(products), found)
     return found
 
 
@@ -131,34 +137,43 @@ def read_places(each: Hypothesis, cols: int, known: int) -> tuple[NDArray[np.int
     return index[ours].astype(np.int32), int(ours[0])
 
 
-def score_as_read(
-    products: NDArray[np.float32],
-    other: NDArray[np.float32],
-    each: Hypothesis,
-    cols: int,
-    size: float | None = None,
-) -> float | None:
-    """The `score` of the channels that `as_read` finds and as many of `other`; None also where these are too few.
+class Reads(NamedTuple):
+    """The hypotheses of one side that fit a shape, by their numbers, and what `read_places` gives for each: `places` one
+    after the other, each from `starts` on, and the `firsts`."""
 
-    :param size: `size_of` the two, where it is known
+    numbers: NDArray[np.intp]
+    places: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    firsts: NDArray[np.int64]
+
+
+@lru_cache(maxsize=64)
+def reads(rows: int, cols: int, known: int, in_rows: bool) -> Reads:
+    """What a Gram of `known` places is read as, of the matrix of a shape."""
+    chosen = [
+        (number, *read_places(each, cols, known))
+        for number, each in enumerate(HYPOTHESES)
+        if each.in_rows == in_rows and each.fits(rows, cols)
+    ]
+    return Reads(
+        np.array([number for number, _, _ in chosen], dtype=np.intp),
+        np.concatenate([np.empty(0, dtype=np.int32), *(places for _, places, _ in chosen)]),
+        np.cumsum([0, *(len(places) for _, places, _ in chosen)], dtype=np.int64),
+        np.array([first for _, _, first in chosen], dtype=np.int64),
+    )
+
+
+def scores_as_read(one: NDArray[np.float32], other: NDArray[np.float32], read: Reads) -> NDArray[np.float64]:
+    """The `score` of the channels that `as_read` finds and as many of `other`, for each way to read.
+
+    :param one: correlations of columns
+    :param other: correlations of rows
+    :returns: float64 [ways]; not a number where one is constant, or channels are too few
     """
-    index, first = read_places(each, cols, len(products))
-    n = min(len(index), len(other) - first)
-    if n < VALUES:
-        return None
-    whole = n == len(products) == len(other)  # all of either, in whatever order
-    row = chosen(profiles.kernel_sets()).row
-    product, one_square, other_square = _bit_sums.gram_products(row, products, other, index[:n], first, not whole)
-    if not whole:
-        size = one_square * other_square
-    elif size is None:
-        size = size_of(products, other)
-    return product / sqrt(size) * sqrt(n * (n - 1) / 2) if size > 0 else None
-
-
-def size_of(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
-    """The product of the sums of squares of two matrices."""
-    return float(np.vdot(one, one)) * float(np.vdot(other, other))
+    found = np.empty(len(read.numbers))
+    row = row_of(profiles.kernel_sets)
+    _bit_sums.gram_scores(row, one, other, read.places, read.starts, read.firsts, VALUES, found)
+    return found
 
 
 def score(one: NDArray[np.float32], other: NDArray[np.float32]) -> float | None:

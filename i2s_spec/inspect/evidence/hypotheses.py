@@ -81,10 +81,11 @@ def _places(each: Hypothesis, cols: int) -> NDArray[np.intp]:
 class Orders(NamedTuple):
     """The hypotheses that fit a shape: first those that leave rows where they are, `split` of them, then the others.
 
-    `places` has the places of each, int32 [names, cols].
+    `places` has the places of each, int32 [names, cols], and `numbers` their places in HYPOTHESES, intp [names].
     """
 
     names: list[str]
+    numbers: NDArray[np.intp]
     split: int
     places: NDArray[np.int32]
 
@@ -96,13 +97,14 @@ def orders(rows: int, cols: int) -> Orders:
     places = np.empty((len(found), cols), dtype=np.int32)
     for row, each in enumerate(found):
         places[row] = each.places(cols)
-    return Orders([each.name for each in found], sum(each.in_rows for each in found), places)
+    numbers = np.array([HYPOTHESES.index(each) for each in found], dtype=np.intp)
+    return Orders([each.name for each in found], numbers, sum(each.in_rows for each in found), places)
 
 
 @lru_cache(maxsize=64)
-def fitting(rows: int, cols: int) -> frozenset[str]:
-    """The names of the hypotheses that fit a shape."""
-    return frozenset(each.name for each in HYPOTHESES if each.fits(rows, cols))
+def fitting(rows: int, cols: int) -> NDArray[np.bool_]:
+    """Which of HYPOTHESES fit a shape."""
+    return np.array([each.fits(rows, cols) for each in HYPOTHESES])
 
 
 def _made() -> tuple[Hypothesis, ...]:

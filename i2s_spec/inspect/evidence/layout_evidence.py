@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -22,12 +22,15 @@ from i2s_spec.inspect.evidence.comparisons import (
     written_grams,
     zero_channel_comparisons,
 )
-from i2s_spec.inspect.evidence.counted import MOST, PIECE, Counted, count
+from i2s_spec.inspect.evidence.counted import Counted, count, counts_size, room
 from i2s_spec.inspect.evidence.decision import Decision, decide
+from i2s_spec.inspect.evidence.grams import GramReader
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis, fitting
 from i2s_spec.inspect.evidence.roles import WRITERS, Matrix, Roles, roles
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from i2s_spec.gguf.reader import File
     from i2s_spec.schema.dialect import CodeMap
 
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 GRAM_WEIGHTS: Final = 1 << 24
 
 _NAMES: Final = [each.name for each in HYPOTHESES]
-_NONE: Final = [0.0] * len(_NAMES)
+_NONE: Final = dict.fromkeys(_NAMES, 0.0)
 _IN_ROWS: Final = np.array([each.in_rows for each in HYPOTHESES])
 
 #: How often tensors are asked again with their partners read as these were decided.
@@ -99,51 +102,94 @@ def layout_evidence(
     found = roles(file, layers)
     if not found.matrices:
         return None
-    return judge(found, *_looked(file, found, code_map, threads))
+    return judge(found, *_Looking(file, found, code_map).look(threads))
 
 
-def _looked(
-    file: File, found: Roles, code_map: CodeMap, threads: int
-) -> tuple[dict[tuple[int, str], Counted], list[Comparison]]:
-    """What reads payloads: the counts of every matrix, and all comparisons.
+class _Looking:
+    """What reads payloads, by several threads: the counts of every matrix, and all comparisons.
 
-    Each layer is counted and compared by one thread, and Grams by whoever is free.
+    Threads take one matrix after another; who counts the last one of a layer compares this layer. The caller's thread makes
+    the comparisons of Grams first, while others count already.
     """
-    local = threading.local()
 
-    def one(layer: int) -> tuple[dict[tuple[int, str], Counted], list[Comparison], list[Comparison]]:
-        if not hasattr(local, "buffer"):
-            local.buffer = memoryview(bytearray(max(PIECE, MOST)))
-        matrices = {key: matrix for key, matrix in found.matrices.items() if key[0] == layer}
-        counts = {
-            key: count(
-                file.source, matrix.start, matrix.rows, matrix.cols, code_map, local.buffer, key[1] not in WRITERS
-            )
-            for key, matrix in matrices.items()
-        }
-        of_layer = found._replace(matrices=matrices)
-        return counts, list(profile_comparisons(of_layer, counts)), list(zero_channel_comparisons(of_layer, counts))
+    def __init__(self, file: File, found: Roles, code_map: CodeMap) -> None:
+        self._source, self._found, self._code_map = file.source, found, code_map
+        self._layers: dict[int, dict[tuple[int, str], Matrix]] = {layer: {} for layer in found.layers}
+        for key, matrix in found.matrices.items():
+            self._layers[key[0]][key] = matrix
+        self._waiting = iter([key for matrices in self._layers.values() for key in matrices])
+        self._left = {layer: len(matrices) for layer, matrices in self._layers.items()}
+        # All counts are in one piece of memory: many small ones take the system milliseconds to hand out.
+        sizes = [counts_size(each.rows, each.cols, _of_rows(each)) for each in found.matrices.values()]
+        ends = np.cumsum([0, *sizes]).tolist()
+        target = np.empty(ends[-1], dtype=np.uint32)
+        self._targets = {key: target[at:to] for key, at, to in zip(found.matrices, ends, ends[1:], strict=False)}
+        self._counts: dict[tuple[int, str], Counted] = {}
+        self._compared: dict[int, tuple[list[Comparison], list[Comparison]]] = {}
+        self._lock = threading.Lock()
+        self._stopped = False
 
-    few, layers = _few(found), found.layers
-    if threads < 2:
-        written = written_grams(file.source, few, code_map)
-        parts = [gram_comparisons(file.source, few, code_map, written, key) for key in few.matrices]
-        looked = [one(layer) for layer in layers]
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            writing = pool.submit(written_grams, file.source, few, code_map)
-            waiting = [pool.submit(one, layer) for layer in layers]
-            written = writing.result()
-            grams = [pool.submit(gram_comparisons, file.source, few, code_map, written, key) for key in few.matrices]
-            parts, looked = [each.result() for each in grams], [each.result() for each in waiting]
-    of_layers = {key: counted for of_layer, _, _ in looked for key, counted in of_layer.items()}
-    counts = {key: of_layers[key] for key in found.matrices}
-    place = {key: number for number, key in enumerate(counts)}
-    comparisons: list[Comparison] = []
-    for kind in zip(*((profiles, zeros) for _, profiles, zeros in looked), strict=True):  # in the order of the file
-        of_kind = [comparison for of_layer in kind for comparison in of_layer]
-        comparisons += sorted(of_kind, key=lambda comparison: place[comparison.matrix.key])
-    return counts, [*comparisons, *(comparison for part in parts for comparison in part)]
+    def look(self, threads: int) -> tuple[dict[tuple[int, str], Counted], list[Comparison]]:
+        """With so many threads, the caller's among them: the counts, and the comparisons in the order of the file."""
+        threads = min(threads, len(self._found.matrices))
+        if threads < 2:
+            grams = self._grams()
+            self._work()
+        else:
+            with ThreadPoolExecutor(threads - 1) as pool:
+                helpers = [pool.submit(self._work) for _ in range(threads - 1)]
+                try:
+                    grams = self._grams()
+                    self._work()
+                    for helper in helpers:
+                        helper.result()
+                finally:
+                    self._stopped = True
+        counts = {key: self._counts[key] for key in self._found.matrices}
+        place = {key: number for number, key in enumerate(counts)}
+        comparisons: list[Comparison] = []
+        for kind in zip(*self._compared.values(), strict=True):
+            of_kind = [comparison for of_layer in kind for comparison in of_layer]
+            comparisons += sorted(of_kind, key=lambda comparison: place[comparison.matrix.key])
+        return counts, [*comparisons, *grams]
+
+    def _grams(self) -> list[Comparison]:
+        few, reader = _few(self._found), GramReader(self._source, self._code_map)
+        written = written_grams(reader, few)
+        parts = (gram_comparisons(reader, few, written, key) for key in few.matrices)
+        return [comparison for part in parts for comparison in part]
+
+    def _work(self) -> None:
+        """Count and compare until nothing is left, or somebody failed."""
+        buffer = room()
+        try:
+            for key in self._waiting:
+                if self._stopped:
+                    return
+                matrix = self._found.matrices[key]
+                shape, of_rows, target = (matrix.rows, matrix.cols), _of_rows(matrix), self._targets[key]
+                counted = count(self._source, matrix.start, *shape, self._code_map, buffer, of_rows, target)
+                with self._lock:
+                    self._counts[key] = counted
+                    self._left[key[0]] -= 1
+                    whole = not self._left[key[0]]
+                if whole:
+                    self._compare(key[0])
+        except BaseException:
+            self._stopped = True
+            raise
+
+    def _compare(self, layer: int) -> None:
+        matrices = self._layers[layer]
+        counts = {key: self._counts[key] for key in matrices}
+        of_layer = self._found._replace(matrices=matrices)
+        profiles, zeros = profile_comparisons(of_layer, counts), zero_channel_comparisons(of_layer, counts)
+        self._compared[layer] = list(profiles), list(zeros)
+
+
+def _of_rows(matrix: Matrix) -> bool:
+    """Whether rows are counted: of what writes the hidden state they say nothing."""
+    return matrix.role not in WRITERS
 
 
 def _few(found: Roles) -> Roles:
@@ -159,18 +205,19 @@ def _few(found: Roles) -> Roles:
 
 def judge(found: Roles, counts: dict[tuple[int, str], Counted], comparisons: Sequence[Comparison]) -> LayoutEvidence:
     """Decide from comparisons that are made."""
-    squared = [_Squared(each) for each in comparisons]
-    profiles = _decide([each for each in squared if not each.comparison.gram], {})
-    grams = _decide([each for each in squared if each.comparison.gram], {})
-    whole = _agreed(_decide(squared, {}), profiles, grams)
-    by_matrix: dict[tuple[int, str], list[_Squared]] = {}
-    for one in squared:
-        by_matrix.setdefault(one.comparison.matrix.key, []).append(one)
+    squares = _Squares(comparisons)
+    every = range(len(comparisons))
+    profiles = squares.decide([number for number in every if not comparisons[number].gram])
+    grams = squares.decide([number for number in every if comparisons[number].gram])
+    whole = _agreed(squares.decide(every), profiles, grams)
+    by_matrix: dict[tuple[int, str], list[int]] = {}
+    for number, one in enumerate(comparisons):
+        by_matrix.setdefault(one.matrix.key, []).append(number)
     assumed = _side(whole.best)
     sides: dict[tuple[int, str], bool] = dict.fromkeys(found.matrices, assumed)
     decisions: dict[tuple[int, str], Decision] = {}
     for _ in range(ROUNDS):
-        decisions = {key: _decide(of, sides) for key, of in by_matrix.items()}
+        decisions = squares.decide_each(by_matrix, sides)
         again = {key: _side(decisions[key].name, assumed) if key in decisions else assumed for key in sides}
         if again == sides:
             break
@@ -181,7 +228,8 @@ def judge(found: Roles, counts: dict[tuple[int, str], Counted], comparisons: Seq
         profiles,
         grams,
         tuple(
-            TensorEvidence(found.matrices[key], decision) for key, decision in _confirmed(whole, decisions, by_matrix)
+            TensorEvidence(found.matrices[key], decision)
+            for key, decision in _confirmed(whole, decisions, by_matrix, squares)
         ),
         len(found.layers),
         found,
@@ -200,16 +248,20 @@ def _agreed(whole: Decision, *parts: Decision) -> Decision:
 
 
 def _confirmed(
-    whole: Decision, decisions: dict[tuple[int, str], Decision], by_matrix: dict[tuple[int, str], list[_Squared]]
+    whole: Decision,
+    decisions: dict[tuple[int, str], Decision],
+    by_matrix: dict[tuple[int, str], list[int]],
+    squares: _Squares,
 ) -> Iterator[tuple[tuple[int, str], Decision]]:
     """The decisions on tensors; none for those of one layout together whose profiles speak for another one.
 
     In a file that is decided the profiles of a few tensors, which may be no more than noise, must do so by a margin.
     """
-    groups: dict[str | None, list[_Squared]] = {}
+    groups: dict[str | None, list[int]] = {}
     for key, decision in decisions.items():
-        groups.setdefault(decision.name, []).extend(one for one in by_matrix[key] if not one.comparison.gram)
-    profiles = {name: _decide(group, {}) for name, group in groups.items()}
+        of_profiles = (number for number in by_matrix[key] if not squares.comparisons[number].gram)
+        groups.setdefault(decision.name, []).extend(of_profiles)
+    profiles = {name: squares.decide(group) for name, group in groups.items()}
     for key, decision in decisions.items():
         of_group = profiles[decision.name]
         if whole.name is not None and of_group.name is None:
@@ -223,33 +275,54 @@ def _side(name: str | None, otherwise: bool = True) -> bool:
     return next((each.in_rows for each in HYPOTHESES if each.name == name), otherwise)
 
 
-class _Squared:
-    """A comparison, and its scores squared as `[how partners are read][hypothesis]`.
+class _Squares:
+    """Comparisons, and their scores squared, float64 [comparisons, how partners are read, hypotheses].
 
     Partners are read in rows, mixed, or (2) as the hypothesis reads its own. Channels that are written alike are read alike,
     never oppositely: a Gram that correlates negatively counts nothing.
     """
 
-    def __init__(self, comparison: Comparison) -> None:
-        self.comparison = comparison
-        scores = comparison.scores
-        found = np.array([[*map(scores[side].get, _NAMES, _NONE)] for side in (True, False)])
-        if comparison.gram:
-            np.maximum(found, 0.0, out=found)
+    def __init__(self, comparisons: Sequence[Comparison]) -> None:
+        self.comparisons = comparisons
+        found = np.array([one.found for one in comparisons]).reshape(-1, 2, len(_NAMES))
+        found[np.isnan(found)] = 0.0
+        of_grams = [number for number, one in enumerate(comparisons) if one.gram]
+        found[of_grams] = np.maximum(found[of_grams], 0.0)
         found *= found
-        self.sides = np.concatenate((found, np.where(_IN_ROWS, found[0], found[1])[None]))
+        own = np.where(_IN_ROWS, found[:, 0], found[:, 1])
+        self._squares = np.concatenate((found, own[:, None]), axis=1)
+        self._fits = np.array([fitting(one.matrix.rows, one.matrix.cols) for one in comparisons])
+
+    def decide(self, numbers: Sequence[int]) -> Decision:
+        """Decide from comparisons together, partners being read as the hypothesis reads its own."""
+        if not numbers:
+            return decide(_NONE, 0)
+        chosen = list(numbers)
+        return _decided(self._squares[chosen, 2].sum(axis=0), self._fits[chosen].all(axis=0), len(chosen))
+
+    def decide_each(
+        self, groups: dict[tuple[int, str], list[int]], sides: dict[tuple[int, str], bool]
+    ) -> dict[tuple[int, str], Decision]:
+        """Decide on each matrix, whose comparisons are given.
+
+        :param sides: how the rows of partners are read; those of one that is not here as the hypothesis reads its own
+        """
+        if not groups:
+            return {}
+        side = np.full(len(self.comparisons), 2)
+        for number, one in enumerate(self.comparisons):
+            if one.partners and (seen := [sides[key] for key in one.partners if key in sides]):
+                side[number] = 0 if 2 * sum(seen) >= len(seen) else 1
+        order = [number for group in groups.values() for number in group]
+        freedoms = [len(group) for group in groups.values()]
+        starts = np.cumsum([0, *freedoms[:-1]])
+        sums = np.add.reduceat(self._squares[order, side[order]], starts, axis=0)
+        return {
+            key: _decided(row, self._fits[group[0]], len(group))
+            for (key, group), row in zip(groups.items(), sums, strict=True)
+        }
 
 
-def _decide(compared: Sequence[_Squared], sides: dict[tuple[int, str], bool]) -> Decision:
-    """Decide from the sums of squared scores.
-
-    :param sides: how the rows of partners are read; those of a partner that is not here as the hypothesis reads its own
-    """
-    parts = []
-    for one in compared:
-        seen = [sides[key] for key in one.comparison.partners if key in sides] if sides else []
-        parts.append(one.sides[2 if not seen else 0 if 2 * sum(seen) >= len(seen) else 1])
-    sums = (parts[0] if len(parts) == 1 else np.sum(parts, axis=0)).tolist() if parts else _NONE
-    fits = {fitting(one.comparison.matrix.rows, one.comparison.matrix.cols) for one in compared}
-    named = zip(_NAMES, sums, strict=True)
-    return decide({name: total for name, total in named if all(name in fit for fit in fits)}, len(compared))
+def _decided(sums: NDArray[np.float64], fits: Any, freedom: int) -> Decision:
+    named = zip(_NAMES, sums.tolist(), fits.tolist(), strict=True)
+    return decide({name: total for name, total, fit in named if fit}, freedom)

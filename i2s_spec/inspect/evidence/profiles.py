@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.codec.isa import KernelSet, chosen, table
+from i2s_spec.codec.isa import KernelSet, row_of, table
 from i2s_spec.inspect.evidence import _bit_sums
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def column_scores(
     :raises ValueError: where sums of counts reach `COUNTS`
     """
     found = np.empty((len(others), len(places)))
-    row = chosen(kernel_sets()).row
+    row = row_of(kernel_sets)
     return found if _bit_sums.column_scores(row, bases, places, split, others, share, width, VALUES, found) else None
 
 

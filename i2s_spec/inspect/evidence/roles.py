@@ -58,11 +58,27 @@ class Matrix(NamedTuple):
         return self.layer, self.role
 
 
+class Gains:
+    """The gains of a file by layer and role; each is read when it is first asked for, by whichever thread."""
+
+    def __init__(self, tensors: dict[tuple[int, str], Tensor]) -> None:
+        self._tensors = tensors
+        self._read: dict[tuple[int, str], NDArray[Any] | None] = {}
+
+    def get(self, key: tuple[int, str]) -> NDArray[Any] | None:
+        """A gain, float32; None where there is none that can be read."""
+        if key not in self._tensors:
+            return None
+        if key not in self._read:
+            self._read[key] = _gain(self._tensors[key])
+        return self._read[key]
+
+
 class Roles(NamedTuple):
     """The matrices of a file by layer and role, its gains likewise, and how many heads and key heads it has (or 0)."""
 
     matrices: dict[tuple[int, str], Matrix]
-    gains: dict[tuple[int, str], NDArray[Any]]
+    gains: Gains
     heads: int
     key_heads: int
 
@@ -91,10 +107,8 @@ def roles(file: File, layers: int | None = None) -> Roles:
     if layers is not None and len(found) > layers:
         chosen = {found[i * (len(found) - 1) // max(1, layers - 1)] for i in range(layers)}
         matrices = {key: matrix for key, matrix in matrices.items() if key[0] in chosen}
-    wanted = {(layer, gain) for layer, role in matrices for gain in GAINS[role]}
-    gains = {key: gain for key, tensor in norms.items() if key in wanted and (gain := _gain(tensor)) is not None}
     heads, key_heads = _heads(file)
-    return Roles(matrices, gains, heads, key_heads)
+    return Roles(matrices, Gains(norms), heads, key_heads)
 
 
 def _named(file: File) -> Iterator[tuple[int, str, Tensor]]:

@@ -13,6 +13,7 @@ from i2s_spec.pattern import pattern
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence
+    from i2s_spec.schema.dialect import CodeMap
 
 #: Bytes of payloads up to which every layer is looked at, and how many layers of what is larger.
 SMALL: Final = 1 << 24
@@ -36,13 +37,20 @@ def weight_layout(subject: Subject) -> LayoutEvidence | None:
     survey = subject.survey
     if survey is None or not len(survey):
         return None
-    from i2s_spec.inspect.evidence.balance import likely_code_map
     from i2s_spec.inspect.evidence.layout_evidence import layout_evidence
 
-    totals = [0, 0, 0, 0]
-    size = 0
-    for place in range(len(survey)):
-        size += survey.size(place)
-        totals = [total + count for total, count in zip(totals, survey.counts(place), strict=True)]
+    size = sum(survey.size(place) for place in range(len(survey)))
     layers = None if size <= SMALL and subject.reading.mode == "full" else LAYERS
-    return layout_evidence(subject.file, likely_code_map(totals), threads=subject.reading.threads, layers=layers)
+    return layout_evidence(subject.file, weight_code_map(subject), threads=subject.reading.threads, layers=layers)
+
+
+@analysis
+def weight_code_map(subject: Subject) -> CodeMap:
+    """The code map that the codes of all payloads together speak for."""
+    from i2s_spec.inspect.evidence.balance import likely_code_map
+
+    totals, survey = [0, 0, 0, 0], subject.survey
+    for place in range(len(survey) if survey is not None else 0):
+        assert survey is not None
+        totals = [total + count for total, count in zip(totals, survey.counts(place), strict=True)]
+    return likely_code_map(totals)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -79,27 +77,6 @@ def test_pieces_add_up(name: str, pieces: list[int], seed: int, dense: bool, alo
         columns, segments = bit_sums_reference(data, 128, 32, either=False)
         assert np.array_equal(sums.columns, columns)
         assert np.array_equal(sums.segments, segments if along else segments[:0])
-
-
-@pytest.mark.parametrize("name", [_bit_sums.kernel_sets()[row][0] for row in SETS])
-@pytest.mark.parametrize("along", [True, False])
-def test_rows_of_a_file_add_up(name: str, along: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("I2S_ISA", name)
-    data = np.random.default_rng(5).integers(0, 256, size=700 * 128, dtype=np.uint8).tobytes()
-    path = tmp_path / "rows"
-    path.write_bytes(b"head" + data)
-    columns, segments = bit_sums_reference(data, 128, 32, either=True)
-    with path.open("rb") as file:
-        for step in (1, 96, 699, 9999):
-            sums, buffer = BitSums(700, 128, 32, True, along), memoryview(bytearray(min(700, step) * 128))
-            assert sums.add_file(file.fileno(), 4, buffer, step * 128)
-            assert np.array_equal(sums.columns, columns)
-            assert np.array_equal(sums.segments, segments if along else segments[:0])
-        assert not BitSums(700, 128, 32, True, along).add_file(file.fileno(), 5, buffer, 128)
-        for step, size in ((100, 128), (0, 128), (128, 127)):
-            with pytest.raises(ValueError, match=r"whole rows|too small"):
-                BitSums(700, 128, 32, True).add_file(file.fileno(), 4, memoryview(bytearray(size)), step)
-    assert not BitSums(700, 128, 32, True).add_file(-1, 4, buffer, 128)
 
 
 @pytest.mark.parametrize(("size", "width", "segment"), [(5, 4, 2), (8, 4, 3), (8, 0, 1), (8, 4, 0)])
@@ -248,8 +225,8 @@ def test_grams_of_every_set_are_the_definition(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(grams, "kernel_sets", lambda: chosen_sets)
         patched.delenv("I2S_ISA", raising=False)
-        function = grams.column_grams if down else grams.row_grams
-        found = function(BufferSource(data), matrix, CODE_MAPS[code_map])[in_rows]
+        reader = grams.GramReader(BufferSource(data), CODE_MAPS[code_map])
+        found = (reader.columns if down else reader.rows)(matrix)[in_rows]
         correlations = grams.correlations(found)
     wanted = grams.gram_reference(BufferSource(data), matrix, CODE_MAPS[code_map], in_rows, down)
     assert np.array_equal(found, wanted.astype(np.float32)) or np.allclose(found, wanted, rtol=1e-6, atol=1e-5)
@@ -289,4 +266,26 @@ def test_scores_of_grams_are_those_of_what_is_read(
         wanted = grams.score(
             np.ascontiguousarray(matrix[:n, :n]), np.ascontiguousarray(other[first : first + n, first : first + n])
         )
-        assert grams.score_as_read(one, other, hypothesis, cols) == pytest.approx(wanted, abs=1e-3)
+        read = grams.reads(4, cols, known, hypothesis.in_rows)
+        found = grams.scores_as_read(one, other, read)
+        assert found[read.numbers == HYPOTHESES.index(hypothesis)] == pytest.approx([wanted], abs=1e-3)
+
+
+def test_scores_of_few_or_constant_channels_are_no_numbers() -> None:
+    read = grams.reads(4, 256, 256, in_rows=True)
+    one = grams.correlations(np.random.default_rng(3).normal(size=(256, 256)).astype(np.float32))
+    few = np.ascontiguousarray(one[: profiles.VALUES - 1, : profiles.VALUES - 1])
+    assert np.isnan(grams.scores_as_read(one, few, read)).all()
+    assert np.isnan(grams.scores_as_read(one, np.zeros_like(one), read)).all()
+
+
+def test_scores_of_grams_of_what_does_not_fit() -> None:
+    one, found = np.zeros((4, 4), np.float32), np.empty(1)
+    places, starts, firsts = np.arange(4, dtype=np.int32), np.array([0, 4]), np.array([0])
+    good = [0, one, one, places, starts, firsts, 4, found]
+    _bit_sums.gram_scores(*good)
+    for place, wrong in ((0, 99), (1, one[:, :3].copy()), (2, one[:3].copy()), (3, places + 1), (3, places - 1),
+                         (4, np.array([0, 5])), (4, np.array([-1, 4])), (4, np.array([4, 0])), (4, np.array([0])),
+                         (5, np.array([-1])), (5, np.array([0, 0]))):  # fmt: skip
+        with pytest.raises(ValueError, match=r"no such|another shape|not among|not in the matrix"):
+            _bit_sums.gram_scores(*[wrong if place == number else each for number, each in enumerate(good)])

@@ -11,8 +11,9 @@ from planted import layouts
 from i2s_spec.codec.native import pack
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.source import BufferSource, FileSource
-from i2s_spec.inspect.evidence.counted import count
-from i2s_spec.inspect.evidence.grams import column_grams, row_grams
+from i2s_spec.inspect.evidence import _bit_sums
+from i2s_spec.inspect.evidence.counted import count, counts_size, room
+from i2s_spec.inspect.evidence.grams import GramReader
 from i2s_spec.inspect.evidence.hypotheses import named
 from i2s_spec.inspect.evidence.roles import Matrix
 from i2s_spec.schema.dialect import CODE_MAPS, parse
@@ -39,10 +40,11 @@ def test_grams_are_those_of_the_matrix(layout: str) -> None:
     matrix = Matrix(0, "attn_q", "blk.0.attn_q.weight", 12, 256, 0)
     index = each.places(256)
     columns = TRITS - TRITS.mean(axis=0, keepdims=True)
-    got = column_grams(source, matrix, code_map)[each.in_rows][np.ix_(index, index)]
+    reader = GramReader(source, code_map)
+    got = reader.columns(matrix)[each.in_rows][np.ix_(index, index)]
     assert np.allclose(got, columns.T @ columns, atol=1e-4)
     rows = TRITS - TRITS.mean(axis=1, keepdims=True)
-    assert np.allclose(row_grams(source, matrix, code_map)[each.in_rows], rows @ rows.T, atol=1e-3)
+    assert np.allclose(reader.rows(matrix)[each.in_rows], rows @ rows.T, atol=1e-3)
 
 
 def test_a_file_that_is_cut_or_closed(tmp_path: Path) -> None:
@@ -57,3 +59,44 @@ def test_a_file_that_is_cut_or_closed(tmp_path: Path) -> None:
     source.close()
     with pytest.raises(ValueError, match="closed"):
         count(source, 0, 12, 256, CODE_MAPS["offset-1"])
+
+
+@pytest.mark.parametrize("name", [name for name, available in _bit_sums.kernel_sets() if available])
+@pytest.mark.parametrize("code_map", CODE_MAPS)
+@pytest.mark.parametrize("of_rows", [True, False])
+def test_a_file_is_counted_as_its_bytes_are(
+    name: str, code_map: str, of_rows: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One call reads and counts a matrix of a file; one of a buffer is added up piece by piece. Rows of bytes are more than
+    one piece, whole tiles and less."""
+    monkeypatch.setenv("I2S_ISA", name)
+    monkeypatch.setattr("i2s_spec.inspect.evidence.counted.PIECE", 48 * 256)
+    for rows in (4, 4 * 32, 4 * 101):
+        data = np.random.default_rng(rows).integers(0, 256, size=rows * 64, dtype=np.uint8).tobytes()
+        path = tmp_path / "payload"
+        path.write_bytes(b"head" + data)
+        wanted = count(BufferSource(b"head" + data), 4, rows, 256, CODE_MAPS[code_map], of_rows=of_rows)
+        target = np.empty(counts_size(rows, 256, of_rows), dtype=np.uint32)
+        source = FileSource(path)
+        found = count(source, 4, rows, 256, CODE_MAPS[code_map], room(), of_rows, target)
+        source.close()
+        assert np.array_equal(found.bases, wanted.bases)
+        assert found.bases.base is target
+        for each in (named("interleave-128"), named("rows-1x4")):
+            assert np.array_equal(found.rows(each), wanted.rows(each))
+
+
+def test_what_is_counted_of_a_file_must_fit(tmp_path: Path) -> None:
+    path = tmp_path / "payload"
+    path.write_bytes(bytes(4096))
+    columns, rows, buffer = np.empty((2, 256), np.uint32), np.empty((2, 12), np.uint32), room(1024)
+    with path.open("rb") as file:
+        good = [0, file.fileno(), 0, 12, buffer, 256, False, False, columns, rows]
+        assert _bit_sums.count_file(*good)
+        assert not _bit_sums.count_file(*[3800 if place == 2 else each for place, each in enumerate(good)])
+        for place, wrong in ((0, 99), (2, -1), (3, 10), (3, 8), (4, buffer[:255]), (5, 255), (5, 0), (8, columns[:1]),
+                             (8, columns[:, :255].copy()), (9, rows[:, :8].copy()), (9, rows[:1])):  # fmt: skip
+            arguments = [wrong if place == number else each for number, each in enumerate(good)]
+            with pytest.raises(ValueError, match=r"no such|whole rows|another shape|too small"):
+                _bit_sums.count_file(*arguments)
+    assert not _bit_sums.count_file(*[-1 if place == 1 else each for place, each in enumerate(good)])

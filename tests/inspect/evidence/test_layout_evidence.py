@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 from planted import layouts, opened, planted, written
 
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf.reader import File
+from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence, layout_evidence
+from i2s_spec.inspect.evidence.roles import roles
 from i2s_spec.schema.dialect import CODE_MAPS
 
 
@@ -48,6 +53,29 @@ def test_random_weights_decide_nothing(seed: int) -> None:
     assert found.whole.name is None
     assert found.decided is None
     assert [tensor for tensor in found.tensors if tensor.decision.name is not None] == []
+
+
+def test_channels_of_the_feed_forward_are_not_those_of_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The width of the feed-forward need not be a multiple of the number of heads; that of 2B-4T is not."""
+    where = "i2s_spec.inspect.evidence.layout_evidence.roles"
+    monkeypatch.setattr(where, lambda file, layers: roles(file, layers)._replace(heads=5, key_heads=5))
+    texts = {one.text for one in asked(written(planted(3))).comparisons}
+    assert {"rows of ffn_gate ~ columns of ffn_down", "rows of ffn_up ~ columns of ffn_down"} <= texts
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_payload_that_is_cut_stops_every_thread(learned: dict[str, np.ndarray], threads: int, tmp_path: Path) -> None:
+    data = written(learned)
+    path = tmp_path / "model.gguf"
+    path.write_bytes(data)
+    source = FileSource(path)
+    file = File(source)
+    path.write_bytes(data[: len(data) // 2])
+    before = threading.active_count()
+    with pytest.raises(FormatError):
+        layout_evidence(file, CODE_MAPS["offset-1"], threads=threads)
+    assert threading.active_count() == before
+    source.close()
 
 
 def test_threads_change_nothing(learned: dict[str, np.ndarray]) -> None:
@@ -104,6 +132,13 @@ def test_damage_does_not_turn_the_answer(learned: dict[str, np.ndarray]) -> None
 def test_a_file_without_matrices() -> None:
     with opened(written({"blk.0.attn_norm.weight": np.ones(128, np.float32)})) as file:
         assert layout_evidence(file, CODE_MAPS["offset-1"]) is None
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_file_with_nothing_to_compare(learned: dict[str, np.ndarray], threads: int) -> None:
+    found = asked(written({"blk.0.attn_q.weight": learned["blk.0.attn_q.weight"]}), threads=threads)
+    assert found.comparisons == found.tensors == ()
+    assert found.whole.name is None
 
 
 def test_a_half_written_payload_decides_nothing(shared: Path) -> None:

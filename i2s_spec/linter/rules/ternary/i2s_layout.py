@@ -8,10 +8,10 @@ from i2s_spec.errors import Span, TrustedText
 from i2s_spec.light_typing import TYPE_CHECKING, Final
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.analysis.weight_layout import weight_layout
+from i2s_spec.linter.analysis.weight_layout import weight_code_map, weight_layout
 from i2s_spec.linter.rule import WARNING, Finding, Sampled, rule
 from i2s_spec.linter.rules.ternary.against_reference import REPACK
-from i2s_spec.schema.dialect import CANONICAL
+from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.evidence.decision import Decision
@@ -54,9 +54,11 @@ def layout_contradicted(subject: Subject) -> Iterator[Finding]:
     assert name is not None
     alike = [one.matrix for one in found.tensors if one.decision.name == name]
     first = min(alike or [one.matrix for one in found.tensors], key=lambda matrix: matrix.start)
+    code_map = weight_code_map(subject)
+    foreign = name in LAYOUTS and code_map != CANONICAL.code_map  # who converts must name both
     yield layout_contradicted.at(
         _span(subject, first),
-        got=TrustedText(name),
+        got=TrustedText(f"{name}/{code_map.name}" if foreign else name),
         want=TrustedText(CANONICAL.layout.name),
         comparisons=found.whole.freedom,
         score=_score(found.whole, name),
