@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import share
 
 from i2s_spec.golden import compare, record
 from i2s_spec.model.load import load_model
@@ -26,7 +27,7 @@ def tokens(vectors: Path, sequence: int) -> list[int]:
 
 @pytest.mark.parametrize("profile", ["bitnet-golden-1", "bitnetcpp-2025"])
 @pytest.mark.parametrize("mode", ["op-replay", "layer-forced", "free-running"])
-@pytest.mark.parametrize("sequence", [0, 3])
+@pytest.mark.parametrize("sequence", share([0, 3]))
 @pytest.mark.parametrize("name", LAYERS)
 def test_taps_of_the_official_runtime(
     shared: Path, tmp_path: Path, name: str, sequence: int, mode: Any, profile: str
@@ -57,14 +58,14 @@ def verdict(vectors: Path, folder: Path, name: str, sequence: int, profile: str,
 
 
 @pytest.mark.parametrize("profile", ["bitnet-golden-1", "bitnetcpp-2025"])
-@pytest.mark.parametrize("sequence", range(7))
+@pytest.mark.parametrize("sequence", share(range(7)))
 def test_logits_of_builds_that_are_right(shared: Path, tmp_path: Path, sequence: int, profile: str) -> None:
     for number, name in enumerate(("logits/bitnet.npz", "logits_arm/arm-old.bitnet.npz")):
         (tmp_path / str(number)).mkdir()
         assert verdict(shared / "vectors", tmp_path / str(number), name, sequence, profile) == []
 
 
-@pytest.mark.parametrize("profile", ["bitnet-golden-1", "bitnetcpp-2025"])
+@pytest.mark.parametrize("profile", share(["bitnet-golden-1", "bitnetcpp-2025"]))
 @pytest.mark.parametrize("sequence", SOME_SEQUENCES)
 def test_arm_reads_another_layout(shared: Path, tmp_path: Path, sequence: int, profile: str) -> None:
     """Four to seven tokens meet another bug on the way, whose NaN hide the first one."""
@@ -74,7 +75,7 @@ def test_arm_reads_another_layout(shared: Path, tmp_path: Path, sequence: int, p
     assert (found[0] == "layout-interleave-64") == (sequence not in (3, 5, 6))
 
 
-@pytest.mark.parametrize("sequence", range(7))
+@pytest.mark.parametrize("sequence", share(range(7)))
 def test_arm_computes_four_tokens_wrong(shared: Path, tmp_path: Path, sequence: int) -> None:
     name, file = "logits_arm/arm-new.bitnet.npz", "bitnet.i2_s.arm64block.gguf"
     found = verdict(shared / "vectors", tmp_path, name, sequence, "bitnet-golden-1", file=file, dialect="interleave-64")

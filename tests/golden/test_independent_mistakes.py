@@ -184,7 +184,7 @@ FIRST = {
     "ffn-sub-norm-first": "ffn_out-0", "up-activated": "ffn_out-0",
 }  # fmt: skip
 
-#: Those of them that the quick tests try every time: of the others they take a share.
+#: More of them.
 NEWER = {
     "activation-4-bits": "Qcur-0", "offset-half": "Qcur-0", "sum-of-half": "Qcur-0", "last-block-dropped": "Qcur-0",
     "rope-half-of-head": "Qcur-0#1", "residual-normed": "ffn_inp-0", "residual-of-layer": "l_out-0",
@@ -222,7 +222,7 @@ def test_without_mistakes_it_is_clean(golden: Record, dump: Callable[..., Path],
     assert result.whole.verdict == "plausible"
 
 
-@pytest.mark.parametrize("wrong", [*share(FIRST), *NEWER])
+@pytest.mark.parametrize("wrong", [*share(FIRST), *share(NEWER)])
 def test_tap_and_mistake_are_named(golden: Record, dump: Callable[..., Path], wrong: str) -> None:
     result = compare(golden[2], dump(wrong), model=golden[1])
     assert result.first is not None
