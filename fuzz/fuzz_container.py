@@ -17,6 +17,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from harness import broken, changed, replayed, sentence
 from searching import search
 from verb_runs import require_answers
@@ -213,11 +214,23 @@ def test_corpus(path: Path) -> None:
 
 
 def test_malformed_files() -> None:
+    for data in broken(100_000, every=3):
+        one_input(data)
+
+
+@pytest.mark.thorough
+def test_all_malformed_files() -> None:
     for data in broken(100_000):
         one_input(data)
 
 
 def test_changed_files() -> None:
+    for data in changed(100):
+        one_input(data)
+
+
+@pytest.mark.thorough
+def test_many_changed_files() -> None:
     for data in changed(400):
         one_input(data)
 

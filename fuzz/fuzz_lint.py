@@ -23,6 +23,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import overlay
+import pytest
 import references
 from harness import broken, changed, replayed, sentence
 from searching import search
@@ -203,12 +204,18 @@ def test_corpus(path: Path) -> None:
 
 
 def test_malformed_files() -> None:
-    for data in broken(10_000, every=2):
+    for data in broken(10_000, every=4):
         one_input(data)
 
 
 def test_changed_files() -> None:
-    for data in changed(120, seed=1):
+    for data in changed(40, seed=1):
+        one_input(data)
+
+
+@pytest.mark.thorough
+def test_many_files() -> None:
+    for data in [*broken(10_000), *changed(120, seed=1)]:
         one_input(data)
 
 

@@ -476,6 +476,7 @@ def test_the_example_goes_on_as_it_says() -> None:
 # The site.
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(find_spec("material") is None, reason="mkdocs-material is not installed: the extra [docs]")
 def test_the_site_builds_and_fetches_nothing(tmp_path: Path) -> None:
     run = subprocess.run(

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from examples import examples
+from examples import examples, some
 from hypothesis import example, given
 from hypothesis import strategies as st
 from malformed_cases import SMALL
@@ -160,7 +160,7 @@ def test_every_dialect_comes() -> None:
 
 
 def test_broken_files_are_changed_too() -> None:
-    for case in SMALL.values():
+    for case in some(SMALL.values()):
         if len(case.data) < 3000:
             for seed in range(4):
                 assert mutate.mutate(case.data, seed) != case.data
