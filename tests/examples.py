@@ -15,6 +15,9 @@ from hypothesis import settings
 
 T = TypeVar("T")
 
+#: Whether thorough tests can be asked for, which `conftest` finds out; else `share` does not even make them.
+THOROUGH = True
+
 #: What `examples` counts from: with this many in a profile, a test gets what it asks for.
 WHOLE = 100
 
@@ -27,18 +30,19 @@ def examples(count: int) -> settings:
     return settings(max_examples=max(1, count * settings().max_examples // WHOLE), deadline=None)
 
 
-def some(values: Iterable[T], every: int = 3) -> list[T]:
+def some(values: Iterable[T], every: int = 4) -> list[T]:
     """Values for a loop in a test: one in so many in a quick run, all of them with the profile `thorough`."""
     return list(values)[:: every if settings().max_examples < WHOLE else 1]
 
 
-def share(values: Iterable[Any], every: int = 3) -> list[Any]:
+def share(values: Iterable[Any], every: int = 4) -> list[Any]:
     """Values for `parametrize`: one in so many is tried in every run, all of them in the thorough tier.
 
-    A value is a tuple where there are several names.
+    A tuple has a value for each name; a value that is itself a tuple stands in another one.
     """
     thorough = pytest.mark.thorough
     return [
-        each if i % every == 0 else pytest.param(*(each if type(each) is tuple else (each,)), marks=thorough)
+        pytest.param(*(each if type(each) is tuple else (each,)), marks=thorough if i % every else ())
         for i, each in enumerate(values)
+        if THOROUGH or i % every == 0
     ]

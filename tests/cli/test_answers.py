@@ -10,13 +10,14 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
-from examples import examples
+from examples import examples, share
 from hypothesis import given
 from hypothesis import strategies as st
 from one_process import i2s
@@ -338,9 +339,15 @@ def test_an_error_names_its_file(
 # --- the process --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize(
-    "verb", ["lint m.gguf", "show m.gguf", "hash m.gguf", "fix m.gguf -o OUT", "--version", "info"]
+    ("verb", "closed"),
+    share(
+        product(
+            ["lint m.gguf", "show m.gguf", "hash m.gguf", "fix m.gguf -o OUT", "--version", "info"],
+            [">&-", "2>&-", "<&- >&- 2>&-"],
+        ),
+        every=4,
+    ),
 )
 def test_closed_streams(place: Path, tmp_path: Path, closed: str, verb: str) -> None:
     command = f'"$0" -m i2s_spec {verb.replace("OUT", str(tmp_path / "o.gguf"))} {closed}'

@@ -269,7 +269,7 @@ def test_a_layer_tells_the_activation_of_up_from_exchanged_matrices(golden: Reco
     assert [each.name for each in result.diagnoses] == ["up-activated"]
 
 
-@pytest.mark.parametrize("mode", ["op-replay", "layer-forced", "free-running"])
+@pytest.mark.parametrize("mode", share(["op-replay", "layer-forced", "free-running"]))
 def test_nothing_but_nan_is_not_blamed_on_arm(
     golden: Record, dump: Callable[..., Path], tmp_path: Path, mode: Any
 ) -> None:
@@ -287,7 +287,7 @@ def test_nothing_but_nan_is_not_blamed_on_arm(
         assert result.diagnoses[0].name == "not-finite", result.verdict
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("value", share([np.nan, np.inf]))
 @pytest.mark.parametrize("tokens", share([4, 7, 13]))
 def test_what_is_not_finite_is_said_as_such_first(
     golden: Record, dump: Callable[..., Path], tmp_path: Path, tokens: int, value: float

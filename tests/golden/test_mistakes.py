@@ -164,7 +164,7 @@ def test_names_are_unique() -> None:
     assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES)
 
 
-@pytest.mark.parametrize("kernel", ["avx2", "neon"])
+@pytest.mark.parametrize("kernel", share(["avx2", "neon"]))
 def test_sixteen_bits_wrap(tmp_path: Path, kernel: str) -> None:
     """An input that is all the same: the sums of 4,096 columns do not fit into lanes of 16 bits."""
 

@@ -34,7 +34,9 @@ KNOWN = {"F16": None, "TQ2_0": "activation-blocks", "Q2_0": "activation-blocks-3
 #: Each architecture with each type, and in a quick run each of them once.
 EACH = pytest.mark.parametrize(
     ("architecture", "type"),
-    share((architecture, TYPES[(i + j) % 3]) for i, architecture in enumerate(ARCHITECTURES) for j in range(3)),
+    share(
+        ((architecture, TYPES[(i + j) % 3]) for i, architecture in enumerate(ARCHITECTURES) for j in range(3)), every=3
+    ),
 )
 
 Dump = Callable[[str, str], tuple[Path, Dumped]]

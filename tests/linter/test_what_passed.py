@@ -161,7 +161,7 @@ ONLY_A_REFERENCE = (
 )
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.code], ids=str)
+@pytest.mark.parametrize("row", share(row for row in ROWS if row.code), ids=str)
 def test_lint_finds_it(row: Row) -> None:
     assert row.code in {finding.code for finding in lint(row.make().written()).findings}
 

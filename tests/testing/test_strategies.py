@@ -84,6 +84,7 @@ def test_every_dialect_and_type_comes() -> None:
          settings=settings(max_examples=2000, database=None))  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_shrinks_to_the_least() -> None:
     data = find(strategies.gguf_files(), lambda data: len(File(BufferSource(data)).tensors) > 0,
                 settings=settings(max_examples=500, database=None))  # fmt: skip
