@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from examples import examples, some
+from examples import examples, share, some
 from hypothesis import given
 from hypothesis import strategies as st
 from malformed_cases import CASES
@@ -124,7 +124,7 @@ def test_twins_agree_on_every_byte() -> None:
 
 
 @pytest.mark.requirement("R1.2-1")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", share(CASES))
 def test_twins_agree_on_malformed_files(name: str) -> None:
     case = CASES[name]
     if len(case.data) > 2_000_000:

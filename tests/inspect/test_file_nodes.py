@@ -40,7 +40,7 @@ def test_every_byte_of_a_sound_file_is_in_one_leaf(order: str, scope: Scope) -> 
     covered(Draft("big" if order == "big" else "little").data, scope)
 
 
-@pytest.mark.parametrize("name", share(SMALL))
+@pytest.mark.parametrize("name", share(SMALL, every=8))
 def test_every_byte_of_a_malformed_file_is_in_one_leaf(name: str) -> None:
     for scope in SCOPES:
         covered(broken(name), scope)

@@ -128,7 +128,7 @@ def test_broken_copies(name: str) -> None:
         held(data, unsafe)
 
 
-@pytest.mark.parametrize("name", share(name for name, case in CASES.items() if not case.large))
+@pytest.mark.parametrize("name", share((name for name, case in CASES.items() if not case.large), every=8))
 @pytest.mark.parametrize("unsafe", [False, True])
 def test_broken_copies_as_written(name: str, unsafe: bool) -> None:
     data = broken(name)
