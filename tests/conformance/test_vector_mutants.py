@@ -36,13 +36,6 @@ def test_what_is_right_passes_every_vector(declared: Suite) -> None:
     assert [each.id for each in kill.right_failures(declared)] == []
 
 
-def test_mutants_die_of_payloads_alone(declared: Suite) -> None:
-    """In less time than of all vectors: those that decode wrongly."""
-    killed = kill.results(Suite("1.0.0", tuple(each for each in declared if each.op == "decode")))
-    assert len([each for each in killed if each.named]) >= 10
-
-
-@pytest.mark.thorough
 def test_every_mutant_dies_and_a_flag_names_its_bug(without_large_models: Suite) -> None:
     killed = kill.results(without_large_models)
     assert len(killed) >= 40
