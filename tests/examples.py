@@ -15,7 +15,7 @@ from hypothesis import settings
 
 T = TypeVar("T")
 
-#: Whether thorough tests can be asked for, which `conftest` finds out; else `share` does not even make them.
+#: Whether thorough tests are asked for, which `conftest` finds out; where they are not, `share` does not even make them.
 THOROUGH = True
 
 #: What `examples` counts from: with this many in a profile, a test gets what it asks for.
@@ -31,8 +31,8 @@ def examples(count: int) -> settings:
 
 
 def some(values: Iterable[T], every: int = 4) -> list[T]:
-    """Values for a loop in a test: one in so many in a quick run, all of them with the profile `thorough`."""
-    return list(values)[:: every if settings().max_examples < WHOLE else 1]
+    """Values for a loop in a test: one in so many in a quick run, all of them where thorough tests are asked for."""
+    return list(values)[:: 1 if THOROUGH else every]
 
 
 def share(values: Iterable[Any], every: int = 4) -> list[Any]:
