@@ -8,6 +8,7 @@ of `i2s_spec.testing` makes new ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,19 +37,24 @@ def replayed(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("path", given)
 
 
+#: A third of some inputs, as `third`; a quick run takes the first one.
+THIRDS = pytest.mark.parametrize("third", [0, *(pytest.param(i, marks=pytest.mark.thorough) for i in (1, 2))])
+
+
 def broken(most: int = 20_000, every: int = 1) -> list[bytes]:
     """The malformed files up to a size, or every so many of them."""
     return [case.data for case in malformed() if not case.large and len(case.data) <= most][::every]
 
 
-def changed(count: int, seed: int = 0) -> list[bytes]:
+@cache
+def changed(count: int, seed: int = 0) -> tuple[bytes, ...]:
     """Files that the mutator makes of sound ones: the same each time."""
     bases = [Draft().data, Draft("big").data, Draft(last="f32").data, b""]
     made: list[bytes] = []
     for i in range(count):
         base = bases[i % 4] if i % 3 else (made or bases)[-1]
         made.append(mutate(base, f"{seed}/{i}", 1 << 14))
-    return made
+    return tuple(made)
 
 
 def sentence(error: BaseException) -> str:

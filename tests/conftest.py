@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 # Tests run as one process for each processor. NumPy's matrix products of small matrices take a hundred times as long where
@@ -20,7 +20,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-import examples  # noqa: F401 - the profiles, before a test module is imported
+import examples  # the profiles, before a test module is imported
 import pytest
 from hypothesis import settings
 
@@ -37,10 +37,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_collection_finish() -> None:
-    """Let the garbage collector pass by what was collected: thousands of tests that stay to the end."""
-    gc.collect()
-    gc.freeze()
+def pytest_configure(config: pytest.Config) -> None:
+    examples.THOROUGH = config.option.markexpr != "not thorough"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector, and let it pass by what was collected: thousands of tests that all stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,22 @@
 """How much is tried in a quick run, and how much in a thorough one.
 
 Hypothesis tries a law as often as the test asks for in the profile `thorough`, and a quarter of that in `quick`. Of a long
-list of values of which each asks the same, a quick run takes a share.
+list of values of which each asks the same, a quick run takes a share: `share` for those of `parametrize`, `some` for those
+of a loop in a test.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
+
+T = TypeVar("T")
+
+#: Whether thorough tests are asked for, which `conftest` finds out; where they are not, `share` does not even make them.
+THOROUGH = True
 
 #: What `examples` counts from: with this many in a profile, a test gets what it asks for.
 WHOLE = 100
@@ -24,7 +30,19 @@ def examples(count: int) -> settings:
     return settings(max_examples=max(1, count * settings().max_examples // WHOLE), deadline=None)
 
 
-def share(values: Iterable[Any], every: int = 3) -> list[Any]:
-    """Values for `parametrize`: one in so many is tried in every run, all of them in the thorough tier."""
+def some(values: Iterable[T], every: int = 4) -> list[T]:
+    """Values for a loop in a test: one in so many in a quick run, all of them where thorough tests are asked for."""
+    return list(values)[:: 1 if THOROUGH else every]
+
+
+def share(values: Iterable[Any], every: int = 4) -> list[Any]:
+    """Values for `parametrize`: one in so many is tried in every run, all of them in the thorough tier.
+
+    A tuple has a value for each name; a value that is itself a tuple stands in another one.
+    """
     thorough = pytest.mark.thorough
-    return [each if i % every == 0 else pytest.param(each, marks=thorough) for i, each in enumerate(values)]
+    return [
+        pytest.param(*(each if type(each) is tuple else (each,)), marks=thorough if i % every else ())
+        for i, each in enumerate(values)
+        if THOROUGH or i % every == 0
+    ]

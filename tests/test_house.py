@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -10,9 +11,12 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from itertools import product
 from pathlib import Path
 
 import pytest
+from examples import share
+from pace import unit
 
 PACKAGE = Path(__file__).resolve().parent.parent / "i2s_spec"
 
@@ -70,8 +74,14 @@ def test_version_is_light() -> None:
     assert loaded("--version") == "[] 0"
 
 
-@pytest.mark.parametrize("options", [[], ["--header-only"], ["--sample"]], ids=["full", "header", "sample"])
-@pytest.mark.parametrize("form", ["text", "json", "jsonl", "sarif", "junit", "github", "markdown"])
+@pytest.mark.parametrize(
+    ("options", "form"),
+    share(
+        product(
+            [[], ["--header-only"], ["--sample"]], ["text", "json", "jsonl", "sarif", "junit", "github", "markdown"]
+        )
+    ),
+)
 def test_lint_is_light(tmp_path: Path, form: str, options: list[str]) -> None:
     from i2s_spec.testing.sample import Draft
 
@@ -84,6 +94,25 @@ def test_package_imports_nothing() -> None:
     code = "import sys, i2s_spec; print(sorted(name for name in sys.modules if name.startswith('i2s_spec')))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "['i2s_spec', 'i2s_spec._version', 'i2s_spec.light_typing']"
+
+
+@pytest.mark.thorough
+def test_all_tests_are_collected_in_a_moment() -> None:
+    """Each process of a run collects them: 5 s of a processor of 2024, on which a unit takes 8 ms."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-n0", "-p", "no:cacheprovider"]
+    before, start = unit(), os.times()
+    subprocess.run(command, cwd=PACKAGE.parent, check=True, capture_output=True)
+    end = os.times()
+    used = end.children_user + end.children_system - start.children_user - start.children_system
+    assert used / max(before, unit()) < 625
+
+
+def test_ci_runs_what_the_site_needs() -> None:
+    """Tests of the extra [docs] are skipped by the README's command, so that a step of their own names them."""
+    script = (PACKAGE.parent / ".ci" / "run").read_text(encoding="utf-8")
+    for path in (PACKAGE.parent / "tests" / "docs").rglob("test_*.py"):
+        if re.search(r'find_spec\("material"\)|importorskip\("pymdownx', path.read_text(encoding="utf-8")):
+            assert path.relative_to(PACKAGE.parent).as_posix() in script, path.name
 
 
 def test_public_names_resolve() -> None:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
-from examples import examples
+from examples import examples, share
 from hypothesis import given
 from hypothesis import strategies as st
+from one_process import i2s
 from pace import units
 
 import i2s_spec
@@ -48,9 +52,20 @@ def called(*args: str) -> object:
     return ended.value.code
 
 
+@pytest.fixture
+def deadline() -> Iterator[None]:
+    """End a test that hangs, in the process that it runs in."""
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it hangs"))
+    signal.alarm(100)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
 # --- only regular files -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("deadline")
 @pytest.mark.parametrize("odd", ["fifo", "/dev/zero"])
 @pytest.mark.parametrize(
     "args",
@@ -66,16 +81,15 @@ def called(*args: str) -> object:
     ids=lambda args: "-".join(word for word in args if word.islower()),
 )
 def test_nothing_but_files_is_opened(place: Path, args: list[str], odd: str) -> None:
-    command = [sys.executable, "-m", "i2s_spec", *(word.replace("ODD", odd) for word in args)]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=100, check=False)
+    done = i2s(place, *(word.replace("ODD", odd) for word in args))
     assert done.returncode in (2, 3), done.stderr
     assert "FIFO" in done.stderr + done.stdout or "character device" in done.stderr + done.stdout
 
 
+@pytest.mark.usefixtures("deadline")
 def test_a_fifo_as_header_of_a_record(place: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "golden.json")
-    command = [sys.executable, "-m", "i2s_spec", "golden", "compare", str(tmp_path), str(place / "g")]
-    assert subprocess.run(command, capture_output=True, timeout=100, check=False).returncode in (2, 3)
+    assert called("golden", "compare", str(tmp_path), str(place / "g")) in (2, 3)
 
 
 # --- records and dumps --------------------------------------------------------------------------------------------
@@ -325,9 +339,15 @@ def test_an_error_names_its_file(
 # --- the process --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize(
-    "verb", ["lint m.gguf", "show m.gguf", "hash m.gguf", "fix m.gguf -o OUT", "--version", "info"]
+    ("verb", "closed"),
+    share(
+        product(
+            ["lint m.gguf", "show m.gguf", "hash m.gguf", "fix m.gguf -o OUT", "--version", "info"],
+            [">&-", "2>&-", "<&- >&- 2>&-"],
+        ),
+        every=4,
+    ),
 )
 def test_closed_streams(place: Path, tmp_path: Path, closed: str, verb: str) -> None:
     command = f'"$0" -m i2s_spec {verb.replace("OUT", str(tmp_path / "o.gguf"))} {closed}'
@@ -356,6 +376,7 @@ def test_too_little_memory_is_no_bug(
 # --- answers to what a stranger gives -----------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("deadline")
 @pytest.mark.parametrize("words", ["hash F", "fix F --dry-run", "diff F F", "identify F --sha256", "run F --prompt x"])
 def test_a_file_of_holes_is_not_read_whole(place: Path, tmp_path: Path, words: str) -> None:
     path = tmp_path / "F"
@@ -372,10 +393,7 @@ def test_a_file_of_holes_is_not_read_whole(place: Path, tmp_path: Path, words: s
             pytest.skip("no file here may be that large")
     with open_file(path) as opened, pytest.raises(ValueError, match="bytes were ever written"):
         require_written(opened.source)
-    done = subprocess.run(
-        [sys.executable, "-m", "i2s_spec", *words.replace("F", str(path)).split()],
-        capture_output=True, text=True, timeout=100, check=False,
-    )  # fmt: skip
+    done = i2s(tmp_path, *words.replace("F", str(path)).split())
     assert done.returncode in (0, 1, 2, 3), done.stderr
     assert "were ever written" in done.stderr + done.stdout or words.startswith("run")
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from examples import some
 from malformed_cases import SMALL, broken
 from transcripts_runner import run
 
@@ -55,7 +56,7 @@ def test_many_repairs_are_counted(tmp_path: Path) -> None:
 
 
 def test_nothing_acts_on_a_terminal(tmp_path: Path) -> None:
-    for case in SMALL.values():
+    for case in some(SMALL.values()):
         if len(case.data) < 1 << 16:
             (tmp_path / "a.gguf").write_bytes(case.data)
             for options in ("--unsafe --dry-run", "--unsafe --dry-run --json"):

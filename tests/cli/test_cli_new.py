@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from one_process import i2s as i2s_here
 
 import i2s_spec as i2s
 from i2s_spec.convert.synthetic.new import new
@@ -26,7 +27,7 @@ LARGE = ["--embd", "2048", "--ff", "16384", "--layers", "16"]
 
 
 def run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*I2S, "new", *args], cwd=folder, capture_output=True, text=True, check=False)
+    return i2s_here(folder, "new", *args)
 
 
 def test_one_line_says_what_was_written(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from examples import some
 from malformed_cases import SMALL, broken
 from transcripts_runner import run
 
@@ -32,7 +33,7 @@ def test_json(tmp_path: Path) -> None:
 
 
 def test_nothing_acts_on_a_terminal(tmp_path: Path) -> None:
-    for case in SMALL.values():
+    for case in some(SMALL.values()):
         if len(case.data) < 1 << 16:
             (tmp_path / "a.gguf").write_bytes(case.data)
             for options in ("--keep-unknown", "--json"):

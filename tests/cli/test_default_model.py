@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from one_process import i2s as run
 
 import i2s_spec as i2s
 from i2s_spec.convert.trained.card import MODELS, card
@@ -17,11 +16,6 @@ from i2s_spec.convert.trained.model import gguf_bytes, label
 
 NAME = "stories.gguf, which comes with i2s-spec"
 TOKENIZERS = pytest.mark.skipif(find_spec("tokenizers") is None, reason="tokenizers is not installed")
-
-
-def run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "i2s_spec", *args]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_the_name() -> None:

@@ -11,14 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from one_process import i2s as run
 
 import i2s_spec as i2s
-
-RUN = "import sys; from i2s_spec import cli; cli.VERBS.setdefault('golden', 'golden'); cli.main(sys.argv[1:])"
-
-
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", RUN, *words], cwd=folder, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")

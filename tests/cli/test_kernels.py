@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from examples import share
 from processors import PROCESSORS
 
 from i2s_spec.cli.info import needs_of_kernels, tables_of_kernels
@@ -41,6 +43,7 @@ def run(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@cache
 def facts(**settings: str) -> dict[str, Any]:
     """What `i2s info` knows."""
     said = run("-c", INFO, **settings)
@@ -142,13 +145,13 @@ def test_what_was_asked_for_and_is_not_there_is_told() -> None:
     assert ("Hidden:" in text) == bool(told["hidden"])
 
 
-@pytest.mark.parametrize("words", [
+@pytest.mark.parametrize("words", share((each,) for each in [
     ("lint", "MODEL"), ("lint", "MODEL", "--header-only"), ("lint", "MODEL", "MODEL"), ("show", "MODEL"), ("hash", "MODEL"),
     ("fix", "MODEL", "--dry-run"), ("identify", "MODEL"), ("convert", "MODEL", "OUT", "--to", "F32"), ("info",),
     ("run", "MODEL", "--tokens", "1,2", "-n", "1"), ("rules",), ("explain", "I105"), ("diff", "MODEL", "MODEL"),
     ("golden", "record", "MODEL", "--tokens", "1", "-o", "OUT"), ("sanitize", "MODEL", "-o", "OUT"),
     ("demo",), ("fuzz", "true"),
-], ids=" ".join)  # fmt: skip
+]), ids=" ".join)  # fmt: skip
 def test_a_wrong_name_ends_every_verb_with_one_sentence(words: tuple[str, ...], tmp_path: Path) -> None:
     new(tmp_path / "MODEL")
     unknown = {"I2S_ISA": "mmx"}

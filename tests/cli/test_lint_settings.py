@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from examples import share
 from malformed_cases import broken
+from one_process import i2s
 
 from i2s_spec.cli import cli
 from i2s_spec.linter.selection.profile import PROFILES
@@ -147,9 +149,7 @@ def test_lists_on_the_command_line(folder: Path) -> None:
 def test_what_cannot_be_followed(folder: Path, args: list[str], message: str) -> None:
     said = refused("good.gguf", *args)
     assert message in said
-    run = subprocess.run(
-        [sys.executable, "-m", "i2s_spec", "lint", "good.gguf", *args], capture_output=True, text=True, check=False
-    )
+    run = i2s(folder, "lint", "good.gguf", *args)
     assert (run.returncode, run.stdout) == (2, "")
     assert "\x1b" not in run.stderr
 
@@ -244,7 +244,7 @@ def test_reports_to_files(folder: Path) -> None:
     assert "is not of the form FORM=FILE" in refused("good.gguf", "--report", "json")
 
 
-@pytest.mark.parametrize("form", ["text", "json", "jsonl", "sarif", "junit", "github", "markdown"])
+@pytest.mark.parametrize("form", share(["text", "json", "jsonl", "sarif", "junit", "github", "markdown"]))
 def test_processes_change_nothing(folder: Path, form: str) -> None:
     (folder / "missing").symlink_to("nowhere")
     args = (".", "missing", "nothing-*", "--format", form)

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from one_process import i2s as i2s_run
+from one_process import i2s_bytes
 from transcripts_runner import check, run, transcripts, workshop
 
 import i2s_spec as i2s
@@ -43,10 +45,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("transcript", transcripts("run-", "perplexity-", "embed-"), ids=lambda path: path.stem)
 def test_transcript(transcript: Path, folder: Path, request: pytest.FixtureRequest) -> None:
     check(transcript, folder, write=request.config.getoption("--write-transcripts", default=False))
-
-
-def i2s_run(folder: Path, *args: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*I2S, *args], cwd=folder, input=text, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("verb", ["run", "perplexity", "embed"])
@@ -185,7 +183,7 @@ def test_text_of_a_model_does_not_act_on_a_terminal(folder: Path) -> None:
 @pytest.mark.parametrize(
     "args",
     [
-        ("perplexity", "llama.gguf", "-f", "text.txt", "--context", "32", *GOLDEN),
+        ("perplexity", "llama.gguf", "-f", "text.txt", "--context", "32", "--chunks", "8", *GOLDEN),
         ("embed", "qwen3.gguf", "-t", "a", "-t", "b", *GOLDEN),
         ("run", "long.gguf", "-f", "text.txt", "--context", "1300", "-n", "2", "--ids", *GOLDEN),
     ],
@@ -256,7 +254,7 @@ def test_embeddings(folder: Path) -> None:
     document = json.loads(i2s_run(folder, *args, "--format", "json").stdout)
     assert np.array_equal(np.float32(document["embeddings"]), rows)
     assert document["tokens"][0][-1] == 318  # the last token that the file asks for
-    npy = subprocess.run([*I2S, *args, "--format", "npy"], cwd=folder, capture_output=True, check=True).stdout
+    npy = i2s_bytes(folder, *args, "--format", "npy").stdout
     assert np.array_equal(np.load(io.BytesIO(npy)), rows)
     assert i2s_run(folder, *args, "--format", "npy", "-o", "out.npy").returncode == 0
     assert np.array_equal(np.load(folder / "out.npy"), rows)

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from hand_made import ARGS, PAYLOAD, SHAPE, TRITS, WEIGHTS, Folder, adapter, payloads
+from one_process import i2s as i2s_here
 
 from i2s_spec.codec import native
 from i2s_spec.codec.ternary_types import pack_blocks
@@ -380,8 +381,7 @@ def test_reports(tmp_path: Path) -> None:
 
 
 def i2s(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "i2s_spec", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return i2s_here(Path.cwd(), *map(str, words))
 
 
 def test_the_command(tmp_path: Path) -> None:

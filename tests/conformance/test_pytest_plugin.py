@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -12,20 +13,16 @@ from hand_made import adapter, payloads
 PLUGIN = "i2s_spec.conformance.run.pytest_plugin"
 
 
-def pytest_with(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    """Run pytest in a folder of its own; a checkout that was installed before the plug-in was there names it."""
-    installed = any(each.value == PLUGIN for each in entry_points(group="pytest11"))
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        *([] if installed else ["-p", PLUGIN]),
-        "-p",
-        "no:cacheprovider",
-        "-v",
-        "-n0",
-    ]
-    return subprocess.run([*command, *map(str, words)], capture_output=True, text=True, check=False, cwd=folder)
+def pytest_with(folder: Path, *words: object, alone: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run pytest in a folder of its own: with this plug-in alone, or as it is found among all that are installed.
+
+    A checkout that was installed before the plug-in was there names it.
+    """
+    installed = not alone and any(each.value == PLUGIN for each in entry_points(group="pytest11"))
+    plugins = [*(["-n0"] if not alone else []), *([] if installed else ["-p", PLUGIN])]
+    command = [sys.executable, "-m", "pytest", *plugins, "-p", "no:cacheprovider", "-v", *map(str, words)]
+    environment = os.environ | ({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} if alone else {})
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
 
 
 def test_vectors_are_tests(tmp_path: Path) -> None:
@@ -35,7 +32,7 @@ def test_vectors_are_tests(tmp_path: Path) -> None:
         adapter("old = decode\ndef decode(d, a, op): return old(d, a, op) * (-1 if op == 'decode' else 1)")
     )
     words = ["--i2s-adapter", f"{sys.executable} {script}", "--i2s-vectors", folder.path]
-    done = pytest_with(tmp_path, *words)
+    done = pytest_with(tmp_path, *words, alone=False)
     assert done.returncode == 1, done.stdout + done.stderr
     for line in ("i2s[I2S-0001-decode] FAILED", "i2s[I2S-0002-dequant] PASSED", "i2s[I2S-0003-forward] SKIPPED"):
         assert line in done.stdout
@@ -52,6 +49,7 @@ def test_vectors_are_tests(tmp_path: Path) -> None:
 def test_without_the_option_nothing_is_added(tmp_path: Path) -> None:
     done = pytest_with(tmp_path)
     assert done.returncode == 5, done.stdout  # no tests were collected
-    done = pytest_with(tmp_path, "--i2s-adapter", "no-such-adapter")
+    vectors = payloads(tmp_path / "v").path
+    done = pytest_with(tmp_path, "--i2s-adapter", "no-such-adapter", "--i2s-vectors", vectors)
     assert "--i2s-adapter: there is no program 'no-such-adapter' that can be run" in done.stdout + done.stderr
     assert done.returncode == 1

@@ -13,7 +13,7 @@ import gguf
 import numpy as np
 import pytest
 from builders import written
-from examples import examples
+from examples import examples, some
 from gguf.scripts.gguf_convert_endian import byteswap_tensors, convert_byteorder
 from hypothesis import given
 from hypothesis import strategies as st
@@ -140,7 +140,7 @@ class TestI2S:
 def test_real_vocabularies_come_back(shared: Path) -> None:
     paths = sorted((shared / "real").glob("ggml-vocab-*.gguf"))
     assert paths
-    for path in paths:
+    for path in some(paths):
         data = path.read_bytes()
         big = converted(data, "big")
         assert values(big) == values(data)

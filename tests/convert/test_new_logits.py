@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from builders import model_bytes
+from examples import share
 
 from i2s_spec.convert.synthetic.random_weights import NORMAL, halvings_of, quantiles
 from i2s_spec.convert.synthetic.weight_kinds import TYPES
@@ -53,8 +55,7 @@ def check_sane(architecture: str, **options: Any) -> None:
         assert 0.1 < np.sqrt(np.mean(np.square(value))) < 12, name
 
 
-@pytest.mark.parametrize("type", TYPES)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("type", "architecture"), share(product(TYPES, ARCHITECTURES)))
 def test_perplexity_is_near_the_size_of_the_vocabulary(architecture: str, type: str) -> None:
     check_sane(architecture, type=type)
 

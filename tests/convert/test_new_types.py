@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from builders import model_bytes
+from examples import share
 
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.convert.synthetic.weight_kinds import TYPES
@@ -21,8 +23,7 @@ from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 SAID = {"Q2_0_G128": {"G321"}, "PQ2_0": {"M042"}, "PTQ1_0": {"M042"}}
 
 
-@pytest.mark.parametrize("type", TYPES)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("type", "architecture"), share(product(TYPES, ARCHITECTURES)))
 def test_projections_have_the_type_and_the_rest_does_not(type: str, architecture: str) -> None:
     data = model_bytes(architecture, layers=1, vocab=ARCHITECTURES[architecture].small_vocab, type=type)
     file = open_file(data)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import share
 
 import i2s_spec as i2s
 from i2s_spec.convert.trained.card import DEFAULT, HERE, MODELS, card
@@ -138,8 +139,9 @@ def test_it_predicts_unseen_stories(name: str, monkeypatch: pytest.MonkeyPatch) 
         sys.modules.pop(module, None)
 
 
-@pytest.mark.parametrize(("name", "architecture"), FORMS)
-@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize(
+    ("name", "architecture", "order"), share((*form, order) for form in FORMS for order in ("little", "big"))
+)
 def test_every_form_has_the_same_trits(name: str, architecture: str, order: Any) -> None:
     with open_trained(name) as file:
         expected = ternary(file)

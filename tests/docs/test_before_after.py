@@ -60,7 +60,7 @@ def test_every_rule_is_shown_at_work(rule: Rule) -> None:
         assert str(Path.cwd()) not in text
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.fix is not Fix.NONE], ids=lambda rule: rule.code)
+@pytest.mark.parametrize("rule", share(rule for rule in RULES if rule.fix is not Fix.NONE), ids=lambda rule: rule.code)
 def test_what_can_be_repaired_is_shown_repaired(rule: Rule) -> None:
     example = shown(rule, replay)
     assert re.match(rf"\$ i2s fix {rule.code}-\S+ --dry-run{' --unsafe' * (rule.fix is Fix.UNSAFE)}\b", example.after)
@@ -138,7 +138,7 @@ def test_pages_have_the_words_of_explain() -> None:
         said = runner.invoke(command, [code, "--example", "--format", "markdown"]).stdout
         assert said == pages.words(find(code), replay)
         assert said.startswith(as_markdown(find(code)))
-        page = pages.pages(Path("nowhere"), replay)[f"{code}.md"]
+        page = pages._page(find(code), {}, replay, pages._beside(RULES, RULES.index(find(code))))
         plain = re.sub(r"\[([^\]]+)\]\(https?:[^)]+\)", r"\1", page)
         plain = re.sub(r"`(--[\w-]+)`", r"\1", plain).replace("after { data-search-exclude }\n", "after\n")
         assert plain.startswith(said)

@@ -71,9 +71,10 @@ if name == "compile_python_fuzzer":
 """
 
 
-@pytest.fixture
-def built(tmp_path: Path) -> tuple[Path, list[tuple[str, str, list[str]]]]:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[str, str, list[str]]]]:
     """The build, run with programs in place of those of the image: what is in `$OUT`, and what was called."""
+    tmp_path = tmp_path_factory.mktemp("built")
     for name in ("src", "out", "work", "bin"):
         (tmp_path / name).mkdir()
     (tmp_path / "src" / "i2s-spec").symlink_to(ROOT)
@@ -94,15 +95,16 @@ def built(tmp_path: Path) -> tuple[Path, list[tuple[str, str, list[str]]]]:
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     calls = [tuple(json.loads(line)) for line in (tmp_path / "calls").read_text().splitlines()]
-    return tmp_path / "out", calls
+    return tmp_path, calls
 
 
 def test_build_makes_every_harness_with_all_that_belongs_to_it(
-    built: tuple[Path, list[tuple[str, str, list[str]]]], tmp_path: Path
+    built: tuple[Path, list[tuple[str, str, list[str]]]],
 ) -> None:
-    out, calls = built
+    place, calls = built
+    out = place / "out"
     assert calls[0][0] == "pip3"
-    assert f"{tmp_path / 'src' / 'i2s-spec'}[gguf]" in calls[0][2]
+    assert f"{place / 'src' / 'i2s-spec'}[gguf]" in calls[0][2]
     compiled = {
         Path(words[0]).stem: (folder, words) for name, folder, words in calls if name == "compile_python_fuzzer"
     }
@@ -110,9 +112,7 @@ def test_build_makes_every_harness_with_all_that_belongs_to_it(
     made = {path.name for path in out.iterdir()}
     assert made == {f"{target}{end}" for target in TARGETS for end in ("", ".dict", ".options", "_seed_corpus.zip")}
     for target, (folder, words) in compiled.items():
-        assert folder == str(
-            tmp_path / "work"
-        )  # beside the checkout's package PyInstaller would not find the extensions
+        assert folder == str(place / "work")  # beside the checkout's package PyInstaller would not find the extensions
         assert "--collect-data=i2s_spec" in words
         with zipfile.ZipFile(out / f"{target}_seed_corpus.zip") as seeds:
             names = {Path(name).name for name in seeds.namelist()}

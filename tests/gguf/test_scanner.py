@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from examples import examples
+from examples import examples, share, some
 from hypothesis import given
 from hypothesis import strategies as st
 from malformed_cases import CASES
@@ -115,16 +115,16 @@ def test_twins_agree_on_every_prefix(order: str) -> None:
 
 
 def test_twins_agree_on_every_byte() -> None:
-    """Every header byte of a sound file, with each of ten other values."""
+    """Every header byte of a sound file, with each of ten other values; in a quick run with four."""
     draft = Draft()
     data = draft.data
     for at in range(draft.span("data")[0]):
-        for value in {0, 255, *(data[at] ^ (1 << bit) for bit in range(8))} - {data[at]}:
+        for value in some(sorted({0, 255, *(data[at] ^ (1 << bit) for bit in range(8))} - {data[at]})):
             scanner_against_schema(data[:at] + bytes([value]) + data[at + 1 :])
 
 
 @pytest.mark.requirement("R1.2-1")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", share(CASES))
 def test_twins_agree_on_malformed_files(name: str) -> None:
     case = CASES[name]
     if len(case.data) > 2_000_000:
@@ -136,7 +136,7 @@ def test_twins_agree_on_malformed_files(name: str) -> None:
 
 
 def test_twins_agree_on_files_of_other_projects(shared: Path) -> None:
-    for path in sorted([*(shared / "real").glob("*.gguf"), *(shared / "vectors" / "gguf").iterdir()]):
+    for path in some(sorted([*(shared / "real").glob("*.gguf"), *(shared / "vectors" / "gguf").iterdir()])):
         data = path.read_bytes()
         if path.suffix == ".gz":
             data = gzip.decompress(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,15 @@ def plain(taps: Taps) -> Taps:
 
 
 @pytest.mark.requirement("R10.3-1", "R10.3-2")
-@pytest.mark.parametrize("mode", ["op-replay", "layer-forced", "free-running"])
-@pytest.mark.parametrize("profile", ["hf-f32", "bitnetcpp-2025", "bitnetcpp-2026", "webgpu", "fast"])
+@pytest.mark.parametrize(
+    ("mode", "profile"),
+    share(
+        product(
+            ["op-replay", "layer-forced", "free-running"],
+            ["hf-f32", "bitnetcpp-2025", "bitnetcpp-2026", "webgpu", "fast"],
+        )
+    ),
+)
 @pytest.mark.parametrize("architecture", share(["bitnet-b1.58", "llama", "gemma3"]))
 def test_correct_runtimes_are_clean(tmp_path: Path, architecture: str, profile: str, mode: Any) -> None:
     """Other numerics, the same graph: nothing is wrong, and what flips is explained."""

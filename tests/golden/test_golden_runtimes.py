@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import share
 
 from i2s_spec.golden import compare, record
 from i2s_spec.model.load import load_model
@@ -26,7 +27,7 @@ def tokens(vectors: Path, sequence: int) -> list[int]:
 
 @pytest.mark.parametrize("profile", ["bitnet-golden-1", "bitnetcpp-2025"])
 @pytest.mark.parametrize("mode", ["op-replay", "layer-forced", "free-running"])
-@pytest.mark.parametrize("sequence", [0, 3])
+@pytest.mark.parametrize("sequence", share([0, 3]))
 @pytest.mark.parametrize("name", LAYERS)
 def test_taps_of_the_official_runtime(
     shared: Path, tmp_path: Path, name: str, sequence: int, mode: Any, profile: str
@@ -57,14 +58,14 @@ def verdict(vectors: Path, folder: Path, name: str, sequence: int, profile: str,
 
 
 @pytest.mark.parametrize("profile", ["bitnet-golden-1", "bitnetcpp-2025"])
-@pytest.mark.parametrize("sequence", range(7))
+@pytest.mark.parametrize("sequence", share(range(7)))
 def test_logits_of_builds_that_are_right(shared: Path, tmp_path: Path, sequence: int, profile: str) -> None:
     for number, name in enumerate(("logits/bitnet.npz", "logits_arm/arm-old.bitnet.npz")):
         (tmp_path / str(number)).mkdir()
         assert verdict(shared / "vectors", tmp_path / str(number), name, sequence, profile) == []
 
 
-@pytest.mark.parametrize("profile", ["bitnet-golden-1", "bitnetcpp-2025"])
+@pytest.mark.parametrize("profile", share(["bitnet-golden-1", "bitnetcpp-2025"]))
 @pytest.mark.parametrize("sequence", SOME_SEQUENCES)
 def test_arm_reads_another_layout(shared: Path, tmp_path: Path, sequence: int, profile: str) -> None:
     """Four to seven tokens meet another bug on the way, whose NaN hide the first one."""
@@ -74,25 +75,24 @@ def test_arm_reads_another_layout(shared: Path, tmp_path: Path, sequence: int, p
     assert (found[0] == "layout-interleave-64") == (sequence not in (3, 5, 6))
 
 
-@pytest.mark.parametrize("sequence", range(7))
+@pytest.mark.parametrize("sequence", share(range(7), every=3))
 def test_arm_computes_four_tokens_wrong(shared: Path, tmp_path: Path, sequence: int) -> None:
     name, file = "logits_arm/arm-new.bitnet.npz", "bitnet.i2_s.arm64block.gguf"
     found = verdict(shared / "vectors", tmp_path, name, sequence, "bitnet-golden-1", file=file, dialect="interleave-64")
     assert found[:2] == (["not-finite", "nrc-4"] if sequence in (3, 5, 6) else [])
 
 
+@pytest.mark.parametrize(
+    "settings", share([{}, {"file": "bitnet.i2_s.row4-BROKEN.gguf", "dialect": "rows-1x4", "force": True}]), ids=len
+)
 @pytest.mark.parametrize("sequence", SOME_SEQUENCES)
-def test_x86_without_act_parallel(shared: Path, tmp_path: Path, sequence: int) -> None:
+def test_x86_without_act_parallel(shared: Path, tmp_path: Path, sequence: int, settings: dict[str, Any]) -> None:
     """By the file that was meant, and by the file that was written."""
     name = "logits_expected_wrong/x86-newnoact.bitnet.ownfile.npz"
-    for number, settings in enumerate(
-        ({}, {"file": "bitnet.i2_s.row4-BROKEN.gguf", "dialect": "rows-1x4", "force": True})
-    ):
-        (tmp_path / str(number)).mkdir()
-        found = verdict(shared / "vectors", tmp_path / str(number), name, sequence, "bitnetcpp-2025", **settings)
-        assert found[0] in (
-            {"rows-1x4-as-interleave-128", "layout-rows-1x4"} if not settings else {"layout-interleave-128"}
-        ), found
+    found = verdict(shared / "vectors", tmp_path, name, sequence, "bitnetcpp-2025", **settings)
+    assert found[0] in (
+        {"rows-1x4-as-interleave-128", "layout-rows-1x4"} if not settings else {"layout-interleave-128"}
+    ), found
 
 
 def test_no_quantization(shared: Path, tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ FIRST = {
     "ffn-sub-norm-first": "ffn_out-0", "up-activated": "ffn_out-0",
 }  # fmt: skip
 
-#: Those of them that the quick tests try every time: of the others they take a share.
+#: More of them.
 NEWER = {
     "activation-4-bits": "Qcur-0", "offset-half": "Qcur-0", "sum-of-half": "Qcur-0", "last-block-dropped": "Qcur-0",
     "rope-half-of-head": "Qcur-0#1", "residual-normed": "ffn_inp-0", "residual-of-layer": "l_out-0",
@@ -222,7 +222,7 @@ def test_without_mistakes_it_is_clean(golden: Record, dump: Callable[..., Path],
     assert result.whole.verdict == "plausible"
 
 
-@pytest.mark.parametrize("wrong", [*share(FIRST), *NEWER])
+@pytest.mark.parametrize("wrong", [*share(FIRST), *share(NEWER)])
 def test_tap_and_mistake_are_named(golden: Record, dump: Callable[..., Path], wrong: str) -> None:
     result = compare(golden[2], dump(wrong), model=golden[1])
     assert result.first is not None
@@ -269,7 +269,7 @@ def test_a_layer_tells_the_activation_of_up_from_exchanged_matrices(golden: Reco
     assert [each.name for each in result.diagnoses] == ["up-activated"]
 
 
-@pytest.mark.parametrize("mode", ["op-replay", "layer-forced", "free-running"])
+@pytest.mark.parametrize("mode", share(["op-replay", "layer-forced", "free-running"]))
 def test_nothing_but_nan_is_not_blamed_on_arm(
     golden: Record, dump: Callable[..., Path], tmp_path: Path, mode: Any
 ) -> None:
@@ -287,7 +287,7 @@ def test_nothing_but_nan_is_not_blamed_on_arm(
         assert result.diagnoses[0].name == "not-finite", result.verdict
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("value", share([np.nan, np.inf]))
 @pytest.mark.parametrize("tokens", share([4, 7, 13]))
 def test_what_is_not_finite_is_said_as_such_first(
     golden: Record, dump: Callable[..., Path], tmp_path: Path, tokens: int, value: float

@@ -8,6 +8,7 @@ where it has only that one wrong.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -163,11 +164,11 @@ def test_names_are_unique() -> None:
     assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES)
 
 
-@pytest.mark.parametrize("kernel", ["avx2", "neon"])
+@pytest.mark.parametrize("kernel", share(["avx2", "neon"]))
 def test_sixteen_bits_wrap(tmp_path: Path, kernel: str) -> None:
     """An input that is all the same: the sums of 4,096 columns do not fit into lanes of 16 bits."""
 
-    model = loaded("llama", layers=1, embd=4096, ff=128, heads=4, heads_kv=1, vocab=512)
+    model = loaded("llama", layers=1, embd=4096, ff=128, heads=32, heads_kv=1, vocab=512)
     tokens = [1, 2]
     x = np.full((2, 4096), 0.75, dtype=np.float32)
     wrong = next(each for each in MISTAKES if each.name == f"int16-wrap-{kernel}").apply(model)
@@ -226,8 +227,14 @@ def test_scales_that_logits_do_not_show(tmp_path: Path, name: str) -> None:
     assert forced.diagnoses[0].name == "scale-doubled"
 
 
-@pytest.mark.parametrize("mode", ["layer-forced", "free-running"])
-@pytest.mark.parametrize("name", ["layout-interleave-64", "activation-silu", "rope-pairs", "scale-ignored"])
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    share(
+        product(
+            ["layout-interleave-64", "activation-silu", "rope-pairs", "scale-ignored"], ["layer-forced", "free-running"]
+        )
+    ),
+)
 def test_other_modes_name_them_too(
     model_of: Callable[[str], Model], golden_of: Callable[[str], Path], tmp_path: Path, mode: str, name: str
 ) -> None:

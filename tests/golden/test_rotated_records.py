@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import model_bytes
+from examples import share
 
 from i2s_spec.golden import compare, record
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES
@@ -30,7 +31,7 @@ def tokens(count: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("type", ["I2_S", *BLOCK_LAYOUTS])
+@pytest.mark.parametrize("type", share(["I2_S", *BLOCK_LAYOUTS]))
 def test_quick_numerics_are_right(tmp_path: Path, type: str) -> None:
     """Keys and values in F16 alone make every fourth code behind a rotation another one."""
     golden, fast = rotated(type), rotated(type, "fast")
@@ -45,7 +46,7 @@ def test_quick_numerics_are_right(tmp_path: Path, type: str) -> None:
 LONE = [("llama", "Q2_0", 0), ("llama", "TQ1_0", 0), ("llama", "Q2_0_G128", 0), ("qwen3-lm", "TQ2_0", 0)]
 
 
-@pytest.mark.parametrize(("architecture", "type", "seed"), LONE)
+@pytest.mark.parametrize(("architecture", "type", "seed"), share(LONE))
 def test_sums_and_scales_of_one_token(tmp_path: Path, architecture: str, type: str, seed: int) -> None:
     data = model_bytes(architecture, layers=2, seed=seed, type=type, rotated=True)
     golden, fast = load_model(data, threads=1), load_model(data, "fast", threads=1)
@@ -72,7 +73,7 @@ def golden_q2(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Path]:
     return model, path
 
 
-@pytest.mark.parametrize("name", GROSS)
+@pytest.mark.parametrize("name", share(GROSS))
 def test_mistakes_are_found(golden_q2: tuple[Model, Path], tmp_path: Path, name: str) -> None:
     model, golden = golden_q2
     wrong = next(each for each in MISTAKES if each.name == name).apply(model)

@@ -40,7 +40,7 @@ def test_every_byte_of_a_sound_file_is_in_one_leaf(order: str, scope: Scope) -> 
     covered(Draft("big" if order == "big" else "little").data, scope)
 
 
-@pytest.mark.parametrize("name", share(SMALL))
+@pytest.mark.parametrize("name", share(SMALL, every=8))
 def test_every_byte_of_a_malformed_file_is_in_one_leaf(name: str) -> None:
     for scope in SCOPES:
         covered(broken(name), scope)
@@ -65,7 +65,7 @@ def test_every_byte_of_every_prefix_is_in_one_leaf(order: str) -> None:
 
 
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize("path", real_files(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", share(real_files()), ids=lambda path: path.name)
 def test_every_byte_of_a_real_file_is_in_one_leaf(path: Path) -> None:
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     for scope in (Scope(limit=2, records=2), Scope(limit=3, deep=True), Scope()):

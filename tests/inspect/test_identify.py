@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from builders import model_bytes
 from construct import Container
-from examples import examples
+from examples import examples, share
 from hypothesis import given
 from hypothesis import strategies as st
 from malformed_cases import CASES, broken
@@ -304,7 +304,7 @@ def test_rooms_show_other_writers() -> None:
 # Every file gets an answer.
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.large])
+@pytest.mark.parametrize("name", share(name for name, case in CASES.items() if not case.large))
 def test_broken_files_get_an_answer_or_a_fault(name: str) -> None:
     try:
         found = identify(broken(name))

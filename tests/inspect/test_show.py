@@ -6,6 +6,7 @@ import struct
 from typing import Any
 
 import pytest
+from examples import share
 from malformed_cases import SMALL, broken
 
 from i2s_spec.draw.terminal import plain
@@ -104,7 +105,7 @@ def test_what_is_described() -> None:
     assert about["totals"]["elements"] == 1032
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", share(SMALL))
 def test_every_malformed_file_is_described(name: str) -> None:
     file = file_of(broken(name))
     about = describe(file, None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from examples import share
 
 import i2s_spec as i2s
 from i2s_spec.codec.blocks.block_quantize import quantize
@@ -53,12 +55,10 @@ def weights(name: str, rows: int = 512, cols: int = 1024) -> np.ndarray:
     return normal
 
 
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize(
-    "name",
+@pytest.mark.parametrize(("name", "kind"), share(product(
     ["normal", "heavy tails", "outlier rows", "outlier columns", "one outlier", "rows next to nothing", "rows of zeros",
-     "ternary", "log-normal rows"],
-)  # fmt: skip
+     "ternary", "log-normal rows"], TYPES,
+)))  # fmt: skip
 def test_what_quantizers_write_is_silent(kind: str, name: str) -> None:
     made = weights(name).astype(np.float32)
     assert found(file_of(kind, quantize(made, kind), *made.shape)) == []

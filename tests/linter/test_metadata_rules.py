@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from examples import examples
+from examples import examples, share
 from findings import codes
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -388,31 +388,33 @@ def test_what_jinja_parses_is_not_called_broken(source: str) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    [
-        b"'\\" * 130_000,
-        b"{{ " + b"'\\" * 130_000,
-        b"{{ " + b"(" * 250_000,
-        b"{{ " + b"'a'~" * 60_000 + b"'a' }}",
-        b"{{ " + b"x._a" * 60_000 + b" }}",
-        b"{%" * 130_000,
-        b"{{ 9" + b"**9" * 80_000 + b" }}",
-        b"{# " * 80_000,
-        b"{{''}}" * 40_000,
-        b"{% if %}" * 30_000,
-        b"{% for i in range(9) %}" * 11_000,
-        b"{% for i in " + b"range(" * 40_000 + b" %}",
-        b"{% if 'abc' in content %}" + b"a" * 230_000,
-        b"{% if 'abc' in content %}" * 5_000 + b"word word. " * 12_000,
-        b"{{ x" + b"[" * 250_000,
-        b"{{ " + b"x[y" * 80_000 + b"]" * 10,
-        b"{% macro m() %}{{ " + b"m(" * 100_000,
-        b"{% set x = " + b"x ~ " * 60_000 + b"x %}",
-        b"{{ '" + b"%9" * 120_000 + b"' }}",
-        b"{{ x.center(" + b"1," * 100_000,
-        b"{{ x" + b"|sum(x" * 40_000,
-        b"{% for a in b %}" * 8_000 + b"{{ b.append(a) }}" * 7_000,
-        "{{ \u00a0é.__a__ }}".encode() * 13_000,
-    ],
+    share(
+        [
+            b"'\\" * 130_000,
+            b"{{ " + b"'\\" * 130_000,
+            b"{{ " + b"(" * 250_000,
+            b"{{ " + b"'a'~" * 60_000 + b"'a' }}",
+            b"{{ " + b"x._a" * 60_000 + b" }}",
+            b"{%" * 130_000,
+            b"{{ 9" + b"**9" * 80_000 + b" }}",
+            b"{# " * 80_000,
+            b"{{''}}" * 40_000,
+            b"{% if %}" * 30_000,
+            b"{% for i in range(9) %}" * 11_000,
+            b"{% for i in " + b"range(" * 40_000 + b" %}",
+            b"{% if 'abc' in content %}" + b"a" * 230_000,
+            b"{% if 'abc' in content %}" * 5_000 + b"word word. " * 12_000,
+            b"{{ x" + b"[" * 250_000,
+            b"{{ " + b"x[y" * 80_000 + b"]" * 10,
+            b"{% macro m() %}{{ " + b"m(" * 100_000,
+            b"{% set x = " + b"x ~ " * 60_000 + b"x %}",
+            b"{{ '" + b"%9" * 120_000 + b"' }}",
+            b"{{ x.center(" + b"1," * 100_000,
+            b"{{ x" + b"|sum(x" * 40_000,
+            b"{% for a in b %}" * 8_000 + b"{{ b.append(a) }}" * 7_000,
+            "{{ \u00a0é.__a__ }}".encode() * 13_000,
+        ]
+    ),
 )
 def test_hostile_templates_take_linear_time(source: bytes) -> None:
     assert units(lambda: hazards.hazards(source)) < 600  # a quadratic search takes thousands

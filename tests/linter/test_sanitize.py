@@ -69,7 +69,7 @@ def held(data: bytes, **options: bool) -> None:
     }
 
 
-@pytest.mark.parametrize("name", share(name for name, case in CASES.items() if not case.large))
+@pytest.mark.parametrize("name", share((name for name, case in CASES.items() if not case.large), every=8))
 def test_broken_copies_are_understood_or_refused(name: str) -> None:
     data = broken(name)
     for options in ({"keep_unknown": True}, {}):

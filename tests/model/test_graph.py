@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from builders import model_bytes
+from examples import share
 
 from i2s_spec.model.forward import Model
 from i2s_spec.model.graph.architectures import GRAPHS
@@ -42,8 +44,7 @@ def test_a_graph_uses_every_tensor_that_its_architecture_needs(architecture: str
     assert there - used == set()
 
 
-@pytest.mark.parametrize("profile", list(NUMERIC_PROFILES))
-@pytest.mark.parametrize("architecture", list(ARCHITECTURES))
+@pytest.mark.parametrize(("profile", "architecture"), share(product(NUMERIC_PROFILES, ARCHITECTURES)))
 def test_every_operation_replays_from_the_values_that_entered_it(architecture: str, profile: str) -> None:
     """Bit for bit, with what BitLinear has inside; for every architecture and profile."""
     model = loaded(architecture, profile)

@@ -5,11 +5,13 @@ Its server rounds probabilities to float32 before it takes their logarithm: what
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from examples import share
 
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.model.load import load_model
@@ -43,8 +45,10 @@ def both(path: Path, numerics: str | NumericProfile = "llamacpp-2026", *, flash:
     return ours[known], theirs[known]
 
 
-@pytest.mark.parametrize("architecture", ["llama", "bitnet", "qwen3-lm"])
-@pytest.mark.parametrize("type", ["Q2_0", "TQ2_0", "TQ1_0", "F32", "F16"])
+@pytest.mark.parametrize(
+    ("architecture", "type"),
+    share(product(["llama", "bitnet", "qwen3-lm"], ["Q2_0", "TQ2_0", "TQ1_0", "F32", "F16"])),
+)
 def test_log_probabilities(tmp_path: Path, architecture: str, type: str) -> None:
     """Measured: 8e-6 at most, which is a step of float32 at the size of these numbers.
 

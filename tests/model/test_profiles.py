@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import model_bytes
-from examples import examples
+from examples import examples, share
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,7 +84,7 @@ def test_emulations_depend_on_no_instruction_set(profile: str, name: str, monkey
 
 
 @pytest.mark.parametrize(
-    "profile", [name for name in NUMERIC_PROFILES if name not in ("fast", "bitnetcpp-2025-llamafile")]
+    "profile", share(name for name in NUMERIC_PROFILES if name not in ("fast", "bitnetcpp-2025-llamafile"))
 )
 def test_tokens_together_or_one_by_one_are_the_same(profile: str) -> None:
     """Prefill in one piece, in pieces, and decoding: the same bits."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import share
 from range_server import Server, Zeros, every, status
 
 from i2s_spec.cli import main
@@ -262,7 +263,7 @@ def test_header_and_scales_of_a_file_of_the_full_size(server: Server) -> None:
     assert not report.bugs
 
 
-@pytest.mark.parametrize(("limit", "read"), [(12, 3), (1, 2), (40, 31), (10_000, 210)])
+@pytest.mark.parametrize(("limit", "read"), share([(12, 3), (1, 2), (40, 31), (10_000, 210)], every=3))
 def test_a_sample_of_a_server_of_single_ranges(server: Server, limit: int, read: int) -> None:
     """The scales that were read are those that the budget allows, and the report says how many."""
     file, base, scales = full_size()

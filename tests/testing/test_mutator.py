@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from examples import examples
+from examples import examples, some
 from hypothesis import example, given
 from hypothesis import strategies as st
 from malformed_cases import SMALL
@@ -154,13 +154,13 @@ def test_every_operator_applies_and_is_sometimes_readable(function: Any) -> None
 
 
 def test_every_dialect_comes() -> None:
-    said = [mutate.mutation(SOUND, Random(seed)).what for seed in range(3000)]
+    said = [mutate.mutation(SOUND, Random(seed)).what for seed in some(range(3000))]
     for layout in LAYOUTS.values():
         assert any(f"written as {layout}" in what for what in said) == layout.in_gguf
 
 
 def test_broken_files_are_changed_too() -> None:
-    for case in SMALL.values():
+    for case in some(SMALL.values()):
         if len(case.data) < 3000:
             for seed in range(4):
                 assert mutate.mutate(case.data, seed) != case.data

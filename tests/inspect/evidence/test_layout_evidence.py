@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from examples import share
 from planted import layouts, opened, planted, written
 
 from i2s_spec.errors import FormatError
@@ -47,7 +48,7 @@ def test_under_each_code_map(learned: dict[str, np.ndarray], code_map: str) -> N
 
 
 @pytest.mark.requirement("R7.7-1")
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", share(range(20)))
 def test_random_weights_decide_nothing(seed: int) -> None:
     found = asked(written(planted(seed, strength=0.0)))
     assert found.whole.name is None

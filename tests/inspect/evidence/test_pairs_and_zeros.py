@@ -6,6 +6,7 @@ from math import comb, exp, log
 
 import numpy as np
 import pytest
+from examples import share
 from planted import opened, planted, written
 from wrong_files import Copy, halves_to_neighbors
 
@@ -57,7 +58,7 @@ def test_the_models_that_come_with_the_package_are_silent() -> None:
         assert "I215" not in {finding.code for finding in lint(Copy(name).written()).findings}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", share(range(20)))
 def test_random_rows_tell_nothing(seed: int) -> None:
     found = asked(written(planted(seed, strength=0.0)))
     assert pair_order(found).comparisons

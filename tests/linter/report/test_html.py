@@ -102,7 +102,7 @@ def test_the_format_asks_for_details() -> None:
     json.dumps(file_report(model_bytes(layers=2))["details"], allow_nan=False)
 
 
-@pytest.mark.parametrize("name", share(name for name, case in CASES.items() if not case.large))
+@pytest.mark.parametrize("name", share((name for name, case in CASES.items() if not case.large), every=8))
 def test_every_page_says_what_its_report_says(name: str) -> None:
     report = file_report(broken(name))
     assert not report["bugs"]
@@ -116,7 +116,7 @@ def test_every_page_says_what_its_report_says(name: str) -> None:
         assert link.startswith("https://github.com/") or link[1:] in page.ids, link
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.large])
+@pytest.mark.parametrize("name", share(name for name, case in CASES.items() if not case.large))
 def test_every_byte_lies_in_one_region(name: str) -> None:
     file = File(source_of(broken(name)))
     for records in (1000, 1):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from examples import examples
+from examples import examples, share
 from hypothesis import given
 from hypothesis import strategies as st
 from malformed_cases import SMALL, broken
@@ -70,7 +70,7 @@ def test_as_many_carets_as_bytes(size: int, data: st.DataObject) -> None:
     assert all(char.isascii() and char.isprintable() for line in lines for char in line)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", share(SMALL))
 def test_every_finding_has_a_line(name: str) -> None:
     report = lint(broken(name))
     concise = make("concise").file(report).splitlines()

@@ -121,7 +121,7 @@ def test_it_is_read_in_the_dialect_that_was_found() -> None:
 
 
 @pytest.mark.parametrize("architecture", ["bitnet-b1.58", "llama", "bitnet"])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", share([0, 1]))
 @pytest.mark.requirement("R7.8-1")
 def test_of_random_weights_everything_is_undecided(architecture: str, seed: int) -> None:
     out = io.BytesIO()
@@ -166,7 +166,7 @@ def test_threads_change_nothing_that_is_decided() -> None:
     assert dropped(many) == dropped(one)
 
 
-@pytest.mark.parametrize("type", ["TQ2_0", "Q2_0", "PTQ1_0", "F16"])
+@pytest.mark.parametrize("type", share(["TQ2_0", "Q2_0", "PTQ1_0", "F16"]))
 def test_only_what_applies_to_a_type_is_tried(type: str) -> None:
     """Floats have no codes: hypotheses about these would change nothing, and be no answer that is left."""
     file = io.BytesIO()
