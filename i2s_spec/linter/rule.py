@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 
 from i2s_spec.errors import Fault, FormatError, Span, render
+from i2s_spec.light_enum import StrEnum
 from i2s_spec.light_typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
