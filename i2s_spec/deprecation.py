@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from warnings import warn
 
 from i2s_spec.light_typing import TYPE_CHECKING
 
@@ -27,6 +26,8 @@ def renamed_keyword(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P
             if old in options:
                 if new in options:
                     raise TypeError(f"{function.__name__}() takes {new}= or its old name {old}=, not both")
+                from warnings import warn
+
                 warn(f"the keyword {old}= is called {new}= now", DeprecationWarning, stacklevel=2)
                 options[new] = options.pop(old)
             return function(*args, **options)

@@ -32,7 +32,8 @@ def visible(text: str | bytes, limit: int = 60, bare: bool = False) -> str:
     """
     if isinstance(text, bytes) and len(text) <= 4 * limit:
         text = text.decode("utf-8", "surrogateescape")
-    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quote(text, limit, bare))
+    shown = quote(text, limit, bare)
+    return shown if shown.isascii() else _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", shown)
 
 
 def width(text: str) -> int:

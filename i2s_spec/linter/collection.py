@@ -8,19 +8,19 @@ from collections.abc import Iterable, Mapping
 from i2s_spec.errors import quote
 from i2s_spec.light_typing import Any
 from i2s_spec.linter.report_data import Bug, Report, Suppressed
-from i2s_spec.linter.rule import Finding, Rule, Severity
+from i2s_spec.linter.rule import Finding, Severity
 from i2s_spec.schema import limits as bounds
 
 
 class Collection:
     """Findings as they come in.
 
-    :param rules: the rules in force by code, each with the severity of this run
+    :param levels: the severity of this run of each rule in force, by code
     :param reasons: codes whose findings are counted and not listed, each with the reason
     """
 
-    def __init__(self, rules: Mapping[str, Rule], reasons: Mapping[str, str]) -> None:
-        self.rules = rules
+    def __init__(self, levels: Mapping[str, Severity], reasons: Mapping[str, str]) -> None:
+        self.levels = levels
         self.findings: list[Finding] = []
         self.bugs: list[Bug] = []
         self._reasons = reasons
@@ -31,15 +31,18 @@ class Collection:
     def add(self, findings: Iterable[Finding]) -> None:
         """Take findings of rules in force, with the severities of this run."""
         for finding in findings:
-            rule = self.rules.get(finding.code)
-            if rule is None:
+            level = self.levels.get(finding.code)
+            if level is None:
                 continue
             if finding.code in self._reasons:
                 self._suppressed[finding.code] = self._suppressed.get(finding.code, 0) + 1
                 continue
             count = self._counts[finding.code] = self._counts.get(finding.code, 0) + 1
             if count <= self._most_per_rule:
-                self.findings.append(finding if finding.rule is rule else finding._replace(rule=rule))
+                made = finding.rule
+                if made.severity is not level:
+                    finding = finding._replace(rule=made._replace(severity=level))  # noqa: PLW2901
+                self.findings.append(finding)
 
     def bug(self, where: str, error: Exception) -> None:
         """Something of ours failed.
@@ -63,12 +66,3 @@ class Collection:
             bugs=tuple(self.bugs),
             **more,
         )
-
-
-def in_force(levels: Mapping[str, Severity], registry: Mapping[str, Rule]) -> dict[str, Rule]:
-    """The rules of these codes, each with its severity."""
-    return {
-        code: rule if rule.severity is level else rule._replace(severity=level)
-        for code, level in levels.items()
-        if (rule := registry[code])
-    }

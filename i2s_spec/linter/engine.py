@@ -6,22 +6,22 @@ a rule that meets a fault while it reads (a file that shrinks under it) leaves a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 from i2s_spec._version import __version__
-from i2s_spec.codec import isa
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import Origin, Source, is_address, source_of
 from i2s_spec.inspect.survey.result import Reading
 from i2s_spec.light_typing import TYPE_CHECKING, Any
-from i2s_spec.linter import rules
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.collection import Collection, in_force
+from i2s_spec.linter.collection import Collection
 from i2s_spec.linter.options import Options, defaults, options_of, path_of
 from i2s_spec.linter.report_data import Remote, Report, Sample, excerpt_of
-from i2s_spec.linter.rule import Sampled, finding_of
+from i2s_spec.linter.rule import REGISTRY, Facts, Sampled, finding_of
+from i2s_spec.linter.rules import concerns
 from i2s_spec.linter.selection.profile import profile_named
 from i2s_spec.schema import faults
 from i2s_spec.schema import limits as bounds
@@ -53,7 +53,10 @@ def lint(
     :raises SettingError: where I2S_ISA names kernels that cannot be used
     :raises FormatError: for a reference that cannot be read; the file itself is no reason to raise
     """
-    isa.check()
+    if os.environ.get("I2S_ISA") or os.environ.get("I2S_HIDE"):  # kernels are loaded by what uses them
+        from i2s_spec.codec import isa
+
+        isa.check()
     if options is None:
         options = options_of(keywords) if keywords else defaults()
     elif keywords:
@@ -98,10 +101,10 @@ class _Run:
     """One file under the rules in force: findings as they come in, bounded in number."""
 
     def __init__(self, options: Options, reading: Reading, path: str | None, weights: Weights | None) -> None:
+        levels = options.levels
         #: Those on the header come first: payloads are read meanwhile.
-        found = in_force(options.levels, rules.REGISTRY)
-        self._rules = dict(sorted(found.items(), key=lambda item: item[1].late))
-        self._collection = Collection(self._rules, options.suppressed_in(path))
+        self._rules = sorted((rule for rule in REGISTRY.facts() if rule.code in levels), key=_is_late)
+        self._collection = Collection(levels, options.suppressed_in(path))
         self.add = self._collection.add
         self._options = options
         self._reading = reading
@@ -148,7 +151,7 @@ class _Run:
     def _begin(self, subject: Subject) -> bool:
         """Have the payloads read while the rules on the header run; False where the file went away."""
         try:
-            if any(rule.payload for rule in self._rules.values()):
+            if any(rule.payload for rule in self._rules):
                 subject.begin()
         except FormatError as error:
             self.add([finding_of(error)])
@@ -162,11 +165,15 @@ class _Run:
         fault = subject.file.fault
         if fault is not None and fault.code == faults.TEXT_DECODED.code:  # nothing that was read was in its place
             return True
-        for code, rule in self._rules.items():
-            if rule.check is None:
-                continue
+        asked: dict[str, bool] = {}  # of each module of rules, whether the file is one that it is about
+        for code in (rule.code for rule in self._rules if rule.checked):
             try:
-                self.add(rule.check(subject))
+                home = REGISTRY.homes.get(code, "")
+                if home not in asked:
+                    asked[home] = concerns.concerned(home, subject)
+                check = REGISTRY[code].check if asked[home] else None
+                if check is not None:
+                    self.add(check(subject))
             except FormatError as error:
                 self.add([finding_of(error)])
                 if error.code in faults.GONE:
@@ -192,7 +199,7 @@ class _Run:
             scales = len(survey), survey.i2s_tensors
             if scales[0] < scales[1]:
                 whole.clear()
-        payload = [(code, rule.sampled) for code, rule in sorted(self._rules.items()) if rule.payload]
+        payload = [(code, REGISTRY[code].sampled) for code in sorted(rule.code for rule in self._rules if rule.payload)]
         return Sample(
             tuple(code for code, reach in payload if reach in unable),
             tuple(code for code, reach in payload if reach not in unable | whole),
@@ -230,6 +237,10 @@ class _Run:
             sampled=self._sample,
             remote=self._remote,
         )
+
+
+def _is_late(rule: Facts) -> bool:
+    return rule.late
 
 
 def tool() -> dict[str, str]:

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 
 from i2s_spec.light_typing import Any, Final, NamedTuple
 from i2s_spec.linter.rule import REGISTRY, Fix, Rule
-from i2s_spec.pattern import pattern
 
-#: What the escaped form of a path shows exactly, so that a command line may carry it.
-_EXACT: Final = pattern(r"[^\\\x00-\x1f\x7f]+")
-#: A value that stands on a command line as it is.
-_PLAIN: Final = pattern(r"[A-Za-z0-9/._-]+")
+#: Characters of a value that stands on a command line as it is.
+_PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-")
+#: Characters that the escaped form of a path does not show as they are, so that no command line may carry it.
+_ESCAPED: Final = frozenset({"\\", "\x7f", *map(chr, range(32))})
 
 
 class RepairStep(NamedTuple):
@@ -62,13 +61,20 @@ def other_command(code: str, got: Any, path: str = "FILE") -> str:
     :param path: one word for a shell
     """
     rule = REGISTRY.get(code)
-    return rule.command.format(path=path, got=got) if rule is not None and _PLAIN.fullmatch(str(got)) else ""
+    return rule.command.format(path=path, got=got) if rule is not None and _is_plain(str(got)) else ""
+
+
+def _is_plain(text: str) -> bool:
+    """Whether no shell sees anything in a word but the word."""
+    return bool(text) and _PLAIN.issuperset(text)
 
 
 def on_command_line(path: str) -> str:
     """An escaped path (`errors.quote`, bare) as one word for a shell; FILE where the escaped form is not the path itself."""
-    if not _EXACT.fullmatch(path):
+    if not path or not _ESCAPED.isdisjoint(path):
         return "FILE"
+    if _is_plain(path) and not path.startswith("-"):
+        return path
     import shlex
 
     return shlex.quote("./" + path if path.startswith("-") else path)

@@ -6,11 +6,15 @@ with `Why:`, `Example:` and `Fix:`. `i2s explain`, the rule pages and the JSON l
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 
 from i2s_spec.errors import Fault, FormatError, Span, render
-from i2s_spec.light_typing import Any, NamedTuple
+from i2s_spec.light_enum import StrEnum
+from i2s_spec.light_typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 #: A function that looks at a `linter.analysis.subject.Subject`, and yields findings.
 Check = Callable[[Any], Iterable["Finding"]]
@@ -209,8 +213,99 @@ class Finding(NamedTuple):
         return table(f"{self.severity.value} {self.code}: {self.rule.title}", facts)
 
 
+class Facts(NamedTuple):
+    """What the choice of rules asks about a rule, which is known before the module of the rule is imported.
+
+    `weakness` says whether the rule names a CWE, `checked` whether it has a function of its own.
+    """
+
+    code: str
+    slug: str
+    severity: Severity
+    needs: Needs
+    payload: bool
+    late: bool
+    weakness: bool
+    checked: bool
+
+
+def facts_of(rule: Rule) -> Facts:
+    """What the choice of rules asks about a rule."""
+    return Facts(
+        rule.code, rule.slug, rule.severity, rule.needs, rule.payload, rule.late, rule.cwe is not None,
+        rule.check is not None,
+    )  # fmt: skip
+
+
+class Registry(dict[str, "Rule"]):
+    """Every rule by its code. The module that declares a rule is imported when the rule is asked for; all of them, when it
+    is asked which rules there are.
+
+    `homes` has the module of each rule that can be imported, `places` of each that was declared.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.homes: Mapping[str, str] = {}
+        self.places: dict[str, str] = {}
+        self._indexed: Mapping[str, Facts] = {}
+        self._whole = True
+
+    def attach(self, homes: Mapping[str, str], indexed: Mapping[str, Facts]) -> None:
+        """Have rules imported from their modules when they are asked for."""
+        self.homes, self._indexed, self._whole = homes, indexed, False
+
+    def facts(self) -> Iterable[Facts]:
+        """What is known of every rule without importing more of them, in the order of the modules."""
+        known = self._indexed
+        more = [code for code in dict.keys(self) if code not in known]
+        return [*known.values(), *(facts_of(dict.__getitem__(self, code)) for code in more)] if more else known.values()
+
+    def declared(self, code: str) -> bool:
+        """Whether the module of a rule was imported, and has declared it."""
+        return dict.__contains__(self, code)
+
+    def _load_all(self) -> None:
+        if not self._whole:
+            self._whole = True
+            for home in dict.fromkeys(self.homes.values()):
+                __import__(home)
+
+    def __missing__(self, code: str) -> Rule:
+        __import__(self.homes[code])  # a KeyError for a code that no rule has
+        return dict.__getitem__(self, code)
+
+    def __contains__(self, code: object) -> bool:
+        return dict.__contains__(self, code) or code in self.homes
+
+    def get(self, code: str, default: Any = None) -> Any:
+        """The rule of a code; the default for one that no rule has."""
+        known = code in self
+        return self[code] if known else default
+
+    def __iter__(self) -> Iterator[str]:
+        self._load_all()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self._load_all()
+        return super().__len__()
+
+    def keys(self) -> Any:
+        self._load_all()
+        return super().keys()
+
+    def values(self) -> Any:
+        self._load_all()
+        return super().values()
+
+    def items(self) -> Any:
+        self._load_all()
+        return super().items()
+
+
 #: Every rule by its code.
-REGISTRY: dict[str, Rule] = {}
+REGISTRY = Registry()
 
 
 def rule(
@@ -233,7 +328,10 @@ def rule(
 
     def register(check: Check) -> Rule:
         text = check.__doc__ or ""
-        return _register(fault, severity, clause, text, check=check, payload=payload, late=payload or late, **facts)
+        facts["check"] = check
+        return _register(
+            check.__module__, fault, severity, clause, text, payload=payload, late=payload or late, **facts
+        )
 
     return register
 
@@ -243,12 +341,13 @@ def raised(fault: Fault, text: str, *, clause: str, **facts: Any) -> Rule:
 
     :param facts: other fields of `Rule`
     """
-    return _register(fault, ERROR, clause, text, **facts)
+    return _register(sys._getframe(1).f_globals["__name__"], fault, ERROR, clause, text, **facts)
 
 
-def _register(fault: Fault, severity: Severity, clause: str, text: str, **facts: Any) -> Rule:
-    if fault.code in REGISTRY:
+def _register(home: str, fault: Fault, severity: Severity, clause: str, text: str, **facts: Any) -> Rule:
+    if REGISTRY.declared(fault.code):
         raise ValueError(f"rule code {fault.code} is used twice")
+    REGISTRY.places[fault.code] = home
     lines = [line.strip() for line in text.strip().splitlines()]
     made = REGISTRY[fault.code] = Rule(fault, severity, clause, "\n".join(lines), **facts)
     return made

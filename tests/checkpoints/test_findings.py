@@ -206,7 +206,7 @@ def test_a_rule_that_fails_is_a_bug_of_ours(tmp_path: Path, monkeypatch: pytest.
         raise RuntimeError("no")
 
     rule = module.REGISTRY["H206"]
-    monkeypatch.setattr(module, "REGISTRY", {**module.REGISTRY, "H206": rule._replace(check=broken)})
+    monkeypatch.setitem(module.REGISTRY, "H206", rule._replace(check=broken))
     report = module.lint_checkpoint(folder_of(CheckpointSample(), tmp_path))
     assert [(bug.where, bug.message) for bug in report.bugs] == [("H206", "RuntimeError: no")]
 

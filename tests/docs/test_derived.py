@@ -63,6 +63,7 @@ def other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     (tmp_path / "tests").symlink_to(checkout.root() / "tests")
     (tmp_path / "conformance").symlink_to(checkout.root() / "conformance")
     (tmp_path / "mkdocs.yml").write_text("")
+    (tmp_path / "i2s_spec/linter/rules").mkdir(parents=True)  # of the index of the rules
     monkeypatch.setattr(checkout, "__file__", str(tmp_path / "i2s_spec" / "docs" / "checkout.py"))
     derived.write(replay)
     return tmp_path / "spec"
@@ -73,7 +74,14 @@ def test_what_has_drifted_is_named_and_mended(other: Path) -> None:
     for name in derived.FILES:
         path = other / name
         text = path.read_text(encoding="utf-8")
-        starts = {".tsv": ("R",), ".json": ('  "',), ".ipynb": ("   ",), ".css": ("[",), ".svg": ("<",)}
+        starts = {
+            ".tsv": ("R",),
+            ".json": ('  "',),
+            ".ipynb": ("   ",),
+            ".css": ("[",),
+            ".svg": ("<",),
+            ".py": ("    )",),
+        }
         first = starts.get(path.suffix, ("| ", "    {", "<p>", "<div"))
         row = next(line for line in reversed(text.splitlines()) if line.startswith(first))
         path.write_text(text.replace(row, f"{row[:2]} {row[2:]}", 1), encoding="utf-8")

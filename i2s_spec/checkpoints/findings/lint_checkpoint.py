@@ -16,10 +16,10 @@ from i2s_spec.checkpoints.findings.gathered_facts import gathered_facts, located
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.source import is_address
 from i2s_spec.linter.analysis.checkpoint_facts import PIECE, CheckpointFacts
-from i2s_spec.linter.collection import Collection, in_force
+from i2s_spec.linter.collection import Collection
 from i2s_spec.linter.options import Options, defaults, options_of
 from i2s_spec.linter.report_data import Report, Sample
-from i2s_spec.linter.rule import Needs, Rule, finding_of
+from i2s_spec.linter.rule import Needs, Severity, finding_of
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.linter.selection.profile import INDISPENSABLE, selected
 from i2s_spec.schema import faults
@@ -48,13 +48,13 @@ def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None
         raise TypeError("options and keywords exclude each other")
     name = os.fsdecode(path)
     reading = options.reading if options.payload is not None or not is_address(name) else "none"
-    left = _rules(options, options.reading != "none").keys() - (rules := _rules(options, reading != "none")).keys()
+    left = _levels(options, options.reading != "none").keys() - (levels := _levels(options, reading != "none")).keys()
     with bounds.using(options.limits), ExitStack() as stack:
         if options.remote is not None:
             from i2s_spec.remote.policy import using
 
             stack.enter_context(using(options.remote))
-        collection = Collection(rules, options.suppressed_in(name))
+        collection = Collection(levels, options.suppressed_in(name))
 
         def report(error: FormatError, file: str) -> None:
             if is_address(name) and error.code in faults.GONE:  # what was not read is no fault of the checkpoint
@@ -72,17 +72,17 @@ def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None
             return collection.report(name)
         try:
             facts = gathered_facts(folder, reading, report)
-            _run(rules, facts, collection, report)
+            _run(levels, facts, collection, report)
         except FormatError as error:
             collection.add([finding_of(error)])
             return collection.report(name, remote=folder.remote)
         size = sum(stored.source.size for stored in {s.source.name: s for s in facts.tensors.values()}.values())
-        sampled = _sampled(rules, left, facts) if left or reading == "sample" else None
+        sampled = _sampled(levels, left, facts) if left or reading == "sample" else None
         return collection.report(name, size=size, sampled=sampled, remote=folder.remote)
 
 
 def _run(
-    rules: Mapping[str, Rule],
+    levels: Mapping[str, Severity],
     facts: CheckpointFacts,
     collection: Collection,
     report: Callable[[FormatError, str], None],
@@ -91,7 +91,8 @@ def _run(
 
     :raises FormatError: where a server does not give what a rule reads
     """
-    for code, rule in rules.items():
+    for code in levels:
+        rule = REGISTRY[code]
         if rule.check is None:
             continue
         try:
@@ -102,12 +103,12 @@ def _run(
             collection.bug(code, error)
 
 
-def _sampled(rules: Mapping[str, Rule], left: Set[str], facts: CheckpointFacts) -> Sample:
+def _sampled(levels: Mapping[str, Severity], left: Set[str], facts: CheckpointFacts) -> Sample:
     """What was not looked at: rules on weights, and those that saw a part of them."""
     part = _OF_EVERY_BYTE if facts.reading == "sample" else _OF_EVERY_BYTE[:1]
     if facts.reading == "sample" and all(stored.nbytes <= PIECE for stored in facts.tensors.values()):
         part = ()
-    return Sample(tuple(sorted(left)), tuple(code for code in sorted(part) if code in rules))
+    return Sample(tuple(sorted(left)), tuple(code for code in sorted(part) if code in levels))
 
 
 def lint_folder(path: str, options: Options) -> dict[str, Any]:
@@ -115,13 +116,10 @@ def lint_folder(path: str, options: Options) -> dict[str, Any]:
     return lint_checkpoint(path, options).as_dict()
 
 
-def _rules(options: Options, payload: bool) -> dict[str, Rule]:
-    """The rules in force, with those on weights or without."""
+def _levels(options: Options, payload: bool) -> dict[str, Severity]:
+    """The rules in force with their severities, with those on weights or without."""
     levels = selected(
         options.profile, options.select, options.ignore, options.severity, payload=payload, other_format=True
     )
-    return in_force({code: levels[code] for code in levels if _applies(code)}, REGISTRY)
-
-
-def _applies(code: str) -> bool:
-    return code in INDISPENSABLE or REGISTRY[code].needs is Needs.OTHER_FORMAT
+    own = {facts.code for facts in REGISTRY.facts() if facts.needs is Needs.OTHER_FORMAT}
+    return {code: level for code, level in levels.items() if code in own or code in INDISPENSABLE}

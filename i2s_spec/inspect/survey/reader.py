@@ -15,7 +15,6 @@ survey can be begun long before its result is wanted.
 from __future__ import annotations
 
 import os
-import threading
 from array import array
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -35,6 +34,8 @@ from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, TensorType
 
 if TYPE_CHECKING:
+    import threading
+
     from i2s_spec.gguf.reader import File
 
 #: How much a thread reads at once: it stays in the second-level cache.
@@ -122,7 +123,10 @@ class SurveyReader:
         self._plan()
         if self._file.source.view is None and not isinstance(self._file.source, FileSource):
             return  # read by hand, by one thread
-        for _ in range(min(self._reading.threads - 1, self._total // THREAD_BYTES)):
+        others = min(self._reading.threads - 1, self._total // THREAD_BYTES)
+        if others:
+            import threading
+        for _ in range(others):
             thread = threading.Thread(target=self._work, name="i2s survey", daemon=True)
             thread.start()
             self._threads.append(thread)

@@ -31,6 +31,8 @@ MODEL_NAME: Final = pattern(
 )
 #: Those of them that need no expression to be recognised.
 _FIRST_NAMES: Final = (b"token_embd.", b"output_norm.")
+#: What all of them begin with.
+_BEGINNINGS: Final = (*_FIRST_NAMES, b"blk.", b"layers.", b"model.")
 
 #: Tokens that end a turn of a conversation, in the vocabularies of models that hold one.
 TURN_ENDS: Final = (b"<|eot_id|>", b"<|im_end|>", b"<end_of_turn>", b"<|end|>", b"<|endofturn|>")
@@ -90,7 +92,8 @@ class ArchitectureView:
             tensor(i).name.startswith(_FIRST_NAMES) for i in range(min(count, 4))
         ):  # most models, without expressions
             return True
-        return any(MODEL_NAME.match(tensor(i).name) for i in range(count))
+        names = (name for i in range(count) if (name := tensor(i).name).startswith(_BEGINNINGS))
+        return any(MODEL_NAME.match(name) for name in names)
 
     @cached_property
     def model(self) -> Architecture | None:

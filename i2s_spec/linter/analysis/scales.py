@@ -175,7 +175,8 @@ def groups(subject: Subject) -> dict[bytes, Scales]:
     assert survey is not None
     groups: dict[bytes, Scales] = {}
     for place, scale in scales(subject):
-        match = LAYER.fullmatch(subject.name(survey.row(place)))
+        whole = subject.name(survey.row(place))
+        match = LAYER.fullmatch(whole) if whole.startswith(b"blk.") else None
         name = match[2] if match else b""
         group = groups.get(name)
         if group is None:

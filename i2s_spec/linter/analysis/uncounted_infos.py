@@ -6,11 +6,11 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.inspect.placement import sound_shape
 from i2s_spec.light_typing import Final, Literal, NamedTuple
 from i2s_spec.linter.analysis.lenient_records import LenientRecords, StopWalkError
-from i2s_spec.pattern import pattern
 from i2s_spec.schema import limits, types
 
 #: A tensor's name as models have it, and nothing that padding or weights would be by chance.
-_NAME = pattern(rb"[A-Za-z_][A-Za-z0-9_.\-]{2,63}")
+_LETTERS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
+_IN_NAME: Final = _LETTERS + b"0123456789.-"
 #: Bytes of a tensor info with the longest such name and four dimensions.
 _MOST = 8 + 64 + 4 + 4 * 8 + 4 + 8
 #: How many are counted.
@@ -53,6 +53,11 @@ def uncounted(file: File) -> Uncounted | None:
     return Uncounted(count, first, at) if count else None
 
 
+def _is_name(name: bytes) -> bool:
+    """Whether it is a plain name of 3 to 64 bytes that begins with a letter."""
+    return 3 <= len(name) <= 64 and name[0] in _LETTERS and not name.translate(None, _IN_NAME)
+
+
 def _info(file: File, at: int) -> tuple[bytes, int] | None:
     """Name and end of the tensor info at a place, if there is one."""
     data = file.source.read(at, min(_MOST, max(0, file.size - at)))
@@ -62,7 +67,7 @@ def _info(file: File, at: int) -> tuple[bytes, int] | None:
     except StopWalkError:
         return None
     alignment = file.alignment or limits.DEFAULT_ALIGNMENT
-    if not _NAME.fullmatch(info.name) or not sound_shape(info.ne) or info.number not in types.READINGS:
+    if not _is_name(info.name) or not sound_shape(info.ne) or info.number not in types.READINGS:
         return None
     if info.offset % alignment or info.offset > file.size:
         return None

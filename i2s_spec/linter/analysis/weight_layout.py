@@ -32,7 +32,8 @@ def weight_layout(subject: Subject) -> LayoutEvidence | None:
     if subject.reading.mode == "sample" and subject.on_server:
         return None
     rows = (row for row, _ in islice(subject.i2s(), LOOKED_AT))
-    if not any(_IN_LAYER.match(subject.name(row)) for row in rows):
+    names = (name for row in rows if (name := subject.name(row)).startswith(b"blk."))
+    if not any(_IN_LAYER.match(name) for name in names):
         return None
     survey = subject.survey
     if survey is None or not len(survey):

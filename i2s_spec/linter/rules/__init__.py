@@ -1,4 +1,4 @@
-"""Every rule, by what it looks at; importing this package registers them all.
+"""Every rule, by what it looks at; a module of this package is imported when one of its rules is asked for.
 
 container/     the form of the file: header, key-values, tensor table, where bytes lie, unusual sizes
 ternary/       I2_S tensors: extent, codes, layout, scale, and what only a reference file tells
@@ -6,12 +6,28 @@ architecture/  the keys and tensors that an architecture declares, and what they
 tokenizer/     keys of the tokenizer, tokens and merges, the chat template
 checkpoint/    folders of safetensors: index, names, shapes, packing, scales
 programs/      what runtimes and conversions make of a file, and what stops a program that uses a model
+
+`index` says where each rule is, and what the choice of rules asks about it; `concerns` which files a module is about.
 """
 
-from i2s_spec.linter.rule import REGISTRY, Rule
-from i2s_spec.linter.rules import architecture, checkpoint, container, programs, ternary, tokenizer
+from i2s_spec.linter.rule import REGISTRY, Facts, Needs, Rule, Severity
+from i2s_spec.linter.rules.index import INDEX
 
-__all__ = ["REGISTRY", "all_rules", "architecture", "checkpoint", "container", "programs", "ternary", "tokenizer"]
+__all__ = ["REGISTRY", "all_rules"]
+
+_SEVERITIES, _NEEDS = {each.value: each for each in Severity}, {each.name: each for each in Needs}
+
+
+def _attach() -> None:
+    homes, indexed = {}, {}
+    for module, facts in INDEX:
+        for code, slug, severity, needs, *flags in facts:
+            homes[code] = f"i2s_spec.linter.rules.{module}"
+            indexed[code] = Facts(code, slug, _SEVERITIES[severity], _NEEDS[needs], *flags)
+    REGISTRY.attach(homes, indexed)
+
+
+_attach()
 
 
 def all_rules() -> list[Rule]:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from i2s_spec.errors import quote
 from i2s_spec.inspect.survey.result import Mode
 from i2s_spec.light_typing import NamedTuple, choices_of
-from i2s_spec.linter.rule import Needs, Rule, Severity
+from i2s_spec.linter.rule import Facts, Needs, Severity
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema import faults
 
@@ -104,26 +104,26 @@ def selected(
     evidence = {Needs.NOTHING: True, Needs.RUNTIMES: runtimes, Needs.REFERENCE: reference}
     evidence[Needs.OTHER_FORMAT] = other_format
     in_force: dict[str, Severity] = {}
-    for code, rule in REGISTRY.items():
-        level = _level(rule, base, levels)
+    for rule in REGISTRY.facts():
+        code, level = rule.code, _level(rule, base, levels)
         if code not in INDISPENSABLE:
             if not evidence[rule.needs] or (rule.payload and not payload):
                 continue
             if wanted:
-                applies = _fit(code, wanted) > _fit(code, unwanted) or (rule.check is None and _fit(code, unwanted) < 0)
+                applies = _fit(code, wanted) > _fit(code, unwanted) or (not rule.checked and _fit(code, unwanted) < 0)
             else:
-                applies = _fit(code, unwanted) < 0 and (rule.check is None or _belongs(rule, level, base))
+                applies = _fit(code, unwanted) < 0 and (not rule.checked or _belongs(rule, level, base))
             if not applies:
                 continue
         in_force[code] = level
     return in_force
 
 
-def _belongs(rule: Rule, level: Severity, profile: Profile) -> bool:
+def _belongs(rule: Facts, level: Severity, profile: Profile) -> bool:
     """Whether a rule is one of a profile's."""
     if level.rank < profile.least.rank or rule.code.startswith(profile.ignore or "\0"):
         return False
-    return rule.code.startswith(profile.select) or (profile.weaknesses and rule.cwe is not None)
+    return rule.code.startswith(profile.select) or (profile.weaknesses and rule.weakness)
 
 
 def suppressed_codes(reasons: Mapping[str, str]) -> dict[str, str]:
@@ -137,14 +137,14 @@ def suppressed_codes(reasons: Mapping[str, str]) -> dict[str, str]:
         return {}
     by_prefix = {_prefix(name): reason for name, reason in reasons.items()}
     found: dict[str, str] = {}
-    for code in REGISTRY:
+    for code in (rule.code for rule in REGISTRY.facts()):
         length = _fit(code, by_prefix)
         if length >= 0 and code not in INDISPENSABLE:
             found[code] = by_prefix[code[:length]]
     return found
 
 
-def _level(rule: Rule, base: Profile, levels: Mapping[str, Severity]) -> Severity:
+def _level(rule: Facts, base: Profile, levels: Mapping[str, Severity]) -> Severity:
     """The severity of a rule: what the caller says, else the profile, else the rule itself."""
     fitting = [prefix for prefix in levels if rule.code.startswith(prefix)]
     if fitting:
@@ -172,9 +172,9 @@ def _prefix(name: str) -> str:
     :raises ValueError: where no rule fits
     """
     upper = name.strip().upper()
-    if upper and any(code.startswith(upper) for code in REGISTRY):
+    if upper and any(rule.code.startswith(upper) for rule in REGISTRY.facts()):
         return upper
-    for rule in REGISTRY.values():
+    for rule in REGISTRY.facts():
         if rule.slug == name.strip().lower():
             return rule.code
     raise ValueError(f"no rule has a code that begins with {quote(name)}, or that slug; `i2s rules` lists them all")

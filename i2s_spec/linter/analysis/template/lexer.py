@@ -67,8 +67,6 @@ _PLAIN_ESCAPES: Final = {
     "\n": "", "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
 }  # fmt: skip
 _LINE_END: Final = pattern(r"\r\n|\r|\n")
-#: Jinja drops one line end at the end of a template before it reads it.
-_LAST_LINE_END: Final = pattern(r"(?:\r\n|\r|\n)\Z")
 _RAW: Final = pattern(r"\{%[-+]?\s*raw\s*-?%\}")
 _RAW_END: Final = pattern(r"\{%[-+]?\s*endraw\s*[-+]?%\}")
 
@@ -87,8 +85,9 @@ def cut(source: str) -> Iterator[Part]:
 
     :raises Broken: where the source ends inside a piece of code
     """
-    source = _LAST_LINE_END.sub("", source, count=1)
-    at = 0
+    if source.endswith(("\r", "\n")):  # Jinja drops one line end there before it reads a template
+        source = source[: -2 if source.endswith("\r\n") else -1]
+    at, has_raw = 0, "raw" in source
     while True:
         opened = _OPEN.search(source, at)
         start = opened.start() if opened else len(source)
@@ -103,7 +102,7 @@ def cut(source: str) -> Iterator[Part]:
             if at < 2:
                 raise Broken(start, "a comment that does not end")
             continue
-        raw = _RAW.match(source, start)
+        raw = _RAW.match(source, start) if has_raw else None
         part = _code(source, start, "expression" if opened[0] == "{{" else "statement")
         yield part
         at = part.stop

@@ -11,6 +11,7 @@ from i2s_spec.errors import Span, TrustedText, quote
 from i2s_spec.light_typing import TYPE_CHECKING
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Needs, rule
+from i2s_spec.linter.rules.ternary.i2s_layout import REPACK
 from i2s_spec.schema.types import I2_S, TAIL_BYTES
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
 #: Which files these rules apply to.
 WITH_REFERENCE = "files that are compared with a reference (--reference)"
-
-#: What brings tensors of another dialect into the canonical one.
-REPACK = "i2s convert {path} OUT.gguf --from {got} --to canonical"
 
 
 def _compared(subject: Subject) -> Compared | None:

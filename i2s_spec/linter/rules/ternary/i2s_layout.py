@@ -10,12 +10,14 @@ from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.weight_layout import weight_code_map, weight_layout
 from i2s_spec.linter.rule import WARNING, Finding, Sampled, rule
-from i2s_spec.linter.rules.ternary.against_reference import REPACK
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.evidence.decision import Decision
     from i2s_spec.inspect.evidence.roles import Matrix
+
+#: What brings tensors of another dialect into the canonical one.
+REPACK = "i2s convert {path} OUT.gguf --from {got} --to canonical"
 
 #: Which files these rules apply to.
 WITH_LAYERS = "files with I2_S matrices of layers whose payloads are read, without a reference"

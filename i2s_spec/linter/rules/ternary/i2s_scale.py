@@ -257,7 +257,8 @@ def scales_far_apart(subject: Subject) -> Iterator[Finding]:
     layers: dict[bytes, list[tuple[float, int]]] = {}
     for place, scale in scales(subject):
         assert survey is not None
-        match = LAYER.fullmatch(subject.name(survey.row(place)))
+        name = subject.name(survey.row(place))
+        match = LAYER.fullmatch(name) if name.startswith(b"blk.") else None
         if match and match[2] in _ATTENTION and kind_of(scale) is None:
             layers.setdefault(match[1], []).append((scale, place))
     suspected = {place for place, _ in odd(subject, "reciprocal")}

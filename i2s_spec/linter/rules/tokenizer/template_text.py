@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from weakref import WeakKeyDictionary
 
 from i2s_spec.errors import Span, TrustedText
 from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
 from i2s_spec.linter.analysis.architecture_view import architecture_view
-from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, rule
 from i2s_spec.pattern import pattern
 from i2s_spec.schema.types import ValueType
 
 if TYPE_CHECKING:
+    import re
+
     from i2s_spec.linter.analysis.template.lexer import Hazard
 
 TEMPLATES: Final = "files with a chat template"
@@ -34,19 +35,25 @@ _LONG_JSON: Final = 1 << 26
 _TEMPLATE: Final = b"tokenizer.chat_template"
 
 #: Keys whose values are addresses, or may hold some.
-_ADDRESS_KEY: Final = pattern(rb"(?s).*(?:url|link|doi|repository|description|license|author|organization)")
-_PATH_KEY: Final = pattern(rb"(?s)quantize\.imatrix\..*|.*\.dataset\..*")
+_ADDRESS_KEYS: Final = (
+    b"url", b"link", b"doi", b"repository", b"description", b"license", b"author", b"organization",
+)  # fmt: skip
 
 _ADDRESS: Final = pattern(
     rb"(?i)(?:https?|ftp|file|wss?)://[^\s'\"<>]{3,}|\bjavascript:[^\s'\"<>]{3,}|\bdata:[a-z]+/[a-z.+-]+[;,][^\s'\"<>]*",
 )
 _PATH: Final = pattern(rb"(?:\.\./)+|/(?:home|root|etc|Users|var|tmp|mnt|proc|dev)/|[A-Za-z]:\\[A-Za-z]")
+_CONTROL_BYTES: Final = bytes({*range(32), 0x7F} - set(b"\t\n\r"))
 _CONTROL: Final = pattern(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
 #: Soft hyphen, zero-width and directional marks, tags, spare variation selectors. What joins emoji is left out.
 _INVISIBLE: Final = pattern(
     rb"\xc2\xad|\xe1\xa0\x8e|\xe2\x80[\x8b\x8e\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf|\xf3\xa0[\x80-\x87]."
 )
+_IN_BLOB: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
+#: Everything else as a blank.
+_APART: Final = bytes(c if c in _IN_BLOB else 0x20 for c in range(256))
 _BLOB: Final = pattern(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{96,}={0,2}")
+_LEAST_BLOB: Final = 96
 
 
 class Text(NamedTuple):
@@ -75,19 +82,14 @@ class Seen(NamedTuple):
     unread: tuple[Text, ...]
 
 
-_SEEN: WeakKeyDictionary[Subject, Seen] = WeakKeyDictionary()
-
-
+@analysis
 def seen(subject: Subject) -> Seen:
     """The texts of a file and the hazards of its templates; read once for all rules."""
-    found = _SEEN.get(subject)
-    if found is None:
-        texts = sorted((*_read(subject, True), *_read(subject, False)), key=lambda text: text.i)
-        templates = [text for text in texts if text.is_template]
-        hazards = tuple(_in_templates(templates)) if templates else ()
-        unread = tuple(text for text in texts if len(text.data) < text.stop - text.start)
-        found = _SEEN[subject] = Seen(tuple(texts), hazards, unread)
-    return found
+    texts = sorted((*_read(subject, True), *_read(subject, False)), key=lambda text: text.i)
+    templates = [text for text in texts if text.is_template]
+    hazards = tuple(_in_templates(templates)) if templates else ()
+    unread = tuple(text for text in texts if len(text.data) < text.stop - text.start)
+    return Seen(tuple(texts), hazards, unread)
 
 
 def _in_templates(templates: list[Text]) -> Iterator[tuple[Text, Hazard]]:
@@ -109,6 +111,21 @@ def _read(subject: Subject, templates: bool) -> Iterator[Text]:
             size = min(stop - start, LOOKED_AT, left)
             left -= size
             yield Text(i, key, templates, start, stop, subject.file.source.read(start, size))
+
+
+# Most texts have none of what the expressions begin with, which then need not be compiled.
+
+
+def _address(data: bytes) -> re.Match[bytes] | None:
+    """The first address in a text."""
+    small = data.lower() if b":" in data else b""
+    may_be = b"://" in small or b"javascript:" in small or b"data:" in small
+    return _ADDRESS.search(data) if may_be else None
+
+
+def _path(data: bytes) -> re.Match[bytes] | None:
+    """The first path in a text."""
+    return _PATH.search(data) if b"/" in data or b":\\" in data else None
 
 
 def _hazards(subject: Subject, kind: str, made: Rule) -> Iterator[Finding]:
@@ -213,6 +230,8 @@ def encoded_blob(subject: Subject) -> Iterator[Finding]:
     Fix: decode it and look; a picture or a licence belongs into a file of its own.
     """
     for text in seen(subject).texts:
+        if max(map(len, text.data.translate(_APART).split()), default=0) < _LEAST_BLOB:
+            continue
         for found in _BLOB.finditer(text.data):
             blob = found[0]
             kinds = sum(any(a <= c <= b for c in blob) for a, b in ((0x30, 0x39), (0x41, 0x5A), (0x61, 0x7A)))
@@ -234,7 +253,7 @@ def template_address(subject: Subject) -> Iterator[Finding]:
     Fix: compare the template with the publisher's.
     """
     for text in seen(subject).texts:
-        found = _ADDRESS.search(text.data) if text.is_template else None
+        found = _address(text.data) if text.is_template else None
         if found is not None:
             yield template_address.at(text.span(*found.span()), got=found[0], key=text.key)
 
@@ -254,9 +273,11 @@ def address_or_path(subject: Subject) -> Iterator[Finding]:
     for text in seen(subject).texts:
         if text.is_template:
             continue
-        address = None if _ADDRESS_KEY.fullmatch(text.key) else _ADDRESS.search(text.data)
-        path = None if _PATH_KEY.fullmatch(text.key) or _ADDRESS_KEY.fullmatch(text.key) else _PATH.search(text.data)
-        found = address or path
+        if text.key.endswith(_ADDRESS_KEYS):
+            continue
+        address = _address(text.data)
+        of_paths = text.key.startswith(b"quantize.imatrix.") or b".dataset." in text.key
+        found = address or (None if of_paths else _path(text.data))
         if found is not None:
             what = TrustedText("an address" if address is not None else "a path")
             shown = text.data[found.start() : found.start() + 256]
@@ -276,7 +297,8 @@ def control_characters(subject: Subject) -> Iterator[Finding]:
     Fix: remove the characters.
     """
     for text in seen(subject).texts:
-        found = _CONTROL.search(text.data)
+        plain = len(text.data.translate(None, _CONTROL_BYTES)) == len(text.data) and b"\xc2" not in text.data
+        found = None if plain else _CONTROL.search(text.data)
         if found is not None:
             count = sum(1 for _ in _CONTROL.finditer(text.data))
             yield control_characters.at(text.span(*found.span()), got=found[0], key=text.key, count=count)

@@ -1,0 +1,93 @@
+"""This module says which files the rules of a module are about, so that others need not be imported for the rest.
+
+Half of a short run is imports. A module that is not named here is about every file. What is said here only spares work: the
+rules of a module find nothing in a file that it is not about, and a test asks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from i2s_spec.errors import FormatError
+from i2s_spec.inspect.placement import LEGACY_I2_S
+from i2s_spec.light_typing import TYPE_CHECKING, Final
+from i2s_spec.schema.types import I2_S
+
+if TYPE_CHECKING:
+    from i2s_spec.linter.analysis.subject import Subject
+
+#: Of a file with more keys or tensors, nothing is asked: looking at all of them takes longer than an import.
+_MOST: Final = 4096
+_ROTATED: Final = frozenset({142, 143})
+#: Types without groups of weights: F32, F16, BF16 and I2_S.
+_NO_GROUPS: Final = frozenset({0, 1, 30, I2_S.number})
+
+
+def _declared(subject: Subject) -> bool:
+    """Whether the architecture is one that is declared."""
+    return subject.declared is not None
+
+
+def _tokenizer(subject: Subject) -> bool:
+    return _declared(subject) or _has_key(subject, b"tokenizer.")
+
+
+def _rotation(subject: Subject) -> bool:
+    return bool(_types(subject) & _ROTATED) or _has_key(subject, b"prism.")
+
+
+def _split(subject: Subject) -> bool:
+    return any(name.startswith(b"split.") for name in subject.places)
+
+
+def _i2s(subject: Subject) -> bool:
+    return I2_S.number in _types(subject) or not LEGACY_I2_S.isdisjoint(_types(subject))
+
+
+def _groups(subject: Subject) -> bool:
+    return bool(_types(subject) - _NO_GROUPS)
+
+
+def _groups_of_128(subject: Subject) -> bool:
+    return 42 in _types(subject)
+
+
+def _has_key(subject: Subject, prefix: bytes) -> bool:
+    return any(name.startswith(prefix) for _, name in subject.key_names())
+
+
+def _types(subject: Subject) -> set[int]:
+    """The numbers of the types of all tensors."""
+    tensor = subject.file.index.tensor
+    return {tensor(i).type for i in range(subject.file.index.tensors)}
+
+
+#: Modules of rules, and what a file must be like for them to be asked.
+_CONCERNS: Final[dict[str, Callable[[Subject], bool]]] = {
+    "architecture.hyperparameters": _declared,
+    "architecture.norm_gains": _declared,
+    "architecture.tensor_inventory": _declared,
+    "architecture.tensor_roles": _declared,
+    "architecture.rotation": _rotation,
+    "container.split_files": _split,
+    "container.type_numbers": _groups_of_128,
+    "ternary.group_rules": _groups,
+    "ternary.i2s_codes": _i2s,
+    "ternary.i2s_layout": _i2s,
+    "ternary.i2s_scale": _i2s,
+    "tokenizer.token_lists": _tokenizer,
+    "tokenizer.tokenizer_keys": _tokenizer,
+    "tokenizer.vocabulary_use": _tokenizer,
+}
+
+
+def concerned(home: str, subject: Subject) -> bool:
+    """Whether a module of rules, by its full name, is about a file; also where that cannot be said."""
+    ask = _CONCERNS.get(home.removeprefix("i2s_spec.linter.rules."))
+    index = subject.file.index
+    if ask is None or index.keys > _MOST or index.tensors > _MOST:
+        return True
+    try:
+        return ask(subject)
+    except FormatError:  # the rules meet it themselves
+        return True

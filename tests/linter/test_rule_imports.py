@@ -1,0 +1,98 @@
+"""Rules are imported when a file asks for them: the index is of all that there are, and nothing is left out that finds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from malformed_cases import CASES, SMALL
+
+from i2s_spec.docs.annexes import rule_index
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.rule import REGISTRY, Registry, Rule, facts_of
+from i2s_spec.linter.rules import concerns
+from i2s_spec.linter.rules import index as written
+from i2s_spec.linter.rules.index import INDEX
+
+HOME = "i2s_spec.linter.rules"
+#: Each module that is not about every file, and the families that its findings may have.
+ABOUT_SOME = [home for home, _ in INDEX if home in concerns._CONCERNS]
+
+
+def test_the_index_is_of_what_the_modules_declare() -> None:
+    assert rule_index.text() == Path(str(written.__file__)).read_text(encoding="utf-8"), "run: i2s spec write"
+    assert list(REGISTRY.facts()) == [facts_of(REGISTRY[facts.code]) for facts in REGISTRY.facts()]
+    assert dict(REGISTRY.homes) == REGISTRY.places
+
+
+def test_modules_that_are_about_some_files_exist() -> None:
+    assert set(ABOUT_SOME) == set(concerns._CONCERNS)
+
+
+@pytest.mark.parametrize("home", ABOUT_SOME)
+def test_a_module_finds_nothing_in_a_file_that_it_is_not_about(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its rules asked of every file, the broken copies that have other faults get the same findings."""
+    left_out = concerns.concerned
+    skipped = []
+
+    def asked(module: str, subject: object) -> bool:
+        about = left_out(module, subject)  # type: ignore[arg-type]
+        if module == f"{HOME}.{home}" and not about:
+            skipped.append(subject)
+            return True
+        return about
+
+    monkeypatch.setattr(concerns, "concerned", asked)
+    own = {code for code, place in REGISTRY.places.items() if place == f"{HOME}.{home}"}
+    for case in SMALL.values():
+        before = len(skipped)
+        found = {finding.code for finding in lint(case.data).findings}
+        assert len(skipped) == before or not found & own, case.name
+    assert skipped, "every file is one that it is about"
+
+
+def test_what_cannot_be_said_is_asked() -> None:
+    """Of a file with very many keys or tensors nothing is looked at for this."""
+    assert concerns.concerned("of.no.module", _Subject(1, 1))  # type: ignore[arg-type]
+    assert concerns.concerned(f"{HOME}.container.split_files", _Subject(5000, 1))  # type: ignore[arg-type]
+    assert concerns.concerned(f"{HOME}.container.split_files", _Subject(1, 5000))  # type: ignore[arg-type]
+
+
+class _Subject:
+    def __init__(self, keys: int, tensors: int) -> None:
+        self.file = self
+        self.index = self
+        self.keys = keys
+        self.tensors = tensors
+
+
+def test_one_rule_is_imported_alone() -> None:
+    code = (
+        "import sys; from i2s_spec.linter.rules import REGISTRY; REGISTRY['G403']; "
+        "assert 'G403' in REGISTRY and 'G999' not in REGISTRY and REGISTRY.get('G999') is None; "
+        "print(sorted(name for name in sys.modules if name.count('.') == 4 and name.startswith('i2s_spec.linter.rules')))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == f"['{HOME}.container.tensor_placement', '{HOME}.ternary.i2s_extent']\n"
+
+
+def test_a_registry_without_an_index_has_what_is_put_in() -> None:
+    registry, made = Registry(), REGISTRY["G106"]
+    registry["G106"] = made
+    assert list(registry) == ["G106"]
+    assert (len(registry), list(registry.values()), dict(registry.items())) == (1, [made], {"G106": made})
+    assert list(registry.facts()) == [facts_of(made)]
+    with pytest.raises(KeyError):
+        registry["G107"]
+
+
+def test_a_finding_of_a_rule_is_that_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever severity a run gives it, without another object where the severity is its own."""
+    (finding,) = lint(CASES["dup_key"].data).findings
+    assert isinstance(finding.rule, Rule)
+    assert finding.rule is REGISTRY[finding.code]
+    (milder,) = lint(CASES["dup_key"].data, severity={finding.code: "note"}).findings
+    assert milder.rule == finding.rule._replace(severity=milder.severity)
+    assert milder.severity.value == "note"
