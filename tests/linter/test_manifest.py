@@ -66,6 +66,27 @@ def test_the_etag_of_a_path_tells_that_it_was_written_to(place: Path) -> None:
     assert entry_of("a.gguf") == after
 
 
+def test_a_folder_of_safetensors_is_one_entry(place: Path) -> None:
+    folder = place / "checkpoint"
+    folder.mkdir()
+    assert entry_of("checkpoint").checkpoint is False  # nothing is in it
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    (folder / "model.safetensors").write_bytes(bytes(10))
+    (folder / "README.md").write_text("more", encoding="utf-8")
+    (before,) = manifest(["checkpoint"])
+    assert (before.checkpoint, before.size, before.problem) == (True, 12, "")
+    assert before == entry_of({"url": str(folder)})
+    lines = list(as_lines([before]))
+    (place / "m.jsonl").write_text("".join(lines), encoding="utf-8")
+    assert list(manifest(["m.jsonl"])) == [before]
+    (folder / "README.md").write_text("other", encoding="utf-8")
+    assert entry_of("checkpoint") == before
+    (folder / "config.json").write_text("[]", encoding="utf-8")
+    assert entry_of("checkpoint").etag != before.etag
+    (hub,) = (entry_of({"url": "hf://org/repo", "checkpoint": True}),)
+    assert (hub.checkpoint, hub.has_no_identity) == (True, True)
+
+
 def test_entries_come_from_columns_of_tables(place: Path) -> None:
     numpy = pytest.importorskip("numpy")
     row = {"url": "s3://b/m", "etag": float("nan"), "size": numpy.float64(5), "sha256": None, "extra": 1}
@@ -84,6 +105,7 @@ def test_entries_come_from_columns_of_tables(place: Path) -> None:
         ('{"url": "a", "etag": 1}', "are texts"),
         ('{"url": "a", "sha256": "00"}', "64 hexadecimal"),
         ('{"url": "a", "requests": 0}', "above 0"),
+        ('{"url": "a", "checkpoint": 1}', "true or false"),
         ('{"url": "' + "a" * 70000 + '"}', "longer than"),
     ],
 )

@@ -267,11 +267,11 @@ class Coordinator:
         else:
             self._take([died(batch.entries[0], self._key, f"worker died: {quote(words, bare=True)}")])
 
-    def _seen(self, entry: Entry, found: tuple[str, int] | None) -> None:
+    def _seen(self, entry: Entry, found: tuple[str, int | None] | None) -> None:
         """Take what a server calls a content now: the record holds, or the file is judged."""
         place = self._remembered.pop(entry.url)
         record = self._log[place]
-        if found is None or tuple(found) != (record["etag"], record["size"]):
+        if found is None or found[0] != record["etag"] or found[1] not in (None, record["size"]):
             self._judge(entry)
             return
         self.reused += 1
