@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from i2s_spec.convert.synthetic.new import new
 from i2s_spec.errors import MissingExtra, SettingError
 from i2s_spec.linter.cluster.check_entry import check
 from i2s_spec.linter.cluster.host_rates import HostRates, Rate
@@ -280,3 +281,10 @@ def test_results_may_be_a_link_to_a_file(tmp_path: Path) -> None:
             assert len(log) == known
             log.append([record("a")])
     assert (tmp_path / "link.jsonl").is_symlink()
+
+
+def test_a_producer_is_worked_out_once_for_files_with_the_same_keys(place: Path) -> None:
+    new("one.gguf", "bitnet-b1.58", layers=1)
+    Path("other.gguf").write_bytes(Path("one.gguf").read_bytes().replace(b"synthetic-", b"something-"))
+    names = ["one.gguf", "other.gguf", "one.gguf", "other.gguf"]
+    assert [check(name)["facts"]["producer"] == "i2s-spec" for name in names] == [True, False, True, False]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CANNOT_TELL: Final = "cannot tell"
 
 #: Answers that are kept, and of how many keys a file may have for it.
-MOST_KEPT: Final = 256
+MOST_PRODUCERS: Final = 256
 MOST_KEYS: Final = 256
 
 #: What `converter` answered, by all that it looks at.
@@ -72,7 +72,7 @@ def _producer(seen: Observed) -> str:
         answer = converter(seen).answer
         found = CANNOT_TELL if answer is None else answer.name
         if short:
-            if len(_PRODUCERS) >= MOST_KEPT:
+            if len(_PRODUCERS) >= MOST_PRODUCERS:
                 _PRODUCERS.clear()
             _PRODUCERS[asked] = found
     return found
