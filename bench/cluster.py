@@ -1,134 +1,179 @@
-"""This module measures a run over many small files on a local Dask cluster against `--jobs`, whole processes in pairs.
+"""This module measures a run over 100,000 files on a local Dask cluster against `--jobs`: two whole runs, in turns.
 
-Both judge the same files with two processes and write the same report. The run on Dask looks for equal contents as well,
-keeps its results, and makes the Parquet table; what it takes beyond `--jobs` is the price of all that. Files are of
-different content: else one would be judged. A quarter of the files is a run of its own, so that what a cluster takes to
-start is told from what each further file takes. There are small models, and twenty times as many files of some hundred
-bytes, of which a run is little else than its own cost. `I2S_BENCH_FILES` says how many small models there are.
+Both are `i2s lint` with two processes and print the same reports. They take turns by blocks of files: while one is at its
+block all processes of the other are stopped (SIGSTOP), so that a machine whose speed drifts is equally fast for both, and no
+work is done in the other's time. The run on Dask looks for equal contents as well, keeps its results, and makes the Parquet
+table; what it takes beyond `--jobs` is the price of all that. The first block has the start of each, the last its end.
+
+Files have some kilobytes, of different content: else one would be judged. `I2S_BENCH_FILES` says how many there are; 100,000
+take 400 MB on the disk.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from time import perf_counter
+from types import TracebackType
 
-from bench import processes
 from bench.measure import Claim, Result, Row, ratios
 from bench.parts import Benchmark, Setting
+from bench.processes import ROOT
 
-#: Small models; 100,000 take 15 GB and, on two processors, half an hour a contender.
-MANY = int(os.environ.get("I2S_BENCH_FILES", "5000"))
+MANY = int(os.environ.get("I2S_BENCH_FILES", "100000"))
+FEW = 60
 
-#: Tiny files for each of them.
-TINY = 20
+#: Turns that the files are divided into.
+BLOCKS = 10
 
 #: Files in a folder.
 IN_FOLDER = 1000
 
-Times = dict[str, tuple[float, ...]]
+#: Bytes of text in each file.
+TEXT = 2000
+
+JOBS = 2
+
+#: Where the number of a file stands in it.
+NUMBER = b"########"
 
 
 def benchmarks() -> list[Benchmark]:
-    """What is measured, in this order."""
-    return [Benchmark("small-files", small_files), Benchmark("tiny-files", tiny_files)]
+    """What is measured."""
+    return [Benchmark("many-files", many_files)]
 
 
-def _small_model(setting: Setting) -> bytes:
-    from i2s_spec.convert.synthetic.new import new
+def small_file() -> bytes:
+    """A sound file of a few kilobytes, with a place for eight digits in a text."""
+    from i2s_spec.schema import gguf
+    from i2s_spec.schema.types import ValueType
+    from i2s_spec.testing.sample import Draft, key_value
 
-    seed = setting.folder / "seed.gguf"
-    new(seed, "bitnet-b1.58", layers=1)
-    return seed.read_bytes()
+    draft = Draft()
+    records = draft.records()
+    text = NUMBER + b" small" * (TEXT // 6)
+    records.key_values.append(key_value(b"general.description", ValueType.STRING, text))
+    return bytes(gguf.build(draft.relaid(records)))
 
 
-def _tiny_file(setting: Setting) -> bytes:
-    from i2s_spec.testing.sample import Draft
-
-    return Draft().data + bytes(4)
-
-
-def make_files(setting: Setting, seed: bytes, count: int) -> None:
-    """Two folders of files of equal size and different content, a quarter and the rest."""
-    data = bytearray(seed)
+def make_files(folder: Path, count: int) -> int:
+    """Files of equal size and different content; gives the size."""
+    data = small_file()
+    at = data.index(NUMBER)
     for number in range(count):
-        part = "quarter" if number % 4 == 0 else "rest"
-        place = setting.folder / "many" / part / f"{number // IN_FOLDER:04}"
-        place.mkdir(parents=True, exist_ok=True)
-        data[-4:] = number.to_bytes(4, "little")
-        (place / f"{number:07}.gguf").write_bytes(data)
+        place = folder / f"{number // IN_FOLDER:04}"
+        if number % IN_FOLDER == 0:
+            place.mkdir(parents=True)
+        (place / f"{number:07}.gguf").write_bytes(data[:at] + b"%08d" % number + data[at + 8 :])
+    return len(data)
 
 
-class _Pair:
-    """Both contenders over one folder, round by round."""
+class Contender:
+    """One run of `i2s lint`: a session of processes that works only while it is its turn."""
 
-    def __init__(self, setting: Setting, folder: Path, count: int) -> None:
-        self._setting, self._folder, self._count = setting, folder, count
-        self._report, self._results = setting.folder / "report.jsonl", setting.folder / "results.jsonl"
-        common = ["lint", "--jobs", "2", "--format", "jsonl", "-o", str(self._report), str(folder)]
-        self._commands = {
-            "--jobs": common,
-            "dask": [*common, "--engine", "dask", "--results", str(self._results), "-q"],
-        }
-        self.wall: dict[str, list[float]] = {name: [] for name in self._commands}
-        self.work: dict[str, list[float]] = {name: [] for name in self._commands}
+    def __init__(self, arguments: list[str], bytecode: Path) -> None:
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(bytecode), "PYTHONPATH": str(ROOT)}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        self._arguments, self._environment = arguments, environment
+        self._run: subprocess.Popen[bytes] | None = None
+        self.wall: list[float] = []
+        self.processor = 0.0
+        self.reports = 0
 
-    def round(self, number: int) -> None:
-        """One run of each; every other round the other one first."""
-        order = list(self._commands.items())
-        for name, arguments in order if number % 2 == 0 else reversed(order):
-            self._results.unlink(missing_ok=True)
-            self._setting.say(f"round {number + 1}: {name}, {self._count:,} files")
-            spent = processes.command(arguments, self._setting.folder / "bytecode")
-            with self._report.open("rb") as lines:
-                reports = sum(1 for line in lines if b'"findings"' in line)
-            if spent.status not in (0, 1) or reports < self._count:
-                raise RuntimeError(f"{name}: status {spent.status}, {reports:,} of {self._count:,} reports")
-            self.wall[name].append(spent.wall)
-            self.work[name].append(spent.processor)
+    def turn(self, files: int | None) -> None:
+        """Work until so many more reports are printed, or to the end."""
+        begin = perf_counter()
+        if self._run is None:
+            self._run = subprocess.Popen(
+                [sys.executable, "-m", "i2s_spec", *self._arguments],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                env=self._environment, start_new_session=True,
+            )  # fmt: skip
+        else:
+            os.killpg(self._run.pid, signal.SIGCONT)
+        assert self._run.stdout is not None
+        left = files
+        while left != 0 and (line := self._run.stdout.readline()):
+            if b'"findings"' in line:
+                self.reports += 1
+                left = None if left is None else left - 1
+        if files is not None:
+            os.killpg(self._run.pid, signal.SIGSTOP)
+        else:
+            self._ended(self._run)
+        self.wall.append(perf_counter() - begin)
+
+    def _ended(self, run: subprocess.Popen[bytes]) -> None:
+        _, status, usage = os.wait4(run.pid, 0)
+        run.returncode = os.waitstatus_to_exitcode(status)
+        self.processor = usage.ru_utime + usage.ru_stime
+
+    @property
+    def status(self) -> int | None:
+        """How it ended; None where it did not."""
+        return None if self._run is None else self._run.returncode
+
+    def __enter__(self) -> Contender:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._run is None:
+            return
+        assert self._run.stdout is not None
+        self._run.stdout.close()
+        if self._run.returncode is None:
+            os.killpg(self._run.pid, signal.SIGKILL)
+            self._run.wait()
 
 
-def small_files(setting: Setting) -> Result:
-    """`lint --engine dask` against `lint --jobs`, two processes each, of small models."""
-    return _compared(setting, _small_model(setting), 60 if setting.quick else MANY)
+def many_files(setting: Setting) -> Result:
+    """`lint --engine dask` against `lint --jobs`, two processes each."""
+    count, blocks = (FEW, 3) if setting.quick else (MANY, BLOCKS)
+    models = setting.folder / "many"
+    setting.say(f"making {count:,} files")
+    size = make_files(models, count)
+    warm = setting.folder / "warm"
+    make_files(warm, 2 * JOBS)
 
+    def contender(name: str, folder: Path) -> Contender:
+        common = ["lint", "--jobs", str(JOBS), "--format", "jsonl", str(folder)]
+        results = setting.folder / f"{folder.name}.jsonl"
+        engine = ["--engine", "dask", "--results", str(results), "-q"] if name == "dask" else []
+        return Contender([*common, *engine], setting.folder / "bytecode")
 
-def tiny_files(setting: Setting) -> Result:
-    """The same of files with a header and a tensor."""
-    return _compared(setting, _tiny_file(setting), 60 if setting.quick else TINY * MANY)
-
-
-def _compared(setting: Setting, seed: bytes, count: int) -> Result:
-    size = len(seed)
-    make_files(setting, seed, count)
-    setting.say(f"{count:,} files of {size:,} bytes")
-    few = _Pair(setting, setting.folder / "many" / "quarter", (count + 3) // 4)
-    all_of_them = _Pair(setting, setting.folder / "many", count)
-    notes = [f"each file has {size:,} bytes"]
-    for number in range(1 if setting.quick else setting.rounds):
-        few.round(number)
-        all_of_them.round(number)
-        notes.append(f"round {number + 1}: load average {os.getloadavg()[0]:.1f}")
-    shutil.rmtree(setting.folder / "many")
-    wall, work = all_of_them.wall, all_of_them.work
-    further = {
-        name: tuple((whole - part) / (count * 3 // 4) for whole, part in zip(work[name], few.work[name], strict=True))
-        for name in work
-    }
-    rows = (
-        *(Row(f"{name}, {count:,} files", tuple(wall[name]), "s") for name in wall),
-        *(Row(f"{name}, processor time", tuple(work[name]), "s") for name in work),
-        *(Row(f"{name}, processor time for each further file", further[name], "s") for name in work),
-        Row(
-            "what Dask adds to that", tuple(b - a for a, b in zip(further["--jobs"], further["dask"], strict=True)), "s"
-        ),
-    )
+    names = ("--jobs", "dask")
+    for name in names:  # byte code is made, and modules are in memory
+        with contender(name, warm) as first:
+            first.turn(None)
+    runs = {name: contender(name, models) for name in names}
+    notes = [f"each file has {size:,} bytes; {blocks} turns each; load average {os.getloadavg()[0]:.1f} at the start"]
+    with runs["--jobs"], runs["dask"]:
+        for block in range(blocks):
+            for name in names if block % 2 == 0 else reversed(names):
+                setting.say(f"turn {block + 1} of {blocks}: {name}")
+                runs[name].turn(None if block == blocks - 1 else count // blocks)
+    notes.append(f"load average {os.getloadavg()[0]:.1f} at the end")
+    for name, run in runs.items():
+        if run.status not in (0, 1) or run.reports != count:
+            raise RuntimeError(f"{name}: status {run.status}, {run.reports:,} of {count:,} reports")
+    jobs, dask = runs.values()
     goal = None if setting.quick else 1.1
-    claims = (
-        Claim("time of the run on Dask as a share of --jobs", ratios(wall["dask"], wall["--jobs"]), "x", most=goal),
-        Claim("processor time, likewise", ratios(work["dask"], work["--jobs"]), "x", most=goal),
-        Claim(
-            "processor time for each further file, likewise", ratios(further["dask"], further["--jobs"]), "x", most=goal
-        ),
+    middle = slice(1, -1)  # without the start and the end
+    rows = (
+        *(Row(f"{name}, the run", (sum(run.wall),), "s") for name, run in runs.items()),
+        *(Row(f"{name}, its processor time", (run.processor,), "s") for name, run in runs.items()),
+        *(Row(f"{name}, {count // blocks:,} files", tuple(run.wall[middle]), "s") for name, run in runs.items()),
     )
-    return Result(f"{count:,} small files, two processes", rows, claims, tuple(notes))
+    claims = (
+        Claim("time of the run on Dask as a share of --jobs", (sum(dask.wall) / sum(jobs.wall),), "x", most=goal),
+        Claim("processor time, likewise", (dask.processor / jobs.processor,), "x", most=goal),
+        Claim("time turn by turn, likewise", ratios(dask.wall[middle], jobs.wall[middle]), "x", most=goal),
+    )
+    return Result(
+        f"{count:,} files on a Dask cluster of {JOBS} processes and with --jobs {JOBS}", rows, claims, tuple(notes)
+    )

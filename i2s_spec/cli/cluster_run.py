@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from i2s_spec.errors import quote
+from i2s_spec.linter.batch.lint_paths import Folders
 from i2s_spec.linter.options import Options
 
 #: Options that say how a cluster is used, and so need an engine.
@@ -82,7 +83,7 @@ def refuse_without_engine(given: Mapping[str, Any]) -> None:
 
 
 def engine_run(
-    files: Iterable[str], options: Options, jobs: int, given: Mapping[str, Any]
+    files: Iterable[str], options: Options, jobs: int, given: Mapping[str, Any], folders: Folders
 ) -> Generator[tuple[str, dict[str, Any]], None, None]:
     """Address and report of each file, as they are known, those of earlier runs first; then the Parquet table."""
     from i2s_spec.linter.cluster.coordinator import IN_FLIGHT
@@ -103,6 +104,7 @@ def engine_run(
         rates={host: Rate(*rate) for host, rate in given["rates"].items()},
         in_flight=given["in_flight"] or IN_FLIGHT,
         say=say,
+        folders=folders,
     )
     with closing(run):
         for record in run:

@@ -136,8 +136,8 @@ def _page(path: str) -> HubAddress | None:
         return _checked(kind, words[0], words[1], "main", "")
     if len(words) > 4 and words[2] in ("blob", "resolve", "raw"):
         return _checked(kind, words[0], words[1], words[3], "/".join(words[4:]))
-    if len(words) == 4 and words[2] == "tree":
-        return _checked(kind, words[0], words[1], words[3], "")
+    if len(words) > 3 and words[2] == "tree":
+        return _checked(kind, words[0], words[1], words[3], "/".join(words[4:]))
     return None
 
 

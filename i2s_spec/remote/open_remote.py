@@ -71,22 +71,29 @@ class Found(NamedTuple):
 
 
 def files_of(text: str, is_checkpoint: Callable[[Iterable[str]], bool] = lambda names: False) -> Iterator[Found]:
-    """What an address stands for: a hub's repository for all its GGUF files, any other for itself.
+    """What an address stands for: a hub's repository, or a folder of one, for all its GGUF files, any other for itself.
 
-    :param is_checkpoint: whether a repository that has no GGUF file is a checkpoint, by the names of the files in its
-        outermost folder; it stands for itself then
+    What is called like no GGUF file may be a folder: then the hub is asked what the repository holds.
+
+    :param is_checkpoint: whether a folder that has no GGUF file below it is a checkpoint, by the names of its own files; it
+        stands for itself then
     :raises FormatError: S911 to S918, with the address
     :raises MissingExtra: where the extra [remote] is not installed
     """
     require_extra(text)
     try:
         address = parse(text)
-        if not isinstance(address, HubAddress) or address.path:
+        if not isinstance(address, HubAddress) or address.path.lower().endswith(SUFFIX):
             yield Found(text)
             return
         from i2s_spec.remote import hub
 
         names = hub.list_files(address).names
+        before = f"{address.path}/" if address.path else ""
+        names = [name for name in names if name.startswith(before)]
+        if before and not names:
+            yield Found(text)  # a file, or nothing, which the hub says itself
+            return
         some = False
         for name in names:
             if name.lower().endswith(SUFFIX):
@@ -94,8 +101,10 @@ def files_of(text: str, is_checkpoint: Callable[[Iterable[str]], bool] = lambda 
                 yield Found(address.file(name))
         if some:
             return
-        if not is_checkpoint(name for name in names if "/" not in name):
-            raise refused("it names a repository without any *.gguf file")
+        own = (name.removeprefix(before) for name in names)
+        if not is_checkpoint(name for name in own if "/" not in name):
+            what = "a folder" if before else "a repository"
+            raise refused(f"it names {what} without any *.gguf file")
         yield Found(text, checkpoint=True)
     except FormatError as error:
         raise error.of_file(text) from None

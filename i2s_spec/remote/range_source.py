@@ -150,7 +150,10 @@ class RangeSource(ABC):
             if len(missing) < 2:
                 return None
             self._get([missing[0], missing[-1]])
-            return None if self.many_at_once else max(0, self._sample - self.usage.requests)
+            if self.many_at_once:
+                return None
+            self._expected = []  # they would be as many requests
+            return max(0, self._sample - self.usage.requests)
 
     def _checked(self, start: int, length: int) -> int:
         if start < 0 or length < 0 or start + length > self.size:

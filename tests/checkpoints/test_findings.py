@@ -229,3 +229,22 @@ def test_command(tmp_path: Path) -> None:
     for form in ("json", "sarif", "html", "junit", "markdown", "github", "jsonl"):
         run = CliRunner().invoke(cli, ["lint", "--format", form, worse], standalone_mode=False)
         assert (run.return_value, "H203" in run.output) == (1, True), form
+
+
+def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
+    """Nobody may ever write to it."""
+    folder = packed_2b4t().write(tmp_path / "a")
+    (folder / "config.json").unlink()
+    os.mkfifo(folder / "config.json")
+    assert codes(folder) == ["H104", "H209"]
+    with pytest.raises(OSError, match="it is a FIFO, and no file"):
+        i2s.import_checkpoint(folder, tmp_path / "a.gguf")
+    assert not (tmp_path / "a.gguf").exists()
+
+
+@pytest.mark.parametrize("key", ["quant_method", "linear_class", "quantization_mode"])
+@pytest.mark.parametrize("value", [["autobitlinear"], {}, 1, True])
+def test_words_of_another_type_are_findings_and_no_bug(key: str, value: Any, tmp_path: Path) -> None:
+    tiny = packed_2b4t()
+    tiny.config["quantization_config"][key] = value
+    assert set(codes(tiny.write(tmp_path))) <= {"H209", "H210"}

@@ -412,6 +412,10 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "number beyond floats": (_edit(lambda t: t.config.update(rms_norm_eps=10**299)), "must be a number above 0"),
     "half of a head rotates": (_edit(lambda t: t.config.update(partial_rotary_factor=0.5)), "partial_rotary_factor"),
     "scaling is a list": (_edit(lambda t: t.config.update(rope_scaling={"type": ["yarn"]})), "positions are scaled by"),
+    "rotation is a list": (
+        _edit(lambda t: t.config.update(rope_parameters={"full_attention": [1]})),
+        "rope_parameters in config.json is not an object",
+    ),
     "scaling unknown": (
         _edit(lambda t: t.config.update(rope_scaling={"type": "dynamic", "factor": 2.0})),
         "scaled by 'dynamic'",

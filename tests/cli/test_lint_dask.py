@@ -19,8 +19,9 @@ import pytest
 
 from i2s_spec.testing.sample import Draft
 
-sys.path.append(str(Path(__file__).parents[1] / "remote"))
+sys.path += [str(Path(__file__).parents[1] / name) for name in ("remote", "checkpoints")]
 from range_server import Handler, Seen, Server, serving
+from tiny_checkpoints import packed_2b4t
 
 pytest.importorskip("distributed", reason="the extra [dask] is not installed")
 parquet = pytest.importorskip("pyarrow.parquet", reason="the extra [dask] is not installed")
@@ -96,6 +97,23 @@ def test_a_run_its_repetition_and_a_change(tmp_path: Path, server: Server) -> No
     assert {path for path, each in reports(again[1]).items() if not each["ok"]} == {
         str(folder / "00000.gguf"), str(folder / "text.gguf"), str(tmp_path / "missing.gguf"),
     }  # fmt: skip
+
+
+def test_checkpoints_are_checked_there_too(tmp_path: Path) -> None:
+    for seed, name in enumerate(("good", "bad")):
+        packed_2b4t(seed).write(tmp_path / "all" / name)
+    (tmp_path / "all" / "bad" / "config.json").write_text("[", encoding="utf-8")
+    models(tmp_path / "all", 2)
+    arguments = ("lint", "--engine", "dask", "--jobs", "1", "--format", "jsonl", "all")
+    code, out, err = ended(i2s(*arguments, cwd=tmp_path))
+    assert code == 1, err
+    found = {each["path"]: each for each in map(json.loads, out.splitlines()) if "path" in each}
+    local = ended(i2s("lint", "--format", "jsonl", str(tmp_path / "all"), cwd=tmp_path))
+    assert found == {each["path"]: each for each in map(json.loads, local[1].splitlines()) if "path" in each}
+    assert {Path(path).name: each["ok"] for path, each in found.items() if not path.endswith(".gguf")} == {
+        "good": True, "bad": False,
+    }  # fmt: skip
+    assert "4 of 4 files have their results" in ended(i2s(*arguments, cwd=tmp_path))[2]
 
 
 @pytest.mark.parametrize(

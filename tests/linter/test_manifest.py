@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from i2s_spec.convert.synthetic.new import new
 from i2s_spec.errors import MissingExtra, SettingError
 from i2s_spec.linter.cluster.check_entry import check
 from i2s_spec.linter.cluster.host_rates import HostRates, Rate
@@ -66,6 +67,27 @@ def test_the_etag_of_a_path_tells_that_it_was_written_to(place: Path) -> None:
     assert entry_of("a.gguf") == after
 
 
+def test_a_folder_of_safetensors_is_one_entry(place: Path) -> None:
+    folder = place / "checkpoint"
+    folder.mkdir()
+    assert entry_of("checkpoint").checkpoint is False  # nothing is in it
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    (folder / "model.safetensors").write_bytes(bytes(10))
+    (folder / "README.md").write_text("more", encoding="utf-8")
+    (before,) = manifest(["checkpoint"])
+    assert (before.checkpoint, before.size, before.problem) == (True, 12, "")
+    assert before == entry_of({"url": str(folder)})
+    lines = list(as_lines([before]))
+    (place / "m.jsonl").write_text("".join(lines), encoding="utf-8")
+    assert list(manifest(["m.jsonl"])) == [before]
+    (folder / "README.md").write_text("other", encoding="utf-8")
+    assert entry_of("checkpoint") == before
+    (folder / "config.json").write_text("[]", encoding="utf-8")
+    assert entry_of("checkpoint").etag != before.etag
+    (hub,) = (entry_of({"url": "hf://org/repo", "checkpoint": True}),)
+    assert (hub.checkpoint, hub.has_no_identity) == (True, True)
+
+
 def test_entries_come_from_columns_of_tables(place: Path) -> None:
     numpy = pytest.importorskip("numpy")
     row = {"url": "s3://b/m", "etag": float("nan"), "size": numpy.float64(5), "sha256": None, "extra": 1}
@@ -84,6 +106,7 @@ def test_entries_come_from_columns_of_tables(place: Path) -> None:
         ('{"url": "a", "etag": 1}', "are texts"),
         ('{"url": "a", "sha256": "00"}', "64 hexadecimal"),
         ('{"url": "a", "requests": 0}', "above 0"),
+        ('{"url": "a", "checkpoint": 1}', "true or false"),
         ('{"url": "' + "a" * 70000 + '"}', "longer than"),
     ],
 )
@@ -258,3 +281,10 @@ def test_results_may_be_a_link_to_a_file(tmp_path: Path) -> None:
             assert len(log) == known
             log.append([record("a")])
     assert (tmp_path / "link.jsonl").is_symlink()
+
+
+def test_a_producer_is_worked_out_once_for_files_with_the_same_keys(place: Path) -> None:
+    new("one.gguf", "bitnet-b1.58", layers=1)
+    Path("other.gguf").write_bytes(Path("one.gguf").read_bytes().replace(b"synthetic-", b"something-"))
+    names = ["one.gguf", "other.gguf", "one.gguf", "other.gguf"]
+    assert [check(name)["facts"]["producer"] == "i2s-spec" for name in names] == [True, False, True, False]

@@ -36,6 +36,23 @@ def test_a_repository_stands_for_its_models(hub: Server, name: str) -> None:
     assert names == ["hf://org/repo/b/second.gguf", FIRST]
 
 
+@pytest.mark.parametrize("name", ["{}/org/deep/tree/main/quants/small", "hf://org/deep/quants/small"])
+def test_a_folder_stands_for_the_models_below_it(hub: Server, name: str) -> None:
+    data = hub.files["/cdn/org/repo/first.gguf"]
+    names = ("quants/small/a.gguf", "quants/small/more/b.GGUF", "quants/smaller/c.gguf", "quants/large", "text/x.txt")
+    hub.repository("org/deep", dict.fromkeys(names, data))
+    found = ["hf://org/deep/quants/small/a.gguf", "hf://org/deep/quants/small/more/b.GGUF"]
+    assert [path for path, report in lint_paths([name.format(hub.url)]) if report["summary"]["readable"]] == found
+    assert list(files_of("hf://org/deep/quants/large")) == [("hf://org/deep/quants/large", False)]  # a file
+    with pytest.raises(FormatError, match=r"S916.*a folder without any \*\.gguf file"):
+        list(files_of("hf://org/deep/text"))
+    hub.seen.clear()
+    assert list(files_of("hf://org/deep/no/model.gguf")) == [("hf://org/deep/no/model.gguf", False)]
+    assert hub.seen == []  # what is called like a file is one
+    ((path, report),) = lint_paths(["hf://org/deep/no/where"])
+    assert (path, [each["code"] for each in report["findings"]]) == ("hf://org/deep/no/where", ["S912"])
+
+
 def test_a_page_that_was_pasted(hub: Server) -> None:
     with open_file(f"{hub.url}/org/repo/blob/main/b/second.gguf?download=true") as file:
         assert file.tensors

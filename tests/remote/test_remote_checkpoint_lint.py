@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ from range_server import Server, Zeros, every, status
 from test_remote_verbs import Said
 
 from i2s_spec.checkpoints.findings import folder_files
-from i2s_spec.checkpoints.findings.lint_checkpoint import lint_checkpoint
+from i2s_spec.checkpoints.findings.lint_checkpoint import lint_checkpoint, lint_folder
+from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.linter.cluster.check_entry import check, identities
 from i2s_spec.linter.cluster.manifest import manifest
+from i2s_spec.linter.options import defaults
 from i2s_spec.remote.policy import current, using
 
 sys.path.append(str(Path(__file__).parents[1] / "checkpoints"))
@@ -159,5 +163,27 @@ def test_which_repositories_are_checkpoints(checkpoint: Server, files: dict[str,
     assert (said.status, "S916" in said.out) == (5, True)
 
 
-def test_a_cluster_says_that_it_takes_none(checkpoint: Server) -> None:
-    assert [(entry.url, "without --engine" in entry.problem) for entry in manifest([REPO])] == [(REPO, True)]
+def test_a_folder_of_a_repository_is_checked_and_imported(hub: Server, files: dict[str, Any], tmp_path: Path) -> None:
+    both = {f"{place}/{name}": data for place in ("first", "second") for name, data in files.items()}
+    hub.repository("org/both", {**both, f"second/{SHARD}": b"\xff" * 100, "README.md": b""})
+    assert Said("lint", "--allow-private", "hf://org/both/first").status == 0
+    said = Said("lint", "--allow-private", f"{hub.url}/org/both/tree/main/second")
+    assert (said.status, "H101" in said.out) == (1, True)
+    said = Said("import", "--allow-private", "hf://org/both/first", "-o", str(tmp_path / "a.gguf"))
+    assert said.status == 0, said.err
+    with open_file(tmp_path / "a.gguf") as file:
+        assert file.metadata["general.name"] == "first"
+
+
+def test_an_entry_of_a_run_over_many(checkpoint: Server, files: dict[str, Any]) -> None:
+    """The record has the commit; later the hub is asked for that alone."""
+    (entry,) = manifest([REPO])
+    assert (entry.checkpoint, entry.problem) == (True, "")
+    record = check(entry.as_dict(), folders=lint_folder)
+    assert (record["report"]["ok"], record["etag"], record["facts"]) == (True, COMMIT, None)
+    alone = check(entry.as_dict())
+    assert "a folder of safetensors" in alone["report"]["findings"][0]["message"]
+    checkpoint.seen.clear()
+    options = pickle.dumps(defaults())
+    assert identities([entry], options, record["rules"]) == [(COMMIT, None)]
+    assert len(checkpoint.seen) == 1

@@ -285,6 +285,22 @@ def test_a_sample_of_a_server_of_single_ranges(server: Server, limit: int, read:
     assert report.as_dict()["scales"] == {"read": read, "of": len(scales)}
 
 
+@pytest.mark.parametrize(("limit", "most"), [(12, 36), (40, 90)])
+def test_a_header_of_a_server_of_single_ranges(server: Server, limit: int, most: int) -> None:
+    """Places in the weights are probed as far as a sample may cost; what is found is followed in some tensors only."""
+    file, _, _ = full_size()  # whose payloads are zeros
+    server.multipart = False
+    server.files["/m.gguf"] = file
+    with using(Policy(private=True, sample=limit)):
+        report = lint(server.url + "/m.gguf", payload="none", select=("I3", "G"))
+    assert report.remote is not None
+    zeros = [finding for finding in report.findings if finding.code == "G411"]
+    assert 2 <= len(zeros) <= 4
+    assert not report.bugs
+    assert report.remote.requests == len(server.seen) <= most
+    assert report.remote.requests > limit / 2
+
+
 def test_a_scale_that_was_not_read_is_no_finding(server: Server, large: Path) -> None:
     """Of seven matrices the first, the last and those between that the budget allows are looked at."""
     data = bytearray(large.read_bytes())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.checkpoints.source.families import BY_FAMILY, Family
 from i2s_spec.errors import SettingError, quote
+from i2s_spec.schema.architectures.architecture import Architecture
 from i2s_spec.schema.architectures.hyperparameters import hyperparameters
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class ExportClass(NamedTuple):
 
     :param family: whose names of tensors it uses
     :param prefix: what stands before them
+    :param keys: the architecture whose keys are read, where no graph of it is declared
     """
 
     name: str
@@ -30,7 +32,14 @@ class ExportClass(NamedTuple):
     family: Family
     activation: str
     prefix: str = "model."
+    keys: Architecture | None = None
 
+
+#: Qwen2 as far as its keys go: it is imported and exported, and llama.cpp runs it.
+_QWEN2: Final = Architecture(
+    "qwen2", "Qwen2 and Qwen2.5", (), activation="silu", rope="neox", head="untied", whole_head_rope=True,
+    rope_base=1e6, eps=(1e-6,), pre_tokenizer="qwen2",
+)  # fmt: skip
 
 #: By architecture; embedding models are the body alone.
 _CLASSES: Final[Mapping[str, ExportClass]] = {
@@ -39,6 +48,7 @@ _CLASSES: Final[Mapping[str, ExportClass]] = {
     "bitnet": ExportClass("BitNetForCausalLM", "bitnet", BY_FAMILY["bitnet-silu"], "silu"),
     "llama": ExportClass("LlamaForCausalLM", "llama", BY_FAMILY["hf1bitllm"], "silu"),
     "qwen3": ExportClass("Qwen3ForCausalLM", "qwen3", BY_FAMILY["ternary-qwen3"], "silu"),
+    "qwen2": ExportClass("Qwen2ForCausalLM", "qwen2", BY_FAMILY["ternary-qwen2"], "silu", keys=_QWEN2),
     "gemma3": ExportClass(
         "Gemma3TextModel", "gemma3_text", BY_FAMILY["bitnet-embedding-gemma3"], "gelu_pytorch_tanh", ""
     ),
@@ -66,7 +76,7 @@ def sizes_of_file(file: File) -> Hyperparameters:
     :raises SettingError: for layers that differ, and for experts
     """
     table = file.tensors.get("token_embd.weight")
-    h = hyperparameters(file.metadata, table.shape[0] if table is not None else None)
+    h = hyperparameters(file.metadata, table.shape[0] if table is not None else None, class_of(file).keys)
     if h.varying or h.experts:
         raise SettingError("layers of different sizes, and experts, have no words in the config.json of these classes")
     return h

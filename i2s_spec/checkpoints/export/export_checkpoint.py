@@ -131,14 +131,23 @@ def _tensors(
             continue
         parts = name.split(".", 2)
         word = parts[-1]
-        if len(parts) != 3 or parts[0] != "blk" or not parts[1].isdigit() or word not in modules or end != "weight":
+        bias = end == "bias" and modules.get(word) in exported.family.biases
+        if (
+            len(parts) != 3
+            or parts[0] != "blk"
+            or not parts[1].isdigit()
+            or word not in modules
+            or not (bias or end == "weight")
+        ):
             raise SettingError(f"tensor {quote(tensor.name)} has no name in a checkpoint of {exported.name}")
-        want = tuple(getattr(h, size) for size in SHAPES[word])
+        want = tuple(getattr(h, size) for size in (SHAPES[word][:1] if bias else SHAPES[word]))
         if tensor.shape != want:
             raise SettingError(f"tensor {quote(tensor.name)} has the shape {list(tensor.shape)}, not {list(want)}")
         module = f"{exported.prefix}layers.{parts[1]}.{modules[word]}"
         seen.add(tensor.name)
-        if word in PROJECTIONS:
+        if bias:
+            yield (_floats(tensor, f"{module}.bias", 0.0, form == "packed"),)
+        elif word in PROJECTIONS:
             yield _matrix(file, tensor, module, word, h, form)
         else:
             offset = 0.0 if word.endswith("_in") else exported.family.norm_offset
@@ -146,6 +155,9 @@ def _tensors(
     optional = {"output.weight"}
     for name in ("token_embd.weight", "output_norm.weight", *(
         f"blk.{layer}.{word}.weight" for layer in range(h.layers) for word in modules if not word.endswith("_norm_in")
+    ), *(
+        f"blk.{layer}.{word}.bias" for layer in range(h.layers) for word, module in modules.items()
+        if module in exported.family.biases
     )):  # fmt: skip
         if name not in seen and name not in optional:
             raise SettingError(f"the file has no tensor {quote(name)}, which {exported.name} needs")

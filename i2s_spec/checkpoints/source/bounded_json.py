@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
-from i2s_spec.gguf.source import Source, is_address, source_of
+from i2s_spec.gguf.source import Source, is_address, open_regular, source_of
 from i2s_spec.schema import faults
 
 #: Most bytes of a configuration, and of a tokenizer (Gemma's has 33 MB).
@@ -42,10 +42,11 @@ def read_bytes(path: str, most: int, closing: Closing | None = None) -> bytes:
     :param path: a path, or the address of a file on a hub
     :param closing: called with the source of an address before it is closed
     :raises FormatError: H104 for more bytes than `most`, before any of them is read (on servers beyond the first range)
+    :raises OSError: for what is no regular file: nobody may ever write to a FIFO
     """
     if is_address(path):
         return _read_address(path, most, closing)
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise _too_large(path, size, most)

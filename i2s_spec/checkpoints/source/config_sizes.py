@@ -109,7 +109,7 @@ def _rope(config: Mapping[str, Any]) -> Rope:
                 "layers with sliding attention rotate in another way than the others; the graph has one for all"
             )
         about = about["full_attention"]
-    if not isinstance(about, Mapping):
+    if not isinstance(about, Mapping) or not isinstance(about.get("full_attention", {}), Mapping):
         raise refused("rope_parameters in config.json is not an object")
     base = _number(about if "rope_theta" in about else config, "rope_theta", 10000.0)
     kind = about.get("rope_type", about.get("type", "default"))

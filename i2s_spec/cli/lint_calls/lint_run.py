@@ -202,7 +202,7 @@ def _reports(
         return lint_paths(files, options, jobs, bar, weights, _checkpoint)
     from i2s_spec.cli.cluster_run import engine_run
 
-    return engine_run(files, options, jobs, given)
+    return engine_run(files, options, jobs, given, _checkpoint)
 
 
 def _checkpoint(path: str, options: Options) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Time and memory stay linear in the header: keys and tensors are walked a few tim
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, wraps
 from itertools import chain, islice
 from math import prod
@@ -121,6 +121,18 @@ class Subject:
         source = self.file.source
         if isinstance(source, FetchingSource):
             source.prefetch(ranges)
+
+    def affordable(self, ranges: Sequence[tuple[int, int]]) -> Sequence[int]:
+        """Numbers of the ranges that a rule may read of these, which lie apart: all; of a server that gives one range at a
+        time as many as a sample may cost, the first, the last and some between them, evenly spread. Those are fetched.
+        """
+        source = self.file.source
+        more = source.far_ranges(ranges) if isinstance(source, FetchingSource) and ranges else None
+        if more is None or 2 + more >= len(ranges):
+            return range(len(ranges))
+        chosen = [number * (len(ranges) - 1) // (1 + more) for number in range(2 + more)]
+        self.prefetch(ranges[number] for number in chosen)
+        return chosen
 
     @property
     def ranges_are_few(self) -> bool:

@@ -20,7 +20,7 @@ from i2s_spec.errors import quote
 from i2s_spec.gguf.source import CHUNK, open_regular
 from i2s_spec.linter.batch.file_arguments import Input
 from i2s_spec.linter.batch.lint_path import failed
-from i2s_spec.linter.batch.lint_paths import report_on
+from i2s_spec.linter.batch.lint_paths import Folders, report_on
 from i2s_spec.linter.cluster.manifest import Entry, entry_of
 from i2s_spec.linter.cluster.options_key import RECORD_VERSION, options_key
 from i2s_spec.linter.cluster.origin_facts import WithFacts
@@ -41,11 +41,14 @@ ENDS: Final = 1 << 16
 SHORT_WAIT: Final = 1
 
 
-def check(entry: str | Mapping[str, Any], options: Options | None = None, **keywords: Any) -> Record:
+def check(
+    entry: str | Mapping[str, Any], options: Options | None = None, *, folders: Folders | None = None, **keywords: Any
+) -> Record:
     """Judge one file; whatever happens, the answer is a record.
 
     :param entry: an address, or a line of a manifest: `url`, and `etag`, `size`, `sha256` where they are known
     :param options: which rules apply, and how files are read
+    :param folders: checks folders of safetensors, such as `lint_folder` of `i2s_spec.checkpoints.findings`
     :param keywords: the fields of `Options`, in place of `options`
     :returns: `url`, `etag`, `size`, `sha256` of the entry (of an address without them etag and size as the server gave
         them), `rules` (the key of the options), `facts` (architecture, producer, layout; None where nothing could be read),
@@ -56,7 +59,7 @@ def check(entry: str | Mapping[str, Any], options: Options | None = None, **keyw
         options = options_of(keywords) if keywords else defaults()
     elif keywords:
         raise TypeError("options and keywords exclude each other")
-    return _judge(entry_of(entry), _work(pickle.dumps(options, pickle.HIGHEST_PROTOCOL)))
+    return _judge(entry_of(entry), _work(pickle.dumps(options, pickle.HIGHEST_PROTOCOL)), None, folders)
 
 
 class _Work(NamedTuple):
@@ -74,9 +77,12 @@ def _work(options: bytes) -> _Work:
     return _Work(found, found.replaced(details=WithFacts(found.details)), options_key(found))
 
 
-def _judge(entry: Entry, work: _Work, weights: Weights | None = None) -> Record:
+def _judge(entry: Entry, work: _Work, weights: Weights | None = None, folders: Folders | None = None) -> Record:
     started = perf_counter()
-    report = report_on(Input(entry.url, entry.problem), work.with_facts, None, weights)
+    if entry.checkpoint:  # which has no facts that GGUF files have
+        report = report_on(Input(entry.url, entry.problem, True), work.options, None, weights, folders)
+    else:
+        report = report_on(Input(entry.url, entry.problem), work.with_facts, None, weights)
     facts = None
     if "details" in report:
         found = report["details"]
@@ -91,7 +97,8 @@ def _named(entry: Entry, report: Mapping[str, Any]) -> Entry:
     """An entry with the identity that its server gave while the file was read, where the manifest had none."""
     if not entry.has_no_identity or "remote" not in report:
         return entry
-    return entry._replace(etag=report["remote"]["etag"], size=report["size"])
+    remote = report["remote"]
+    return entry._replace(etag=remote["version" if entry.checkpoint else "etag"], size=report["size"])
 
 
 def record_of(
@@ -120,7 +127,9 @@ class WrongVersion(RuntimeError):
     """A worker has other rules than the one who asks."""
 
 
-def check_batch(entries: Sequence[Entry], options: bytes, key: str) -> list[Record | None]:
+def check_batch(
+    entries: Sequence[Entry], options: bytes, key: str, folders: Folders | None = None
+) -> list[Record | None]:
     """Judge files one after another: what a task of an engine does.
 
     A server that asks for a longer wait than `SHORT_WAIT` ends what concerns its host: whoever gave the batch tells all
@@ -128,6 +137,7 @@ def check_batch(entries: Sequence[Entry], options: bytes, key: str) -> list[Reco
 
     :param options: the options, pickled: a worker that saw them before does not read them again
     :param key: the key that they have where the run was started
+    :param folders: as for `check`
     :returns: records; None for a file that was not asked for, since its host had asked to wait before
     :raises WrongVersion: where they have another key here: this worker has another version of the package
     """
@@ -140,7 +150,7 @@ def check_batch(entries: Sequence[Entry], options: bytes, key: str) -> list[Reco
     limited: set[str] = set()
     with open_reference(work.options) as weights:
         for entry in entries:
-            found.append(None if entry.host in limited else _judge(entry, work, weights))
+            found.append(None if entry.host in limited else _judge(entry, work, weights, folders))
             if found[-1] is not None and wait_asked(found[-1]) is not None:
                 limited.add(entry.host)
     return found
@@ -171,25 +181,27 @@ def _checked(options: bytes, key: str) -> _Work:
     return work
 
 
-def check_alone(entries: Sequence[Entry], options: bytes, key: str) -> list[Record]:
+def check_alone(entries: Sequence[Entry], options: bytes, key: str, folders: Folders | None = None) -> list[Record]:
     """Judge files in a process beside this one: where it dies, that is the result of the file that it was at."""
     from i2s_spec.linter.batch.process_pool import Died, in_order
 
     _checked(options, key)
     return [
         died(entry, key, f"worker died: {answer}") if isinstance(answer, Died) else answer
-        for entry, answer in in_order(partial(_one, options=options, key=key), entries, 1)
+        for entry, answer in in_order(partial(_one, options=options, key=key, folders=folders), entries, 1)
     ]
 
 
-def _one(entry: Entry, options: bytes, key: str) -> Record:
-    record = check_batch([entry], options, key)[0]
+def _one(entry: Entry, options: bytes, key: str, folders: Folders | None) -> Record:
+    record = check_batch([entry], options, key, folders)[0]
     assert record is not None  # nothing came before it
     return record
 
 
-def identities(entries: Sequence[Entry], options: bytes, key: str) -> list[tuple[str, int] | None]:
+def identities(entries: Sequence[Entry], options: bytes, key: str) -> list[tuple[str, int | None] | None]:
     """What servers call the contents of files now, and their sizes; None where one does not tell.
+
+    Of a checkpoint on a hub that is the commit, and the size is not known.
 
     :param options: as for `check_batch`; they say which networks may be asked, and how much
     """
@@ -199,8 +211,12 @@ def identities(entries: Sequence[Entry], options: bytes, key: str) -> list[tuple
         return [_identity(entry) for entry in entries]
 
 
-def _identity(entry: Entry) -> tuple[str, int] | None:
+def _identity(entry: Entry) -> tuple[str, int | None] | None:
     try:
+        if entry.checkpoint:
+            from i2s_spec.remote.open_remote import pinned_folder
+
+            return pinned_folder(entry.url).commit, None
         from i2s_spec.remote.content_identity import identity_of
 
         found = identity_of(entry.url)

@@ -26,8 +26,11 @@ from i2s_spec.linter.report_data import uri_of
 from i2s_spec.remote.policy import Policy
 from i2s_spec.schema import faults
 
-#: Files and bytes of a batch: enough that an engine's own work for a task does not count.
-BATCH_FILES: Final = 64
+#: Files and bytes of a batch: enough that an engine's own work for a task, some milliseconds, does not count. Servers answer
+#: more slowly than disks, and a digest takes a hundredth of a judgement.
+BATCH_FILES: Final = 256
+BATCH_ADDRESSES: Final = 64
+BATCH_DIGESTS: Final = 2048
 BATCH_BYTES: Final = 32 << 20
 
 #: What a file counts whose size nobody told.
@@ -166,11 +169,12 @@ class Coordinator:
         if self._retries:
             return self._given(self._retries.popleft()) if self._has_room(self._retries[0].size) else None
         left = sum(map(len, self._waiting.values()))
-        files = max(1, min(BATCH_FILES, left // (2 * self.tasks)))
+        share = max(1, left // (2 * self.tasks))
         # Digests first: until they are known, files of equal size wait.
         for kind, host in sorted(self._waiting, key=lambda place: place[0] == "check"):
             queue = self._waiting[kind, host]
-            if queue and (batch := self._batch(kind, host, queue, files, now)) is not None:
+            most = BATCH_DIGESTS if kind in ("ends", "whole") else BATCH_ADDRESSES if host else BATCH_FILES
+            if queue and (batch := self._batch(kind, host, queue, min(most, share), now)) is not None:
                 return batch
         return None
 
@@ -267,11 +271,11 @@ class Coordinator:
         else:
             self._take([died(batch.entries[0], self._key, f"worker died: {quote(words, bare=True)}")])
 
-    def _seen(self, entry: Entry, found: tuple[str, int] | None) -> None:
+    def _seen(self, entry: Entry, found: tuple[str, int | None] | None) -> None:
         """Take what a server calls a content now: the record holds, or the file is judged."""
         place = self._remembered.pop(entry.url)
         record = self._log[place]
-        if found is None or tuple(found) != (record["etag"], record["size"]):
+        if found is None or found[0] != record["etag"] or found[1] not in (None, record["size"]):
             self._judge(entry)
             return
         self.reused += 1

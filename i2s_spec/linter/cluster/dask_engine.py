@@ -18,6 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import MissingExtra, SettingError, Unfinished, quote
+from i2s_spec.linter.batch.lint_paths import Folders
 from i2s_spec.linter.cluster.check_entry import Record, WrongVersion, check_alone, check_batch, digests, identities
 from i2s_spec.linter.cluster.coordinator import Batch, Coordinator
 from i2s_spec.linter.options import Options
@@ -122,25 +123,37 @@ def _without_main() -> Iterator[None]:
 
 
 def run_on_dask(
-    client: Client, coordinator: Coordinator, options: Options, key: str, sync: Callable[[], None]
+    client: Client,
+    coordinator: Coordinator,
+    options: Options,
+    key: str,
+    sync: Callable[[], None],
+    folders: Folders | None = None,
 ) -> Iterator[Record]:
     """Have a cluster judge what the coordinator gives; each record as it is known.
 
     :param sync: called now and then to bring results to the disk
+    :param folders: checks folders of safetensors on the workers
     :raises Unfinished: where the scheduler is lost, or no worker is left
     :raises SettingError: where the workers cannot run the task
     """
-    return _Run(client, coordinator, pickle.dumps(options, pickle.HIGHEST_PROTOCOL), key, sync).records()
+    return _Run(client, coordinator, pickle.dumps(options, pickle.HIGHEST_PROTOCOL), key, sync, folders).records()
 
 
 class _Run:
     """The batches that are out, and the queue that they come back by."""
 
     def __init__(
-        self, client: Client, coordinator: Coordinator, options: bytes, key: str, sync: Callable[[], None]
+        self,
+        client: Client,
+        coordinator: Coordinator,
+        options: bytes,
+        key: str,
+        sync: Callable[[], None],
+        folders: Folders | None,
     ) -> None:
         self._client, self._coordinator = client, coordinator
-        self._options, self._key, self._sync = options, key, sync
+        self._options, self._key, self._sync, self._folders = options, key, sync, folders
         self._back: SimpleQueue[Future] = SimpleQueue()
         self._out: dict[str, tuple[Future, Batch]] = {}
 
@@ -179,6 +192,8 @@ class _Run:
             else:
                 work = {"alone": check_alone, "look": identities}.get(batch.kind, check_batch)
                 call = work, entries, self._options, self._key
+                if batch.kind != "look" and any(entry.checkpoint for entry in batch.entries):
+                    call = *call, self._folders
             try:
                 future = self._client.submit(_packed, *call, pure=False)
             except Exception as error:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack
 
+from i2s_spec.linter.batch.lint_paths import Folders
 from i2s_spec.linter.cluster.check_entry import Record
 from i2s_spec.linter.cluster.coordinator import IN_FLIGHT, Coordinator
 from i2s_spec.linter.cluster.dask_engine import dask_client, require_dask, run_on_dask
@@ -26,6 +27,7 @@ def lint_manifest(
     rates: Mapping[str, Rate] | None = None,
     in_flight: int = IN_FLIGHT,
     say: Callable[[str], None] = lambda text: None,
+    folders: Folders | None = None,
 ) -> Generator[Record, None, None]:
     """Judge files on Dask; those that the results hold already, with the same rules, are not judged again.
 
@@ -35,6 +37,7 @@ def lint_manifest(
     :param rates: requests by host, for all workers together
     :param in_flight: bytes of files that may be out at a time
     :param say: called with a sentence on what was found in the results
+    :param folders: checks folders of safetensors, such as `lint_folder` of `i2s_spec.checkpoints.findings`
     :returns: the record of every entry, as it is known: those of earlier runs first
     :raises MissingExtra: without the extra [dask]
     :raises SettingError: where the results are something else or in use, no scheduler answers, or workers cannot work
@@ -61,7 +64,7 @@ def lint_manifest(
         before = coordinator.reused
         client = stack.enter_context(dask_client(scheduler, workers))
         try:
-            yield from run_on_dask(client, coordinator, options, key, log.sync)
+            yield from run_on_dask(client, coordinator, options, key, log.sync, folders)
         finally:
             log.sync()
         if coordinator.looked_at:

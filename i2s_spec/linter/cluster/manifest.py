@@ -4,6 +4,8 @@ A line of a manifest is a JSON object, so that a list of a hub or a bucket becom
 
     {"url": "/models/a.gguf", "etag": "18c9f3a-18c9f3a", "size": 189376}
 
+A folder of safetensors is an entry, too, and one on a hub where the line has `"checkpoint": true`.
+
 Only `url` is needed. `etag` is whatever changes when the content does, `sha256` the digest of the content where somebody
 knows it. An address with `://` is taken as it is, and its record gets the etag and the size that the server gave; a path of
 this machine gets its etag and its size from its state.
@@ -11,6 +13,7 @@ this machine gets its etag and its size from its state.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
@@ -20,7 +23,7 @@ from urllib.parse import urlsplit
 
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.gguf.source import open_regular
-from i2s_spec.linter.batch.file_arguments import Input, inputs
+from i2s_spec.linter.batch.file_arguments import Input, inputs, is_checkpoint
 
 #: Names of lists: manifests, and lists of names with one a line.
 MANIFEST_SUFFIX: Final = ".jsonl"
@@ -33,7 +36,8 @@ LONGEST_LINE: Final = 1 << 16
 class Entry(NamedTuple):
     """A file to judge: its address, its identity, its size and digest where they are known; or why it cannot be read.
 
-    `requests` is what one judgement asks of the host of the address, which a limit by host counts.
+    `requests` is what one judgement asks of the host of the address, which a limit by host counts; `checkpoint` whether it
+    is a folder of safetensors, or one of a hub.
     """
 
     url: str
@@ -42,6 +46,7 @@ class Entry(NamedTuple):
     sha256: str | None = None
     requests: float = 1
     problem: str = ""
+    checkpoint: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -61,7 +66,9 @@ class Entry(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         """The entry as a line of a manifest; what is not known is left out."""
         plain = {"url": self.url, "etag": self.etag, "size": self.size, "sha256": self.sha256}
-        return {name: value for name, value in plain.items() if value is not None}
+        return {name: value for name, value in plain.items() if value is not None} | (
+            {"checkpoint": True} if self.checkpoint else {}
+        )
 
 
 def host_of(url: str) -> str:
@@ -113,10 +120,8 @@ def _entries(names: Iterable[str]) -> Iterator[Entry]:
 
 def _local(found: Iterable[Input]) -> Iterator[Entry]:
     for file in found:
-        if file.checkpoint:
-            yield Entry(file.path, problem="a folder of safetensors is checked without --engine")
-        elif "://" in file.path:
-            yield Entry(file.path)
+        if "://" in file.path:
+            yield Entry(file.path, checkpoint=file.checkpoint)
         elif file.problem:
             yield Entry(file.path, problem=str(file.problem))
         else:
@@ -127,7 +132,8 @@ def entry_of_path(path: str) -> Entry:
     """The entry of a file of this machine; one that cannot be read has neither etag nor size.
 
     The etag is made of the times of the last write and of the last change of the file's state: a file that was written
-    to has another one, also where its time of writing was set back.
+    to has another one, also where its time of writing was set back. That of a folder of safetensors is made of those of the
+    files that a checkpoint is read from, and its size is the sum of theirs.
     """
     url = os.path.join(os.getcwd(), path.removeprefix("./"))
     if "\0" in path:
@@ -136,9 +142,28 @@ def entry_of_path(path: str) -> Entry:
         status = os.stat(path)
     except OSError:
         return Entry(url)  # `lint_path` says what is wrong
+    if stat.S_ISDIR(status.st_mode):
+        return _entry_of_folder(url)
     if not stat.S_ISREG(status.st_mode):
         return Entry(url)
     return Entry(url, f"{status.st_mtime_ns:x}-{status.st_ctime_ns:x}", status.st_size)
+
+
+def _entry_of_folder(url: str) -> Entry:
+    digest, size = hashlib.blake2b(digest_size=16), 0
+    try:
+        names = sorted(os.listdir(url))
+        if not is_checkpoint(names):
+            return Entry(url)
+        for name in names:
+            if name.endswith((".json", ".safetensors")):
+                status = os.stat(os.path.join(url, name))
+                state = name, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+                digest.update(f"{state!r}\n".encode("utf-8", "surrogatepass"))
+                size += status.st_size
+    except OSError:
+        return Entry(url, checkpoint=True)
+    return Entry(url, digest.hexdigest(), size, checkpoint=True)
 
 
 def _read(name: str) -> Iterator[Entry]:
@@ -182,7 +207,7 @@ def entry_of(fields: str | Mapping[str, Any]) -> Entry:
     if not isinstance(fields, Mapping):
         raise ValueError("an entry is a JSON object with a url")
     url, etag, size, sha256 = (_value(fields, name) for name in ("url", "etag", "size", "sha256"))
-    requests = _value(fields, "requests")
+    requests, checkpoint = _value(fields, "requests"), _value(fields, "checkpoint")
     if not isinstance(url, str) or not url:
         raise ValueError("an entry needs a url, which is a text")
     if not isinstance(etag, str | None) or not isinstance(sha256, str | None):
@@ -191,12 +216,16 @@ def entry_of(fields: str | Mapping[str, Any]) -> Entry:
         raise ValueError("the size of an entry is a number of bytes")
     if requests is not None and not (isinstance(requests, int | float) and 0 < requests < 1e9):
         raise ValueError("the requests of an entry are a number above 0")
+    if not isinstance(checkpoint, bool | None):
+        raise ValueError("checkpoint of an entry is true or false")
     if sha256 is not None and (len(sha256) != 64 or set(sha256) - set("0123456789abcdef")):
         raise ValueError("the sha256 of an entry has 64 hexadecimal digits")
     if "://" not in url and (etag is None or size is None):
         found = entry_of_path(url)
         return found._replace(sha256=sha256) if etag is None else found._replace(etag=etag, sha256=sha256)
-    return Entry(url, etag, size, sha256, 1 if requests is None else requests)
+    if "://" not in url and checkpoint is None:
+        checkpoint = os.path.isdir(url)
+    return Entry(url, etag, size, sha256, 1 if requests is None else requests, checkpoint=bool(checkpoint))
 
 
 def _value(fields: Mapping[str, Any], name: str) -> Any:

@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 from i2s_spec.errors import quote
 
 if TYPE_CHECKING:
+    from i2s_spec.inspect.identify.observed import Observed
     from i2s_spec.linter.analysis.subject import Subject
 
 CANNOT_TELL: Final = "cannot tell"
+
+#: Answers that are kept, and of how many keys a file may have for it.
+MOST_PRODUCERS: Final = 256
+MOST_KEYS: Final = 256
+
+#: What `converter` answered, by all that it looks at.
+_PRODUCERS: Final[dict[tuple[tuple[str, ...], str, bool, str], str]] = {}
 
 
 class WithFacts:
@@ -37,20 +45,37 @@ def origin_facts(subject: Subject) -> dict[str, Any]:
         weights of I2_S tensors tell, None where there are none or they were not read
     """
     from i2s_spec.inspect.identify.observed import Observed
-    from i2s_spec.inspect.identify.origin import converter
 
     file = subject.file
     if file.version is None:
         return {"architecture": "", "version": None, "tensors": 0, "producer": None, "layout": None}
     seen = Observed(file, None)
-    answer = converter(seen).answer
     return {
         "architecture": quote(seen.architecture, bare=True),
         "version": file.version,
         "tensors": file.index.tensors,
-        "producer": CANNOT_TELL if answer is None else answer.name,
+        "producer": _producer(seen),
         "layout": _layout(subject),
     }
+
+
+def _producer(seen: Observed) -> str:
+    """The program that wrote the metadata. Files of one program have the same keys: what they tell is worked out once."""
+    from i2s_spec.inspect.identify.origin import converter
+
+    name = seen.value("general.name")
+    synthetic = isinstance(name, str) and name.startswith("synthetic-")
+    asked = seen.keys, seen.architecture, synthetic, seen.layer_order
+    short = len(seen.keys) <= MOST_KEYS
+    found = _PRODUCERS.get(asked) if short else None
+    if found is None:
+        answer = converter(seen).answer
+        found = CANNOT_TELL if answer is None else answer.name
+        if short:
+            if len(_PRODUCERS) >= MOST_PRODUCERS:
+                _PRODUCERS.clear()
+            _PRODUCERS[asked] = found
+    return found
 
 
 def _layout(subject: Subject) -> str | None:

@@ -100,4 +100,4 @@ def _is_part(entry: Entry) -> bool:
 
 def _is_comparable(entry: Entry) -> bool:
     """Whether this file may be compared by its bytes: one of this machine that could be looked at."""
-    return entry.is_local and not entry.problem and not _is_part(entry)
+    return entry.is_local and not entry.problem and not entry.checkpoint and not _is_part(entry)

@@ -47,15 +47,18 @@ def architecture_of(metadata: Mapping[str, Any], tensors: Iterable[str] = ()) ->
     return architecture
 
 
-def hyperparameters(metadata: Mapping[str, Any], tokens: int | None = None) -> Hyperparameters:
+def hyperparameters(
+    metadata: Mapping[str, Any], tokens: int | None = None, architecture: Architecture | None = None
+) -> Hyperparameters:
     """The sizes of a model, from its metadata alone, with the defaults that loaders take (chapter 3).
 
     :param metadata: keys to values as `File.metadata` gives them; nothing else of the file is looked at
     :param tokens: how many tokens the file lists, if the caller knows it; else they are counted where it matters
+    :param architecture: whose keys are read; that which the metadata names, unless given
     :raises FormatError: M001 to M008 for what is missing, of another type, or impossible: a count of 0, more layers than
         loaders have room for, arrays of another length than the layers, heads that do not divide the hidden state
     """
-    architecture = architecture_of(metadata)
+    architecture = architecture_of(metadata) if architecture is None else architecture
     file = _Reader(metadata, architecture)
     layers = file.count("block_count", MAX_LAYERS)
     embd = file.count("embedding_length")

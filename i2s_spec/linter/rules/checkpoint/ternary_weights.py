@@ -134,7 +134,7 @@ def scale_convention(facts: CheckpointFacts) -> Iterator[Finding]:
     Fix: correct `linear_class` in config.json, or say it to `i2s import` with --weight-scale.
     """
     word = facts.quantization.get("linear_class") or "bitlinear"
-    if not facts.quantization or word not in MULTIPLIES:
+    if not facts.quantization or not isinstance(word, str) or word not in MULTIPLIES:
         return
     stored = [scale for name in facts.packed if (scale := facts.scale(name)) is not None and 0 < scale < float("inf")]
     if not stored:

@@ -1,6 +1,6 @@
 """Rules about bytes that belong to no tensor, and about data that were never written."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from itertools import chain
 
 from i2s_spec.errors import Span, TrustedText
@@ -26,6 +26,8 @@ WORTH_HIDING_IN = 64
 RUN = 1 << 20
 PROBES = 256
 FOLLOWED = 16 << 20
+#: How many runs are followed in a file on a server, where each takes requests.
+MOST_FOLLOWED = 4
 _ZEROS = bytes(LOOKED_AT)
 
 
@@ -196,7 +198,8 @@ def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
     """Runs of zero bytes inside tensors, found by probing: (tensor, start, stop), one for each tensor at most.
 
     Probes lie half a run apart, so that no run of `RUN` bytes or more is missed; in files larger than `PROBES` such
-    steps they lie further apart, so that the time does not grow with the data.
+    steps they lie further apart, so that the time does not grow with the data. Of a server that gives one range at a time as
+    many are asked for as a sample may cost, evenly spread; and a few runs at most are followed on any server.
     """
     base = subject.file.data_start
     if base is None:
@@ -205,19 +208,34 @@ def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
     empty = holes(subject)
     inside = [p for p in subject.placements if p.size and p.size >= RUN and p.offset < end]
     step = max(RUN // 2, sum(p.size or 0 for p in inside) // PROBES)
-    budget = FOLLOWED
-    subject.prefetch((at, at + 64) for p in inside for at in range(base + p.offset, base + min(p.end, end) - 64, step))
+    budget, found = FOLLOWED, 0
+    asked = _asked_for(
+        subject, [at for p in inside for at in range(base + p.offset, base + min(p.end, end) - 64, step)]
+    )
     for placement in inside:
         start, stop = base + placement.offset, base + min(placement.end, end)
+        if found == MOST_FOLLOWED and subject.on_server:
+            return
         for at in range(start, stop - 64, step):
+            if at not in asked:
+                continue
             if any(a <= at < b for a, b in empty) or any(source.read(at, 64)):
                 continue
             least, most = max(start, at - budget), min(stop, at + budget)
             first, last = _zeros_before(source, least, at), _zeros_behind(source, at, most)
             budget = max(RUN, budget - (last - first))
             if last - first >= RUN:
+                found += 1
                 yield placement.row, first, last
                 break
+
+
+def _asked_for(subject: Subject, places: list[int]) -> Set[int]:
+    """The places that are probed: all, but of a server that gives one range at a time some, evenly spread."""
+    ranges = [(at, at + 64) for at in places]
+    chosen = subject.affordable(ranges)
+    subject.prefetch(ranges[number] for number in chosen)
+    return frozenset(places[number] for number in chosen)
 
 
 def _zeros_before(source: Source, start: int, at: int) -> int:

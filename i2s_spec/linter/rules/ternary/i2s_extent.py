@@ -2,7 +2,7 @@
 
 import struct
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from math import isfinite, prod
 
 from i2s_spec.errors import TrustedText
@@ -277,7 +277,10 @@ def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
     if survey is not None:
         for place, row in enumerate(survey.rows):
             places[row] = place
+    left_out = _too_far(subject, base, size) if survey is None and subject.on_server else frozenset()
     for placement in subject.placements:
+        if placement.row in left_out:
+            continue
         if placement.number != I2_S.number or not placement.size:
             continue
         start = placement.offset + placement.size - TAIL_BYTES
@@ -293,6 +296,17 @@ def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
         if not _plausible(ours(window, start - at)[0]) and _plausible(theirs(window, start - at)[0]):
             wrong.append(placement)
     return wrong, seen
+
+
+def _too_far(subject: Subject, base: int, size: int) -> Set[int]:
+    """Rows of I2_S tensors whose scales are not read, where each would be a request of its own."""
+    ends = [
+        (each.row, base + each.offset + each.size - TAIL_BYTES)
+        for each in subject.placements
+        if each.number == I2_S.number and each.size and each.offset + each.size <= size
+    ]
+    chosen = subject.affordable([(start, start + 4) for _, start in ends])
+    return frozenset(row for row, _ in ends) - {ends[number][0] for number in chosen}
 
 
 def _plausible(scale: float) -> bool:
