@@ -13,7 +13,7 @@ from i2s_spec._version import __version__
 from i2s_spec.codec import isa
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import Origin, Source, is_address, source_of
+from i2s_spec.gguf.source import FetchingSource, Origin, Source, is_address, source_of
 from i2s_spec.inspect.survey.result import Reading
 from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter import rules
@@ -21,7 +21,7 @@ from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.collection import Collection, in_force
 from i2s_spec.linter.options import Options, defaults, options_of, path_of
 from i2s_spec.linter.report_data import Remote, Report, Sample, excerpt_of
-from i2s_spec.linter.rule import Sampled, finding_of
+from i2s_spec.linter.rule import EVERY_FILE, Rule, Sampled, finding_of
 from i2s_spec.linter.selection.profile import profile_named
 from i2s_spec.schema import faults
 from i2s_spec.schema import limits as bounds
@@ -82,6 +82,16 @@ def lint(
     return run.report(str(path if path is not None else source.name))
 
 
+def _is_asked(rule: Rule, source: Source) -> bool:
+    """Whether a rule is asked about what a source holds.
+
+    Not where it is about servers, and the file is here, nor where it is about a later use, such as the tokens of a text.
+    """
+    if rule.code in faults.REMOTE:
+        return isinstance(source, FetchingSource)
+    return rule.check is not None or rule.when == EVERY_FILE
+
+
 def open_reference(options: Options) -> AbstractContextManager[Weights | None]:
     """The known weights that options name, as a context that closes them; None where they name no reference.
 
@@ -123,7 +133,8 @@ class _Run:
             # An address is no path: names of the other parts are never looked for on this machine then.
             place = self._path if self._path is None or not is_address(self._path) else getattr(source, "path", None)
             subject = Subject(file, place, self._reading, self._weights)
-            subject.asked, subject.ignored = len(self._rules), self._options.ignored
+            subject.asked = sum(_is_asked(rule, source) for rule in self._rules.values())
+            subject.ignored = sum(_is_asked(rules.REGISTRY[code], source) for code in self._options.ignored)
             subject.by_document = profile_named(self._options.profile).by_document
         except FormatError as error:  # one of the very first reads failed
             self.add([finding_of(error)])

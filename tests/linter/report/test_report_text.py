@@ -22,7 +22,9 @@ from i2s_spec.linter.report import details_of, kind, make
 from i2s_spec.linter.report.examined import examined
 from i2s_spec.linter.report.proof import proof
 from i2s_spec.linter.report_data import Totals, excerpt_of
+from i2s_spec.linter.rule import REGISTRY
 from i2s_spec.linter.selection.baseline import Baseline
+from i2s_spec.schema import faults
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, key_value
 
@@ -91,6 +93,10 @@ def test_verdicts() -> None:
     assert make("text").file(skipped(sound.as_dict(), "a pointer")) == "a.gguf: skipped: a pointer\n"
 
 
+def asked_of(line: str) -> int:
+    return int(re.search(r"; (\d+) rules asked", line)[1])  # type: ignore[index]
+
+
 def test_a_verdict_says_what_was_looked_at() -> None:
     def line(**keywords: Any) -> str:
         report = lint(Draft().data, details=examined, **keywords)._replace(path="a.gguf")
@@ -102,6 +108,14 @@ def test_a_verdict_says_what_was_looked_at() -> None:
     assert line(payload="none").endswith(" rules asked, 509 bytes of 864 bytes read (header only)\n")
     asked, ignored = re.search(r"; (\d+) rules asked and (\d+) not,", line(ignore=("S2",))).groups()  # type: ignore[union-attr]
     assert f"; {int(asked) + int(ignored)} rules asked," in line()
+    # Rules on what servers answer, on tokens of a text and on checkpoints are no questions to a file that is here.
+    everything = set(defaults().levels)
+    never = {code for code in everything if REGISTRY[code].check is None and REGISTRY[code].when != "every file"}
+    assert {"T901", "M901"} <= never
+    assert asked_of(line()) == len(everything - never - faults.REMOTE)
+    left = asked_of(line(ignore=("M9", "S103"))), asked_of(line())
+    assert left[0] == left[1] - 1  # M901 is not one that was left out, and S103 is
+    assert " and 1 not," in line(ignore=("M9", "S103"))
     cut = make("text").file(lint(Draft().data[:200], details=examined))
     assert "rules asked, the header cannot be read to its end\n" in cut
     report = lint(b"<!DOCTYPE html>", details=examined)
@@ -206,5 +220,7 @@ def test_runtimes_are_a_table() -> None:
         assert all(verdict.title.split()[0] in "".join(told) for verdict in report.runtimes)
     assert "| runtime | loads | computes | why |\n|---|---|---|---|\n" in make("markdown").file(report)
     assert "title=runtimes::" in make("github").file(report)
-    assert "bitnet.cpp" in make("junit").file(report)
+    junit = make("junit")
+    assert junit.begin() + junit.file(report) == ""  # the first element counts what follows
+    assert "bitnet.cpp" in junit.end(Totals())
     assert len(report.as_dict()["runtimes"]) == len(report.runtimes)
