@@ -86,6 +86,15 @@ def test_package_imports_nothing() -> None:
     assert run.stdout.strip() == "['i2s_spec', 'i2s_spec._version', 'i2s_spec.light_typing']"
 
 
+def test_help_names_what_is_public() -> None:
+    """By what it is for: pydoc alone has the alphabet."""
+    import i2s_spec
+
+    groups = str(i2s_spec.__doc__).partition("says more of each:")[2]
+    named = re.findall(r"\w+", re.sub(r"(?m)^    [a-z]+(?: [a-z]+)?  |, what may be .*", " ", groups))
+    assert sorted(named) == i2s_spec.__all__
+
+
 def test_public_names_resolve() -> None:
     import i2s_spec
 
