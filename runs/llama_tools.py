@@ -104,7 +104,7 @@ def patched(patch: Path, folder: Path, *, whole: bool = False) -> Path:
     replaces; so it may change no structure that other files know. With `whole` all of libllama is compiled, which takes some
     ten minutes of processor time.
 
-    :param folder: where it is built; it exists
+    :param folder: where it is built; it exists. What an earlier call with the same patch compiled there is taken
     :raises RuntimeError: where it cannot be built
     """
     reason = perplexity_missing()
@@ -116,6 +116,7 @@ def patched(patch: Path, folder: Path, *, whole: bool = False) -> Path:
         _done(["git", "-C", str(source), "apply", "--whitespace=nowarn", str(patch.resolve())])
         (source / "src" / "llama-version.h").write_text('#define LLAMA_VERSION ""\n#define LLAMA_COMMIT ""\n')
     libraries = package / "bins" / "linux-x64"
+    shutil.rmtree(package, ignore_errors=True)
     libraries.mkdir(parents=True)
     for library in _libraries().glob("lib*.so"):
         (libraries / library.name).symlink_to(library)
@@ -133,7 +134,10 @@ def patched(patch: Path, folder: Path, *, whole: bool = False) -> Path:
     objects = [folder / f"{each.stem}.{package.name}.o" for each in files]
     includes = [f"-I{source / each}" for each in ("src", "src/models", *_FOLDERS[:3])]
     for each, made in zip(files, objects, strict=True):
-        _done(["g++", "-O1", "-fPIC", "-std=c++17", *includes, "-c", str(each), "-o", str(made)])
+        if not made.is_file():
+            part = made.with_suffix(".part")
+            _done(["g++", "-O1", "-fPIC", "-std=c++17", *includes, "-c", str(each), "-o", str(part)])
+            part.rename(made)
     _done(["g++", "-shared", f"-Wl,-soname,{name}", "-o", str(libraries / name), *map(str, objects), *links,
            "-Wl,-rpath,$ORIGIN", "-pthread"])  # fmt: skip
     return package
@@ -145,7 +149,7 @@ def _batches(models: Path, folder: Path) -> list[Path]:
     batches = []
     for start in range(0, len(files), _BATCH):
         batches.append(folder / f"models-{start}.cpp")
-        batches[-1].write_text("".join(f'#include "{each.name}"\n' for each in files[start : start + _BATCH]))
+        batches[-1].write_text("".join(f'#include "models/{each.name}"\n' for each in files[start : start + _BATCH]))
     return batches
 
 

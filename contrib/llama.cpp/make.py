@@ -1,6 +1,6 @@
 """Write `figures.json` and the table of `request.md`: logits of llama.cpp's library before and after the patch.
 
-    python contrib/llama.cpp/make.py [--whole | --check]
+    python contrib/llama.cpp/make.py [--whole] [--check] [--folder FOLDER]
 
 `runs/llama_tools.py` builds the patched library of the sources that npm's node-llama-cpp carries, by git and g++: the file
 that the patch changes, or with `--whole` all of libllama, some ten minutes. `--check` compares, and writes nothing.
@@ -57,9 +57,10 @@ def agreement(theirs: Any, expected: Any) -> tuple[float, float]:
     return float(correlation), float(np.linalg.norm(theirs - expected) / np.linalg.norm(expected))
 
 
-def measured(*, whole: bool = False) -> dict[str, Any]:
+def measured(*, whole: bool = False, kept: Path | None = None) -> dict[str, Any]:
     """Build the library, run it and the released one, and compare both with the reference.
 
+    :param kept: a folder where the library is built, and what was compiled before is taken
     :raises RuntimeError: where the library cannot be built, or does not load a file
     """
     from runs.llama_tools import dump, patched
@@ -67,7 +68,7 @@ def measured(*, whole: bool = False) -> dict[str, Any]:
     cases: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        packages = {"before": None, "after": patched(HERE / "change.patch", folder, whole=whole)}
+        packages = {"before": None, "after": patched(HERE / "change.patch", kept or folder, whole=whole)}
         for key in KEYS:
             path = model(key, folder)
             expected = {activation: ours(path, activation) for activation in ACTIVATIONS}
@@ -126,8 +127,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--whole", action="store_true", help="compile all of libllama")
     parser.add_argument("--check", action="store_true", help="compare with what is kept, write nothing")
+    parser.add_argument("--folder", type=Path, help="build there, and keep what was compiled")
     options = parser.parse_args()
-    figures = measured(whole=options.whole)
+    figures = measured(whole=options.whole, kept=options.folder)
     sys.stdout.write(table(figures))
     if options.check:
         lines = differences(figures, json.loads(FIGURES.read_text(encoding="utf-8")))
