@@ -115,7 +115,7 @@ def test_a_wrong_text_is_explained(
     record(wrong, TOKENS, tmp_path / "theirs", text="all")
     result = compare(golden_of("bitnet-b1.58"), tmp_path / "theirs" / "eval-callback.txt", model=model)
     assert not result.ok
-    assert "  mode          free-running: a text shows corners only, from which nothing can be replayed\n" in "".join(
+    assert "  mode          free-running, as nothing can be replayed from the corners that a text shows\n" in "".join(
         printed(result)
     )
     assert name in [each.name for each in result.diagnoses], result.verdict
