@@ -6,6 +6,15 @@ is reached from here; each name is imported when it is first used, so that `impo
     import i2s_spec as i2s
     file = i2s.open("model.gguf")
     report = i2s.lint("model.gguf")
+
+What there is, by what it is for; `help(i2s.lint)` says more of each:
+
+    one file     open, lint, doctor, identify, fix, sanitize; File, Tensor, Report, Span, FormatError
+    many files   manifest, check, lint_manifest; Policy, what may be asked of servers
+    weights      unpack, pack, dequantize, get_rows, quantize, weight_quant, transcode, read_as, histogram, scan
+    new files    new, Writer, rewrite, convert_endian, quantize_model
+    checkpoints  import_checkpoint, export_checkpoint, lint_checkpoint, make_receipt, verify_receipt
+    models       load_model, load_tokenizer, golden, bitlinear, integer_product, quantize_activations
 """
 
 from __future__ import annotations
@@ -41,6 +50,7 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.reader import open as open
     from i2s_spec.gguf.writer import Writer as Writer
     from i2s_spec.inspect.identify.identification import identify as identify
+    from i2s_spec.linter.checkup import doctor as doctor
     from i2s_spec.linter.cluster.check_entry import check as check
     from i2s_spec.linter.cluster.lint_manifest import lint_manifest as lint_manifest
     from i2s_spec.linter.cluster.manifest import manifest as manifest
@@ -87,6 +97,7 @@ _HOMES = {
     "fix": "i2s_spec.linter.repair.fix",
     "sanitize": "i2s_spec.linter.sanitize.sanitize",
     "lint": "i2s_spec.linter.engine",
+    "doctor": "i2s_spec.linter.checkup",
     "check": "i2s_spec.linter.cluster.check_entry",
     "manifest": "i2s_spec.linter.cluster.manifest",
     "lint_manifest": "i2s_spec.linter.cluster.lint_manifest",

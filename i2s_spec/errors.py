@@ -99,6 +99,50 @@ class FormatError(ValueError):
         return _rebuild, (self.fault, self.span, self.got, self.want, self.details)
 
 
+class FileError(FormatError, OSError):
+    """A file that the system does not open, as the `OSError` that it is, too: `errno`, `strerror` and `filename` are the
+    system's. It is a `FileNotFoundError` or `PermissionError` where the system says so.
+    """
+
+    def __new__(cls, *_: Any, **__: Any) -> FileError:
+        return OSError.__new__(cls)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_file, (
+            type(self),
+            (self.fault, self.span, self.details),
+            (self.errno, self.strerror, self.filename),
+        )
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """There is no file of that name."""
+
+
+class ForbiddenFileError(FileError, PermissionError):
+    """The file is there, and may not be read."""
+
+
+def file_error(fault: Fault, error: OSError) -> FileError:
+    """What the system said when a file was to be opened, as a `FormatError` that has no bytes.
+
+    :param fault: whose message has a `reason`
+    """
+    missing, forbidden = isinstance(error, FileNotFoundError), isinstance(error, PermissionError)
+    kind = MissingFileError if missing else ForbiddenFileError if forbidden else FileError
+    details = {"reason": TrustedText(error.strerror or type(error).__name__)}
+    return _rebuild_file(kind, (fault, Span(0, 0), details), (error.errno, error.strerror, error.filename))
+
+
+def _rebuild_file(
+    kind: type[FileError], values: tuple[Fault, Span, dict[str, Any]], system: tuple[int | None, str | None, Any]
+) -> FileError:
+    fault, span, details = values
+    made = kind(fault, span, **details)
+    made.errno, made.strerror, made.filename = system
+    return made
+
+
 def _rebuild(fault: Fault, span: Span, got: Any, want: Any, details: dict[str, Any]) -> FormatError:
     return FormatError(fault, span, got, want, **details)
 

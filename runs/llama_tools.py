@@ -2,7 +2,8 @@
 
 `dump` has what the library computes of a file: every value whole, and the text of the library's own printer.
 `perplexity_tool` builds llama-perplexity from the sources that node-llama-cpp brings (a bundle of git), against the built
-libraries beside them: two files to compile. Nothing of them is in this repository.
+libraries beside them: two files to compile. `patched` builds the library with a patch: the files that it changes, before
+the released library, or all of it. Nothing of them is in this repository.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ _SOURCES: Final = PROGRAM["node-llama-cpp"]
 
 #: What of the sources is compiled, or included by it.
 _FOLDERS: Final = ("include", "common", "ggml/include", "vendor", "tools/perplexity")
+
+#: Sources of models in one file of the compiler, as llama.cpp's own build has it.
+_BATCH: Final = 16
 
 
 class Dumped(NamedTuple):
@@ -51,10 +55,11 @@ def _libraries() -> Path:
     return _package() / "bins" / "linux-x64"
 
 
-def dump(path: Path, tokens: Sequence[int], folder: Path) -> Dumped:
+def dump(path: Path, tokens: Sequence[int], folder: Path, package: Path | None = None) -> Dumped:
     """Run the library on a file, in a process of its own, on one thread, without flash attention.
 
     :param folder: where the dumps go; it exists
+    :param package: what `patched` built; the release unless given
     :raises RuntimeError: where the library is missing, or does not load the file, with what it printed
     """
     reason = missing()
@@ -62,7 +67,8 @@ def dump(path: Path, tokens: Sequence[int], folder: Path) -> Dumped:
         raise RuntimeError(reason)
     script = Path(__file__).parent / "children" / "run_llama_library.py"
     answer = folder / "answer.json"
-    words = [sys.executable, str(script), str(_package()), str(answer), "{}", json.dumps(list(tokens)), str(folder)]
+    package = package or _package()
+    words = [sys.executable, str(script), str(package), str(answer), "{}", json.dumps(list(tokens)), str(folder)]
     outcome = run(Command(words), path.resolve(), Bounds(PATIENCE, _LIBRARY.memory))
     if not answer.is_file():
         printed = "\n".join(cleaned(outcome.stderr_tail, path))
@@ -78,6 +84,73 @@ def perplexity_missing() -> str | None:
     return _LIBRARY.missing() or (
         None if _bundle().is_file() else f"{_SOURCES.name} {_SOURCES.version} is not installed"
     )
+
+
+def sources(place: Path, folders: Sequence[str]) -> Path:
+    """Folders of llama.cpp's sources, as npm's package brings them.
+
+    :param place: which is made
+    :raises RuntimeError: where git fails
+    """
+    _done(["git", "clone", "--quiet", "--no-checkout", str(_bundle()), str(place)])
+    _done(["git", "-C", str(place), "checkout", "--quiet", "HEAD", "--", *folders])
+    return place
+
+
+def patched(patch: Path, folder: Path, *, whole: bool = False) -> Path:
+    """The package with a library that is patched; for `dump`.
+
+    What the patch changes in C++ is compiled, and linked before the released library, whose functions of these names it
+    replaces; so it may change no structure that other files know. With `whole` all of libllama is compiled, which takes some
+    ten minutes of processor time.
+
+    :param folder: where it is built; it exists. What an earlier call with the same patch compiled there is taken
+    :raises RuntimeError: where it cannot be built
+    """
+    reason = perplexity_missing()
+    if reason is not None:
+        raise RuntimeError(reason)
+    source, package = folder / "llama.cpp", folder / ("whole" if whole else "overlay")
+    if not source.is_dir():
+        sources(source, ["src", *_FOLDERS[:3]])
+        _done(["git", "-C", str(source), "apply", "--whitespace=nowarn", str(patch.resolve())])
+        (source / "src" / "llama-version.h").write_text('#define LLAMA_VERSION ""\n#define LLAMA_COMMIT ""\n')
+    libraries = package / "bins" / "linux-x64"
+    shutil.rmtree(package, ignore_errors=True)
+    libraries.mkdir(parents=True)
+    for library in _libraries().glob("lib*.so"):
+        (libraries / library.name).symlink_to(library)
+    released = next(libraries.glob("libllama.v*.so"))
+    links = [str(next(libraries.glob(f"{name}*.so"))) for name in ("libggml.v", "libggml-base")]
+    if whole:
+        files = sorted((source / "src").glob("*.cpp")) + _batches(source / "src" / "models", folder)
+        released.unlink()
+        name = released.name
+    else:
+        changed = subprocess.run(["git", "-C", str(source), "diff", "--name-only", "--", "*.cpp"], check=True,
+                                 capture_output=True, text=True).stdout.split()  # fmt: skip
+        files, links = [source / each for each in changed], [str(released), *links]
+        name = "patch.so"
+    objects = [folder / f"{each.stem}.{package.name}.o" for each in files]
+    includes = [f"-I{source / each}" for each in ("src", "src/models", *_FOLDERS[:3])]
+    for each, made in zip(files, objects, strict=True):
+        if not made.is_file():
+            part = made.with_suffix(".part")
+            _done(["g++", "-O1", "-fPIC", "-std=c++17", *includes, "-c", str(each), "-o", str(part)])
+            part.rename(made)
+    _done(["g++", "-shared", f"-Wl,-soname,{name}", "-o", str(libraries / name), *map(str, objects), *links,
+           "-Wl,-rpath,$ORIGIN", "-pthread"])  # fmt: skip
+    return package
+
+
+def _batches(models: Path, folder: Path) -> list[Path]:
+    """Files that include sixteen each of the models' files, which spends less on their headers."""
+    files = sorted(models.glob("*.cpp"))
+    batches = []
+    for start in range(0, len(files), _BATCH):
+        batches.append(folder / f"models-{start}.cpp")
+        batches[-1].write_text("".join(f'#include "models/{each.name}"\n' for each in files[start : start + _BATCH]))
+    return batches
 
 
 def _bundle() -> Path:
@@ -99,8 +172,7 @@ def perplexity_tool() -> Path:
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=home) as folder:
         source, built = Path(folder) / "llama.cpp", Path(folder) / tool.name
-        _done(["git", "clone", "--quiet", "--no-checkout", str(_bundle()), str(source)])
-        _done(["git", "-C", str(source), "checkout", "--quiet", "HEAD", "--", *_FOLDERS])
+        sources(source, _FOLDERS)
         libraries = [next(_libraries().glob(f"{name}*.so")) for name in
                      ("libllama-common", "libllama.v", "libggml.v", "libggml-base")]  # fmt: skip
         _done(["g++", "-O1", "-std=c++17", *(f"-I{source / each}" for each in _FOLDERS[:4]),

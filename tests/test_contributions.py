@@ -14,12 +14,14 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import i2s_spec as i2s
 from i2s_spec.schema import types
+from runs import llama_tools
 
 CONTRIB = Path(__file__).resolve().parents[1] / "contrib"
 FOLDERS = sorted(path.name for path in CONTRIB.iterdir() if path.is_dir())
@@ -151,6 +153,54 @@ def test_gguf_py_opens_files_of_types_36_and_42(tmp_path: Path) -> None:
         assert done.stdout == f"{kind} {len(payload)} {payload.hex()}", done.stderr
 
 
+def llama_cpp() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The script of the patch for llama.cpp, and the figures that it wrote."""
+    folder = CONTRIB / "llama.cpp"
+    return runpy.run_path(str(folder / "make.py")), json.loads((folder / "figures.json").read_text(encoding="utf-8"))
+
+
+def test_the_logits_of_llama_cpp_are_those_of_the_activation_that_the_key_says(tmp_path: Path) -> None:
+    """After the patch; before it, SiLU's whatever the key says. By the reference as it is today."""
+    script, figures = llama_cpp()
+    assert [(case["hidden_activation"], case["library"]) for case in figures["cases"]] == [
+        (key, library) for key in (None, "silu", "relu2") for library in ("before", "after")
+    ]
+    for case in figures["cases"]:
+        key = case["hidden_activation"]
+        path = script["model"](key, tmp_path)
+        right = "relu2" if key == "relu2" and case["library"] == "after" else "silu"
+        for activation in ("silu", "relu2"):
+            expected = script["ours"](path, activation)[-1]
+            error = script["agreement"](np.array(case["logits"]), expected)[1]
+            assert error < 1e-5 if activation == right else error > 0.1, (key, case["library"], activation)
+        assert case["correlation"][right] == 1
+    assert (CONTRIB / "llama.cpp" / "request.md").read_text(encoding="utf-8") == script["request"](figures)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_patched_library_of_llama_cpp_reads_the_key(*, whole: bool) -> None:
+    """Built of the sources that npm carries: the file that is patched, or all of libllama where `I2S_LLAMA_WHOLE` is set."""
+    if (reason := llama_tools.perplexity_missing()) is not None:
+        pytest.skip(reason)
+    if whole and "I2S_LLAMA_WHOLE" not in os.environ:
+        pytest.skip("I2S_LLAMA_WHOLE asks for a build of all of libllama, which takes minutes")
+    script, kept = llama_cpp()
+    assert script["differences"](script["measured"](whole=whole), kept) == []
+
+
+@pytest.mark.thorough
+def test_the_sources_of_llama_cpp_are_those_that_the_request_names(tmp_path: Path) -> None:
+    if (reason := llama_tools.perplexity_missing()) is not None:
+        pytest.skip(reason)
+    source = llama_tools.sources(tmp_path / "clone", ["src/models"])
+    text = (CONTRIB / "llama.cpp" / "request.md").read_text(encoding="utf-8")
+    assert hashlib.sha256((source / "src/models/bitnet.cpp").read_bytes()).hexdigest() in text
+    applied(source, "llama.cpp")
+    changed = (source / "src/models/bitnet.cpp").read_text(encoding="utf-8")
+    assert all(line in changed for line in added("llama.cpp"))
+
+
 def checked_out(name: str, folder: Path) -> Path:
     """The commit that a request names, in a folder."""
     repository, commit = request_of(name)
@@ -168,7 +218,7 @@ def checked_out(name: str, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", [name for name in FOLDERS if name not in ("gguf-py", "kaitai-gallery")])
+@pytest.mark.parametrize("name", [name for name in FOLDERS if name not in ("gguf-py", "kaitai-gallery", "llama.cpp")])
 def test_a_patch_applies_to_the_commit(name: str, tmp_path: Path) -> None:
     folder = checked_out(name, tmp_path / "clone")
     applied(folder, name)

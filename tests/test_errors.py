@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.errors import Fault, FormatError, Span, TrustedText, quote, render
+import i2s_spec as i2s
+from i2s_spec.errors import Fault, FileError, FormatError, Span, TrustedText, file_error, quote, render
+from i2s_spec.schema.faults import UNREADABLE
 
 FAULT = Fault("G999", "sample", "{name} has {got} of {want}")
 
@@ -25,6 +29,30 @@ def test_errors_pickle() -> None:
     error = FormatError(FAULT, Span(0, 1, "a"), got=1, want=2, name=b"n")
     again = pickle.loads(pickle.dumps(error))
     assert (again.fault, again.span, again.message) == (error.fault, error.span, error.message)
+
+
+def test_a_file_that_cannot_be_opened_is_an_os_error_too(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.gguf"
+    for read in (i2s.open, i2s.load_model, i2s.identify):
+        with pytest.raises(FileNotFoundError) as caught:
+            read(missing)
+        error = caught.value
+        assert isinstance(error, FormatError)
+        assert (error.code, error.errno, error.filename) == ("S901", errno.ENOENT, str(missing))
+        assert str(error) == "S901 unreadable: the file cannot be read: No such file or directory"
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), again.errno, again.filename) == (
+            type(error), str(error), error.errno, error.filename,
+        )  # fmt: skip
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(FileError) as looped:
+        i2s.open(tmp_path / "loop")
+    assert (looped.value.errno, isinstance(looped.value, FileNotFoundError)) == (errno.ELOOP, False)
+    made = file_error(UNREADABLE, PermissionError(errno.EACCES, "Permission denied", "x"))
+    assert isinstance(made, PermissionError)
+    with pytest.raises(FormatError) as caught_bytes:  # what is wrong with bytes is no error of the system
+        i2s.open(b"GGUF")
+    assert not isinstance(caught_bytes.value, OSError)
 
 
 def test_templates_in_values_are_not_filled() -> None:

@@ -115,6 +115,15 @@ def test_ci_runs_what_the_site_needs() -> None:
             assert path.relative_to(PACKAGE.parent).as_posix() in script, path.name
 
 
+def test_help_names_what_is_public() -> None:
+    """By what it is for: pydoc alone has the alphabet."""
+    import i2s_spec
+
+    groups = str(i2s_spec.__doc__).partition("says more of each:")[2]
+    named = re.findall(r"\w+", re.sub(r"(?m)^    [a-z]+(?: [a-z]+)?  |, what may be .*", " ", groups))
+    assert sorted(named) == i2s_spec.__all__
+
+
 def test_public_names_resolve() -> None:
     import i2s_spec
 

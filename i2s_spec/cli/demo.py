@@ -65,7 +65,7 @@ def _run(folder: Path, retained: bool) -> None:
 
     _say("3. What the linter says of it.")
     _command("i2s lint model.gguf")
-    _report(lint(model, details=examined)._replace(path="model.gguf"), colour)
+    _report(lint(model, details=examined).replaced(path="model.gguf"), colour)
 
     _say("4. Copies of it, broken as models break in real life.")
     sound = model.read_bytes()
@@ -75,7 +75,7 @@ def _run(folder: Path, retained: bool) -> None:
         (folder / name).write_bytes(mishap.apply(sound))
         click.echo(click.style(mishap.story, bold=True) if colour else mishap.story)
         _command(f"i2s lint {name}")
-        _report(lint(folder / name, details=examined)._replace(path=name), colour, mishap.code)
+        _report(lint(folder / name, details=examined).replaced(path=name), colour, mishap.code)
         codes.append(mishap.code)
 
     _say("5. Where to go from here.")
@@ -90,9 +90,9 @@ def _run(folder: Path, retained: bool) -> None:
 
 def _report(report: Report, colour: bool, first: str = "") -> None:
     """A report in short: what the story is about first."""
-    report = report._replace(findings=tuple(sorted(report.findings, key=lambda finding: finding.code != first)))
+    report = report.replaced(findings=tuple(sorted(report.findings, key=lambda finding: finding.code != first)))
     more = len(report.findings) - SHOWN
-    text = make("text", colour=colour).file(report._replace(findings=report.findings[:SHOWN]) if more > 0 else report)
+    text = make("text", colour=colour).file(report.replaced(findings=report.findings[:SHOWN]) if more > 0 else report)
     lines = text.splitlines()
     if more > 0:
         lines = [*lines[: _verdict(lines, report.path)], f"{report.path}: ... and {more:,} more"]

@@ -16,7 +16,7 @@ from _thread import allocate_lock  # `threading` is more, and takes longer to im
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.errors import FormatError, Span, TrustedText, file_error, quote
 from i2s_spec.light_typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 from i2s_spec.schema import faults
 
@@ -117,7 +117,7 @@ class FileSource:
         try:
             self._fd = os.open(path, _FLAGS)
         except OSError as error:
-            raise _unreadable(error).of_file(path) from error
+            raise file_error(faults.UNREADABLE, error).of_file(path) from error
         try:
             self._stat = os.fstat(self._fd)
             _refuse_special(self._stat)

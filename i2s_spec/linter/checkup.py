@@ -1,8 +1,8 @@
-"""This module defines `checkup`: one file, looked at by the linter, by `identify` and by what is known of runtimes, and what
+"""This module defines `doctor`: one file, looked at by the linter, by `identify` and by what is known of runtimes, and what
 to do next. It is `i2s doctor`.
 
 >>> from i2s_spec.testing.sample import Draft
->>> found = checkup(Draft().data)
+>>> found = doctor(Draft().data)
 >>> found.report.ok, found.identification is not None
 (True, True)
 """
@@ -53,8 +53,14 @@ class Checkup(NamedTuple):
     certain: bool
     steps: tuple[Step, ...]
 
+    def __repr__(self) -> str:
+        from i2s_spec.display import line
 
-def checkup(origin: Origin, *, threads: int = 1, progress: Progress | None = None) -> Checkup:
+        steps = "; ".join(step.command for step in self.steps)
+        return line("Checkup", self.report.path, f"{self.report.words}{f'; next: {steps}' if steps else ''}")
+
+
+def doctor(origin: Origin, *, threads: int = 1, progress: Progress | None = None) -> Checkup:
     """Look at one file in every way that needs no other file.
 
     :param origin: a path, a buffer, a seekable stream or a `Source`; only regular files are opened

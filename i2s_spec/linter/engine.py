@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from i2s_spec._version import __version__
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import Origin, Source, is_address, source_of
+from i2s_spec.gguf.source import FetchingSource, Origin, Source, is_address, source_of
 from i2s_spec.inspect.survey.result import Reading
 from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter.analysis.subject import Subject
@@ -85,6 +85,16 @@ def lint(
     return run.report(str(path if path is not None else source.name))
 
 
+def _is_asked(rule: Facts, source: Source) -> bool:
+    """Whether a rule is asked about what a source holds.
+
+    Not where it is about servers, and the file is here, nor where it is about a later use, such as the tokens of a text.
+    """
+    if rule.code in faults.REMOTE:
+        return isinstance(source, FetchingSource)
+    return rule.checked or rule.general
+
+
 def open_reference(options: Options) -> AbstractContextManager[Weights | None]:
     """The known weights that options name, as a context that closes them; None where they name no reference.
 
@@ -126,7 +136,9 @@ class _Run:
             # An address is no path: names of the other parts are never looked for on this machine then.
             place = self._path if self._path is None or not is_address(self._path) else getattr(source, "path", None)
             subject = Subject(file, place, self._reading, self._weights)
-            subject.asked, subject.ignored = len(self._rules), self._options.ignored
+            ignored = self._options.ignored
+            subject.asked = sum(_is_asked(rule, source) for rule in self._rules)
+            subject.ignored = sum(_is_asked(rule, source) for rule in REGISTRY.facts() if rule.code in ignored)
             subject.by_document = profile_named(self._options.profile).by_document
         except FormatError as error:  # one of the very first reads failed
             self.add([finding_of(error)])

@@ -123,14 +123,14 @@ class Options:
         return f"Options({', '.join(given)})"
 
     @property
-    def ignored(self) -> int:
-        """How many rules of the profile do not apply because of `select` and `ignore`."""
+    def ignored(self) -> frozenset[str]:
+        """Codes of the rules of the profile that do not apply because of `select` and `ignore`."""
         if not self.select and not self.ignore:
-            return 0
+            return frozenset()
         profile = selected(
             self.profile, payload=self.reading != "none", runtimes=self.runtimes, reference=self.reference is not None
         )
-        return len(set(profile) - set(self.levels))
+        return frozenset(profile) - frozenset(self.levels)
 
     def suppressed_in(self, path: str | None) -> dict[str, str]:
         """The codes whose findings in a file are counted and not listed, each with the reason."""

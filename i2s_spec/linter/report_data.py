@@ -57,25 +57,68 @@ class Remote(NamedTuple):
     etag: str | None = None
 
 
-class Report(NamedTuple):
+class Report:
     """What is known of one file: its findings in the order of the bytes, at most `FINDINGS_PER_RULE` of each rule.
 
     `elided` counts the findings that were left out, by code. `size` is that of the file in bytes, None where it could not
     be opened. `runtimes` are the verdicts on loading and computing, and `details` is what a report format wants to know
     beyond the findings; both are there only if they were asked for. `sampled` is there where a sample was asked for, and
-    `remote` where the file is on a server.
+    `remote` where the file is on a server. No field of a report can be set; `replaced` makes another one.
     """
 
-    path: str
-    findings: tuple[Finding, ...]
-    elided: dict[str, int]
-    size: int | None = None
-    suppressed: tuple[Suppressed, ...] = ()
-    bugs: tuple[Bug, ...] = ()
-    runtimes: tuple[Any, ...] = ()
-    details: Any = None
-    sampled: Sample | None = None
-    remote: Remote | None = None
+    __slots__ = (
+        "bugs", "details", "elided", "findings", "path", "remote", "runtimes", "sampled", "size", "suppressed",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        path: str,
+        findings: tuple[Finding, ...],
+        elided: dict[str, int],
+        size: int | None = None,
+        suppressed: tuple[Suppressed, ...] = (),
+        bugs: tuple[Bug, ...] = (),
+        runtimes: tuple[Any, ...] = (),
+        details: Any = None,
+        sampled: Sample | None = None,
+        remote: Remote | None = None,
+    ) -> None:
+        self.path: str
+        self.findings: tuple[Finding, ...]
+        self.elided: dict[str, int]
+        self.size: int | None
+        self.suppressed: tuple[Suppressed, ...]
+        self.bugs: tuple[Bug, ...]
+        self.runtimes: tuple[Any, ...]
+        self.details: Any
+        self.sampled: Sample | None
+        self.remote: Remote | None
+        for name, value in (
+            ("path", path), ("findings", findings), ("elided", elided), ("size", size), ("suppressed", suppressed),
+            ("bugs", bugs), ("runtimes", runtimes), ("details", details), ("sampled", sampled), ("remote", remote),
+        ):  # fmt: skip
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a report stays as it is: replaced({name}=...) makes another one")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a report stays as it is, with {name}")
+
+    def _values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def replaced(self, **changes: Any) -> Report:
+        """The same report but for these fields."""
+        return Report(**self._values() | changes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Report) and self._values() == other._values()
+
+    __hash__ = None  # type: ignore[assignment]  # what was elided is a dict
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _report_of, (self._values(),)
 
     @property
     def ok(self) -> bool:
@@ -192,6 +235,10 @@ class Report(NamedTuple):
                 "elided": dict(sorted(self.elided.items())),
             },
         }
+
+
+def _report_of(values: dict[str, Any]) -> Report:
+    return Report(**values)
 
 
 def finding_dict(finding: Finding) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 
-from i2s_spec.errors import Fault, FormatError, Span, render
+from i2s_spec.errors import Fault, FormatError, Span, TrustedText, render
 from i2s_spec.light_enum import StrEnum
 from i2s_spec.light_typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -168,6 +168,15 @@ class Rule(NamedTuple):
         return Finding(self, span, got, want, details)
 
 
+def weights(count: int) -> TrustedText:
+    """The noun after a number of weights.
+
+    >>> weights(1), weights(2)
+    ('weight', 'weights')
+    """
+    return TrustedText("weight" if count == 1 else "weights")
+
+
 class Excerpt(NamedTuple):
     """Bytes of a file, and where they begin."""
 
@@ -216,7 +225,8 @@ class Finding(NamedTuple):
 class Facts(NamedTuple):
     """What the choice of rules asks about a rule, which is known before the module of the rule is imported.
 
-    `weakness` says whether the rule names a CWE, `checked` whether it has a function of its own.
+    `weakness` says whether the rule names a CWE, `checked` whether it has a function of its own, `general` whether it is
+    about every file.
     """
 
     code: str
@@ -227,13 +237,14 @@ class Facts(NamedTuple):
     late: bool
     weakness: bool
     checked: bool
+    general: bool
 
 
 def facts_of(rule: Rule) -> Facts:
     """What the choice of rules asks about a rule."""
     return Facts(
         rule.code, rule.slug, rule.severity, rule.needs, rule.payload, rule.late, rule.cwe is not None,
-        rule.check is not None,
+        rule.check is not None, rule.when == EVERY_FILE,
     )  # fmt: skip
 
 

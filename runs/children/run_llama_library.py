@@ -72,6 +72,8 @@ class Library:
         (llama,), (ggml,) = folder.glob("libllama.v*.so"), folder.glob("libggml.v*.so")
         self.base = ctypes.CDLL(str(folder / "libggml-base.so"), ctypes.RTLD_GLOBAL)
         ctypes.CDLL(str(ggml), ctypes.RTLD_GLOBAL).ggml_backend_load_all_from_path(str(folder).encode())
+        for patch in folder.glob("patch.so"):  # before the library, whose functions it replaces
+            ctypes.CDLL(str(patch), ctypes.RTLD_GLOBAL)
         self.llama = ctypes.CDLL(str(llama), ctypes.RTLD_GLOBAL)
         self.common = ctypes.CDLL(str(folder / "libllama-common.so"))
         for name, result, takes in (

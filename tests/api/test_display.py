@@ -59,9 +59,25 @@ def test_a_report_says_its_findings_in_a_line_each(report: i2s.Report) -> None:
     assert len(lines) == len(report.findings)
     assert any(line.startswith("  <Finding error G203 duplicate-key at 0x") for line in lines)
     assert len(str(report)) < 2000
-    many = report._replace(findings=report.findings[:1] * 100, elided={"G203": 900})
+    many = report.replaced(findings=report.findings[:1] * 100, elided={"G203": 900})
     assert str(many).splitlines()[-1] == "  and 980 more"
     assert repr(i2s.lint("no-such-file.gguf")) == "<Report 'no-such-file.gguf': not a readable GGUF file>"
+
+
+def test_a_report_is_no_tuple_and_stays_as_it_is(report: i2s.Report) -> None:
+    assert not isinstance(report, tuple)
+    with pytest.raises(TypeError):
+        len(report)  # type: ignore[arg-type]
+    with pytest.raises(AttributeError, match=r"replaced\(path=...\) makes another one"):
+        report.path = "b.gguf"
+    other = report.replaced(path="b.gguf")
+    assert (other.path, other.findings, report.path) == ("b.gguf", report.findings, "<buffer>")
+    assert other != report
+    assert other.replaced(path=report.path) == report
+    sound = i2s.lint(Draft().data)
+    assert pickle.loads(pickle.dumps(sound)) == sound != other
+    with pytest.raises(TypeError, match="nothing"):
+        report.replaced(nothing=1)
 
 
 def test_tables_have_what_the_lines_have(report: i2s.Report, tmp_path: Path) -> None:

@@ -170,6 +170,34 @@ def test_hash_tells_weights_from_metadata(folder: Path) -> None:
     assert run("i2s hash tiny.gguf --tensors", folder).count("ternary") == 14
 
 
+def test_hash_of_several_files(folder: Path) -> None:
+    shutil.copy(folder / "tiny.gguf", folder / "copy.gguf")
+    run("i2s new other.gguf --embd 256 --seed 1", folder)
+    one = run("i2s hash tiny.gguf", folder)
+    said = run("i2s hash tiny.gguf other.gguf copy.gguf", folder)
+    assert said.startswith("tiny.gguf\n" + "".join(f"  {line}\n" for line in one.splitlines()) + "other.gguf\n")
+    assert said.endswith("\nthe same weights: tiny.gguf, copy.gguf\n")
+    files = json.loads(run("i2s hash --json tiny.gguf other.gguf", folder))["files"]
+    assert [each["path"] for each in files] == ["tiny.gguf", "other.gguf"]
+    assert files[0] == json.loads(run("i2s hash --json tiny.gguf", folder))
+    assert "no-file: S901" in run("i2s hash tiny.gguf no-file", folder)
+
+
+@pytest.mark.parametrize(
+    "words", ["decode tiny.gguf blk.0.attn_q.weight", "encode q.npy --scale 1", "convert tiny.gguf --to interleave-64"]
+)
+def test_what_is_written_is_the_last_argument_or_an_option(folder: Path, words: str) -> None:
+    np.save(folder / "q.npy", np.ones((2, 128), np.int8))
+    for name in ("a.out", "-o b.out", "--output c.out"):
+        assert "[exit" not in run(f"i2s {words} {name}", folder)
+    assert len({(folder / f"{name}.out").read_bytes() for name in "abc"}) == 1
+    missing, twice = (run(f"i2s {words} {more}", folder) for more in ("", "d.out -o e.out"))
+    assert "the file to write is missing: OUT as the last argument, or -o OUT" in missing
+    assert "the file to write is given twice" in twice
+    assert missing.endswith("[exit 2]\n")
+    assert not list(folder.glob("[de].out"))
+
+
 def test_diff_by_exit_code_and_as_json(folder: Path) -> None:
     run("i2s new other.gguf --embd 256 --seed 1", folder)
     assert run("i2s diff -q tiny.gguf other.gguf", folder) == "[exit 1]\n"

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import i2s_spec
 from i2s_spec.cli import main
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.inspect.compare.diff import difference
 from i2s_spec.inspect.compare.other_dialect import other_dialect
-from i2s_spec.linter.checkup import checkup
+from i2s_spec.linter.checkup import doctor
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, Model, key_value
 
@@ -103,6 +104,15 @@ def test_files_that_hold_no_model(
     assert "  crash on it: bitnet.cpp, " in page
 
 
+def test_from_python(folder: Path) -> None:
+    found = i2s_spec.doctor(folder / "a.gguf")
+    assert found.report.ok
+    assert [step.command.split()[1] for step in found.steps][-1] == "run"
+    assert repr(found).startswith("<Checkup '")
+    assert len(repr(found)) < 2000
+    assert not i2s_spec.doctor(folder / "cut.gguf").report.ok
+
+
 def test_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, text = called(capsys, "doctor", "--json", str(folder / "a.gguf"))
     found = json.loads(text)
@@ -119,7 +129,7 @@ def test_layout_that_the_weights_tell(tmp_path: Path) -> None:
     target = tmp_path / "trained.gguf"
     with pytest.raises(SystemExit):
         main(["new", "--trained", str(target), "--dialect", "interleave-64", "-q"])
-    found = checkup(target)
+    found = doctor(target)
     assert (found.dialect, found.certain) == ("interleave-64", True)
     assert found.steps[0].command == f"i2s convert {target} OUT.gguf --from interleave-64 --to canonical"
 

@@ -130,6 +130,22 @@ def test_quiet(folder: Path) -> None:
     assert "good" not in i2s("lint", "-q", "dup_key.gguf", "good.gguf").output
 
 
+def test_reports_beside_a_quiet_one_are_whole(folder: Path) -> None:
+    (folder / "sound.gguf").write_bytes(Draft().data)
+    assert i2s("lint", "-q", "--report", "html=a.html", "--report", "markdown=a.md", "sound.gguf").output == ""
+    assert "sound.gguf" in (folder / "a.html").read_text()
+    assert "`sound.gguf`: ok" in (folder / "a.md").read_text()
+    i2s("lint", "-q", "--format", "html", "-o", "b.html", "sound.gguf")
+    assert 'id="f1-' not in (folder / "b.html").read_text()
+
+
+def test_json_names_the_profile(folder: Path) -> None:
+    for words, name in (([], "default"), (["--profile", "security"], "security")):
+        assert json.loads(i2s("lint", *words, "--json", "bad.gguf").output)["profile"] == name
+        last = i2s("lint", *words, "--format", "jsonl", "bad.gguf").output.splitlines()[-1]
+        assert json.loads(last)["profile"] == name
+
+
 def test_elided_findings_are_counted(folder: Path) -> None:
     draft = Draft()
     file = draft.records()

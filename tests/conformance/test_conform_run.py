@@ -61,6 +61,11 @@ def decode(data, args, op):
         assert each.mistake == "the layout sequential-msb was read"
         assert each.message.startswith("row 0, column ")
         assert each.message.endswith("of 512 differ")
+    words = "one mistake explains 2 of 2 failures: the layout sequential-msb was read"
+    assert FORMS["text"]([run]).splitlines()[-1] == f"hand-made 1: 0 of 2 vectors passed; {words}; suite 1.2.3"
+    assert f"\n{words.capitalize()}.\n" in FORMS["markdown"]([run])
+    del run.results[1]  # of one failure its own line says it
+    assert "explains" not in FORMS["text"]([run])
 
 
 @pytest.mark.parametrize(
@@ -432,3 +437,8 @@ def test_smoke(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[2].endswith("the trits are right, and the scale was not applied.")
     done = i2s("conform", "smoke", "--", "no-such-adapter")
     assert (done.returncode, done.stdout) == (1, "there is no program 'no-such-adapter' that can be run.\n")
+    for words in (["cat"], ["true"], ["echo", "hello"], [sys.executable, "-c", "print(1)"]):
+        done = i2s("conform", "smoke", "--", *words)
+        assert done.returncode == 1
+        assert "That is not how an adapter of i2s-cp/1 begins: " in done.stdout, words
+        assert '{"cmd":"start","version":1}' in done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -63,4 +64,8 @@ def test_the_picture() -> None:
 
 
 def test_the_citation_has_the_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    head = re.search(r"(?m)^## (\S+)( \(unreleased\))?$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    assert head is not None
+    assert project["version"] == __version__ == head[1] + (".dev0" if head[2] else "")
     assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

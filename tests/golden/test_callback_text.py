@@ -19,6 +19,7 @@ from i2s_spec.golden.diagnosis.mistakes import MISTAKES
 from i2s_spec.golden.records.eval_callback import RESOLUTION, node_text, read_callback_text
 from i2s_spec.golden.records.tap import corner
 from i2s_spec.golden.report import report
+from i2s_spec.golden.report.text import lines as printed
 from i2s_spec.model.forward import Model
 
 TOKENS = [1, 17, 3, 44, 5, 9, 30, 8]
@@ -114,6 +115,9 @@ def test_a_wrong_text_is_explained(
     record(wrong, TOKENS, tmp_path / "theirs", text="all")
     result = compare(golden_of("bitnet-b1.58"), tmp_path / "theirs" / "eval-callback.txt", model=model)
     assert not result.ok
+    assert "  mode          free-running, as nothing can be replayed from the corners that a text shows\n" in "".join(
+        printed(result)
+    )
     assert name in [each.name for each in result.diagnoses], result.verdict
     alone = compare(golden_of("bitnet-b1.58"), tmp_path / "theirs" / "eval-callback.txt")
     assert alone.first is not None

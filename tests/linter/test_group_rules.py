@@ -105,6 +105,15 @@ def test_counts_and_shares_are_exact() -> None:
     assert two.span.stop - two.span.start == 18
 
 
+def test_one_weight_is_said_as_one() -> None:
+    kind, rows, cols = "TQ2_0", 2, 256
+    data = bytearray(block_bytes(b"first.weight", (cols, rows), kind))
+    data[3] = 0b01010111  # the first of its four codes is 3
+    assert " has 1 weight of code 3, " in found(file_of(kind, bytes(data), rows, cols))[0].message
+    data[3] = 0b01011111
+    assert " has 2 weights of code 3, " in found(file_of(kind, bytes(data), rows, cols))[0].message
+
+
 def test_a_sample_looks_at_groups_too() -> None:
     """A fault in the first window of a tensor of which a sample is taken; and a sound one stays silent."""
     rows, cols = 4096, 2048

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
-from i2s_spec.cli.files.target import reading, shown, writing
+from i2s_spec.cli.files.target import out_argument, reading, shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
 
@@ -40,7 +40,6 @@ _CHECKPOINT = ".safetensors"
     short_help="Convert ternary tensors to another type or dialect, with a proof.",
 )
 @click.argument("source", metavar="IN", type=click.Path(readable=False))
-@click.argument("target", metavar="OUT", type=click.Path(readable=False))
 @click.option(
     "--to",
     metavar="TYPE|DIALECT",
@@ -70,6 +69,7 @@ _CHECKPOINT = ".safetensors"
 @click.option("-v", "--verbose", is_flag=True, help="Print the proof of every tensor.")
 @click.option("--threads", type=click.IntRange(1), help="Number of threads. [default: one per processor]")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
+@out_argument("target")
 def command(
     source: str,
     target: str,

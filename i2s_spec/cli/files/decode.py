@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from i2s_spec.cli.files.target import shown, writing
+from i2s_spec.cli.files.target import out_argument, shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import float32_words, visible
@@ -20,7 +20,6 @@ from i2s_spec.draw.text import float32_words, visible
 )
 @click.argument("file", type=click.Path(readable=False))
 @click.argument("tensor")
-@click.argument("out", type=click.Path(readable=False))
 @click.option(
     "--as",
     "form",
@@ -41,6 +40,7 @@ from i2s_spec.draw.text import float32_words, visible
 @click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
 @remote_options
+@out_argument("out")
 def command(
     file: str, tensor: str, out: str, form: str, dialect: str, code3: Any, force: bool, threads: int | None, quiet: bool
 ) -> None:

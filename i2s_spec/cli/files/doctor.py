@@ -61,10 +61,10 @@ def command(file: str, as_json: bool, threads: int | None, quiet: bool) -> int:
     Exit code: that of `i2s lint FILE`.
     """
     from i2s_spec.draw import terminal
-    from i2s_spec.linter.checkup import checkup
+    from i2s_spec.linter.checkup import doctor
 
     with progress_bar("reading", quiet) as progress:
-        found = checkup(file, threads=threads or os.cpu_count() or 1, progress=progress)
+        found = doctor(file, threads=threads or os.cpu_count() or 1, progress=progress)
     if as_json:
         sys.stdout.writelines(json_document(_document(found)))
     else:

@@ -6,7 +6,7 @@ import warnings
 
 import click
 
-from i2s_spec.cli.files.target import shown, writing
+from i2s_spec.cli.files.target import out_argument, shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.draw.text import visible
 
@@ -18,7 +18,6 @@ from i2s_spec.draw.text import visible
     short_help="Write a .npy file as I2_S.",
 )
 @click.argument("array", metavar="IN.npy", type=click.Path(readable=False))
-@click.argument("out", type=click.Path(readable=False))
 @click.option(
     "--into", "model", metavar="MODEL", type=click.Path(readable=False), help="A GGUF file; OUT is a copy of it."
 )
@@ -39,6 +38,7 @@ from i2s_spec.draw.text import visible
 )
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
+@out_argument("out")
 def command(
     array: str,
     out: str,

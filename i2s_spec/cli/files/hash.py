@@ -1,4 +1,4 @@
-"""`i2s hash FILE`: identities of a file, of its metadata, and of its weights whatever their layout."""
+"""`i2s hash FILE...`: identities of a file, of its metadata, and of its weights whatever their layout."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SCHEMA_VERSION = 1
     epilog="Example:  i2s new tiny.gguf && i2s hash tiny.gguf --tensors",
     short_help="Identities of file, metadata and weights.",
 )
-@click.argument("file", type=click.Path(readable=False))
-@click.option("--dialect", default="canonical", show_default=True, help="How FILE's I2_S tensors are packed.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(readable=False))
+@click.option("--dialect", default="canonical", show_default=True, help="How the files' I2_S tensors are packed.")
 @click.option("--tensors", "each", is_flag=True, help="The digest of every tensor, too.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with every tensor.")
 @click.option("--lineage", is_flag=True, help="The all-zero rows, too: a fine-tune keeps those of its base.")
@@ -41,7 +41,7 @@ SCHEMA_VERSION = 1
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 @remote_options
 def command(
-    file: str,
+    files: tuple[str, ...],
     dialect: str,
     each: bool,
     as_json: bool,
@@ -50,7 +50,9 @@ def command(
     threads: int | None,
     quiet: bool,
 ) -> None:
-    """Print the SHA-256 of a GGUF file, of its metadata, and of its weights.
+    """Print the SHA-256 of GGUF files, of their metadata, and of their weights.
+
+    Of several files it also says which have the same weights; --json has them as a list named files.
 
     Two files have the same metadata where keys, types and values are the same, in any order and byte order. They
     have the same weights where tensors of the same names and shapes hold the same trits and scales, or the same data:
@@ -63,35 +65,62 @@ def command(
 
     The module i2s_spec.inspect.compare.identity says exactly what is hashed, so that others can do it.
     """
+    known = None if base is None else _read_base(base)
+    lineage = lineage or known is not None
+    workers, several = threads or os.cpu_count() or 1, len(files) > 1
+    documents: list[dict[str, Any]] = []
+    same: dict[str, list[str]] = {}
+    for file in files:
+        found = _identity(file, dialect, workers, lineage, as_json, quiet)
+        same.setdefault(found.weights, []).append(file)
+        shared = None if known is None else _shared(known, found)
+        if as_json:
+            documents.append(_document(file, dialect, found, lineage, shared))
+            continue
+        if several:
+            click.echo(f"{visible(file, 4096, bare=True)}")
+        for line in _lines(found, lineage, shared, each):
+            click.echo(f"  {line}" if several else line)
+    if as_json:
+        whole = {"schema_version": SCHEMA_VERSION, "files": documents} if several else documents[0]
+        sys.stdout.writelines(json_document(whole))
+        return
+    for names in same.values():
+        if len(names) > 1:
+            click.echo(f"the same weights: {', '.join(visible(name, 4096, bare=True) for name in names)}")
+
+
+def _identity(file: str, dialect: str, threads: int, lineage: bool, as_json: bool, quiet: bool) -> Identity:
+    """What identifies one file.
+
+    :raises click.UsageError: where the dialect does not fit
+    """
     from i2s_spec.gguf.reader import open as open_file
     from i2s_spec.inspect.compare.identity import identity
 
-    known = None if base is None else _read_base(base)
-    lineage = lineage or known is not None
     try:
         with reading(file, as_json), open_file(file) as opened, progress_bar("hashing", quiet) as progress:
-            found = identity(opened, dialect, threads or os.cpu_count() or 1, progress, lineage)
+            return identity(opened, dialect, threads, progress, lineage)
     except FormatError:
         raise
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    shared = None if known is None else _shared(known, found)
-    if as_json:
-        sys.stdout.writelines(json_document(_document(file, dialect, found, lineage, shared)))
-        return
-    click.echo(f"file      {found.file}\nmetadata  {found.metadata}\nweights   {found.weights}")
+
+
+def _lines(found: Identity, lineage: bool, shared: Total | None, each: bool) -> Iterator[str]:
+    """What is said of one file."""
+    yield from (f"file      {found.file}", f"metadata  {found.metadata}", f"weights   {found.weights}")
     if lineage:
         from i2s_spec.inspect.compare.lineage import digest
 
-        zero = [each.zero_rows for each in found.tensors if each.zero_rows is not None]
+        zero = [tensor.zero_rows for tensor in found.tensors if tensor.zero_rows is not None]
         counted = f"{sum(int(rows.sum()) for rows in zero):,} of {sum(rows.size for rows in zero):,} rows"
-        click.echo(f"zero rows {digest(found.zero_rows)}  {counted} of {len(zero):,} ternary tensors")
+        yield f"zero rows {digest(found.zero_rows)}  {counted} of {len(zero):,} ternary tensors"
     if shared is not None:
-        for line in _kinship_lines(shared):
-            click.echo(line)
+        yield from _kinship_lines(shared)
     if each:
         for tensor in found.tensors:
-            click.echo(f"{tensor.digest}  {tensor.kind:<8} {visible(tensor.name, 200, bare=True)}")
+            yield f"{tensor.digest}  {tensor.kind:<8} {visible(tensor.name, 200, bare=True)}"
 
 
 def _document(file: str, dialect: str, found: Identity, lineage: bool, shared: Total | None) -> dict[str, Any]:

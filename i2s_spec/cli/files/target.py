@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import reduce
+from functools import reduce, wraps
 from typing import Any
 
 import click
@@ -107,6 +107,30 @@ def whole_file(output: str, dry_run: str) -> Callable[[Command], Command]:
         click.option("--threads", type=click.IntRange(1), help=threads),
         click.option("-q", "--quiet", is_flag=True, help="Say nothing."),
     )
+
+
+def out_argument(name: str) -> Callable[[Command], Command]:
+    """The file to write as the last argument OUT, or as `-o OUT`, which verbs have whose first argument is a model.
+
+    It stands next to the function.
+
+    :param name: of the function's parameter
+    """
+
+    def made(command: Command) -> Command:
+        @wraps(command)
+        def whole(*args: Any, output: str | None, **options: Any) -> Any:
+            if (options[name] is None) == (output is None):
+                given = "is given twice" if output is not None else "is missing"
+                raise click.UsageError(f"the file to write {given}: OUT as the last argument, or -o OUT")
+            options[name] = output if output is not None else options[name]
+            return command(*args, **options)
+
+        path = click.Path(readable=False)
+        whole = click.option("-o", "--output", metavar="OUT", type=path, help="The same as OUT.")(whole)
+        return click.argument(name, metavar="[OUT]", required=False, type=path)(whole)
+
+    return made
 
 
 def check_target(target: str | None, dry_run: bool) -> None:

@@ -161,9 +161,11 @@ def lint_run(files: tuple[str, ...], given: dict[str, Any], sources: dict[str, s
                 sheets.append((sheet, _print))
                 continue
             output = stack.enter_context(OutputFile(place, force=True))
-            sheets.append((form(False, given["quiet"], threshold), partial(_write, output)))
+            # A report beside the one that is quiet is for later readers, and whole.
+            quiet = given["quiet"] and place == given["output"]
+            sheets.append((form(False, quiet, threshold), partial(_write, output)))
         for sheet, say in sheets:
-            sheet.command = command
+            sheet.command, sheet.profile = command, options.profile
             say(sheet.begin())
         run = stack.enter_context(closing(_reports(files, options, jobs, bar, weights, given)))
         for path, found_there in run:

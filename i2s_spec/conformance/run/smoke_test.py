@@ -4,6 +4,7 @@ the scale found. It needs no vectors, so that it is the first thing to try with 
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -18,7 +19,7 @@ from i2s_spec.codec.ternary_types import pack_blocks
 from i2s_spec.conformance.run.adapter_process import AdapterFault
 from i2s_spec.conformance.run.askers import ProtocolAsker
 from i2s_spec.conformance.run.cases import Case
-from i2s_spec.conformance.run.protocol import Implementation
+from i2s_spec.conformance.run.protocol import VERSION, Implementation
 from i2s_spec.conformance.run.results import CaseResult, Status
 from i2s_spec.conformance.run.runner import score
 from i2s_spec.conformance.run.scoring import digest_of
@@ -29,6 +30,14 @@ from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 _SHAPE: Final = (2, 512)
 #: What +1 stands for: exact in every float, and not what a forgotten scale would be.
 _SCALE: Final = 0.75
+
+
+#: What to say of a program that was started and did not answer as an adapter.
+_NO_ADAPTER: Final = (
+    " That is not how an adapter of i2s-cp/1 begins: it reads lines of JSON from its standard input, of which the first is "
+    f'{{"cmd":"start","version":{VERSION}}}, and answers each with one line. spec/tutorials/decoder.md shows one; a program '
+    "that reads a GGUF file on its standard input is run by i2s conform run --simple."
+)
 
 
 class Sentence(NamedTuple):
@@ -46,7 +55,7 @@ def smoke(words: Sequence[str], bounds: Bounds) -> Iterator[Sentence]:
         try:
             about = asker.start()
         except AdapterFault as fault:
-            yield Sentence("alive", False, f"{fault}.")
+            yield Sentence("alive", False, f"{fault}.{'' if shutil.which(words[0]) is None else _NO_ADAPTER}")
             return
         named = f"{about.name} {about.version}".strip()
         yield Sentence("alive", True, f"{named} answers, and does {', '.join(about.ops)}.")

@@ -11,12 +11,13 @@ from i2s_spec.linter.rule import REGISTRY, facts_of
 
 _MARK: Final = '''\
 """Each rule by its module: code, slug, severity, what it needs, and whether it is about payloads, is late, names
-a weakness and has a function of its own. Written by i2s_spec.docs.annexes.rule_index: run `i2s spec write`."""
+a weakness, has a function of its own and is about every file. Written by i2s_spec.docs.annexes.rule_index: run
+`i2s spec write`."""
 
 from i2s_spec.light_typing import Final
 
 # fmt: off
-INDEX: Final[tuple[tuple[str, tuple[tuple[str, str, str, str, bool, bool, bool, bool], ...]], ...]] = (
+INDEX: Final[tuple[tuple[str, tuple[tuple[str, str, str, str, bool, bool, bool, bool, bool], ...]], ...]] = (
 '''
 
 

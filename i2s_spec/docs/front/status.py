@@ -32,7 +32,7 @@ def _next() -> str:
     path = root() / "CHANGELOG.md"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     heading = re.search(r"^## (\S+)", text, re.MULTILINE)
-    return f", with the changes of {heading[1]}" if heading and heading[1] != __version__ else ""
+    return f", with the changes of {heading[1]}" if heading and heading[1] != __version__.partition(".dev")[0] else ""
 
 
 def _repository() -> str:

@@ -109,8 +109,7 @@ def _require_same_tokens(record: Record, theirs: Candidate) -> list[str]:
 def _mode(mode: Mode | None, model: Model | None, theirs: Candidate) -> tuple[Mode, list[str]]:
     """The mode that is possible, and why it is not the one that was asked for."""
     if theirs.dump.kind == "text" and mode != "free-running":
-        return "free-running", ["a text shows corners only, from which nothing can be replayed: compared free-running, to "
-                                "the printed resolution"]  # fmt: skip
+        return "free-running", ["a text shows corners only, compared to the resolution in which they are printed"]
     if model is None and mode != "free-running":
         return "free-running", ["no model was given, so nothing could be replayed: compared free-running with the stored "
                                 "taps; --model MODEL finds the first wrong operation"]  # fmt: skip

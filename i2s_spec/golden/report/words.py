@@ -46,7 +46,8 @@ def about(result: Comparison) -> Iterator[tuple[str, str]]:
     yield "record", f"{visible(result.golden, 120, bare=True)} ({kind}, {_many(tokens, 'token')}, profile {profile})"
     yield "candidate", f"{visible(result.candidate, 120, bare=True)} ({result.form})"
     replayed = f", profile {visible(result.profile, bare=True)}" if result.mode != "free-running" else ""
-    yield "mode", f"{result.mode}{replayed}"
+    why = ", as nothing can be replayed from the corners that a text shows" if result.form == "text" else ""
+    yield "mode", f"{result.mode}{replayed}{why}"
     counts = [(result.counted(status), word) for status, word in _STATUSES]  # type: ignore[arg-type]
     yield "taps", ", ".join(f"{count:,} {word}" for count, word in counts if count) or "none"
     for status, word in (("missing", "missing"), ("extra", "extra")):

@@ -1,9 +1,10 @@
 """Report formats: what a set of verdicts looks like to a person or a program.
 
 A format is a class that makes text of reports as they come: `begin`, `file` for each of them in turn, and `end`; none
-holds the reports of a run. It is listed in `FORMATS` under the name that `--format` takes, and imported when it is used.
-Reports are plain data (`Report.as_dict`), so that they may come from another process. Text in them that came from a file
-has no control characters and no bidirectional marks any more; what else its own syntax needs, a format escapes.
+holds the reports of a run but JUnit, whose first element counts. It is listed in `FORMATS` under the name that `--format`
+takes, and imported when it is used. Reports are plain data (`Report.as_dict`), so that they may come from another
+process. Text in them that came from a file has no control characters and no bidirectional marks any more; what else its
+own syntax needs, a format escapes.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Format(ABC):
         self._fail_on = fail_on
         #: The command that asked for the report, as it was typed; empty where there was none.
         self.command = ""
+        #: The name of the profile whose rules were asked; empty where it is not known.
+        self.profile = ""
 
     def begin(self) -> str:
         """What comes before the first report."""

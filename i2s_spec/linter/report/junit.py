@@ -24,10 +24,15 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 class JUnit(Format):
-    """One document with a suite for each file."""
+    """One document with a suite for each file.
 
-    def begin(self) -> str:
-        return '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="i2s lint">\n'
+    Its first element counts the test cases of all, so that the suites are kept as text until the last is known.
+    """
+
+    def __init__(self, colour: bool = False, quiet: bool = False, fail_on: Severity | None = Severity.ERROR) -> None:
+        super().__init__(colour, quiet, fail_on)
+        self._suites: list[str] = []
+        self._totals = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
 
     def _file(self, file_report: FileReport) -> str:
         cases = list(self._cases(file_report))
@@ -39,11 +44,17 @@ class JUnit(Format):
             "errors": counts["error"],
             "skipped": counts["skipped"],
         }
+        for name in self._totals:
+            self._totals[name] += int(attributes[name])
         out = _element("system-out", {}, "\n".join(self._remarks(file_report)))
-        return f"  <testsuite{_attributes(attributes)}>\n{''.join(text for _, text in cases)}{out}  </testsuite>\n"
+        suite = f"  <testsuite{_attributes(attributes)}>\n{''.join(text for _, text in cases)}{out}  </testsuite>\n"
+        self._suites.append(suite)
+        return ""
 
     def end(self, totals: Totals) -> str:
-        return "</testsuites>\n"
+        root = _attributes({"name": "i2s lint", **self._totals})
+        suites, self._suites = "".join(self._suites), []
+        return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites{root}>\n{suites}</testsuites>\n'
 
     def _cases(self, file_report: FileReport) -> Iterator[tuple[str, str]]:
         """What became of each test case, and its element."""

@@ -21,7 +21,7 @@ class Json(Format):
     _first = True
 
     def begin(self) -> str:
-        head = {"schema_version": SCHEMA_VERSION, "tool": tool()}
+        head = {"schema_version": SCHEMA_VERSION, "tool": tool(), **({"profile": self.profile} if self.profile else {})}
         return _dumps(head)[:-2] + ',\n  "files": ['
 
     def _file(self, file_report: FileReport) -> str:
@@ -60,7 +60,10 @@ class JsonLines(Format):
         return _line({"schema_version": SCHEMA_VERSION, "type": "file", **file_report})
 
     def end(self, totals: Totals) -> str:
-        return _line({"schema_version": SCHEMA_VERSION, "type": "summary", "tool": tool(), **totals.as_dict()})
+        profile = {"profile": self.profile} if self.profile else {}
+        return _line(
+            {"schema_version": SCHEMA_VERSION, "type": "summary", "tool": tool(), **profile, **totals.as_dict()}
+        )
 
 
 def _dumps(value: Any) -> str:

@@ -94,7 +94,7 @@ def rendered(*reports: FileReport, quiet: bool = False) -> str:
 
 
 def file_report(data: bytes, **options: Any) -> FileReport:
-    return lint(data, details=gather, **options)._replace(path="a.gguf").as_dict()
+    return lint(data, details=gather, **options).replaced(path="a.gguf").as_dict()
 
 
 def test_the_format_asks_for_details() -> None:

@@ -28,7 +28,7 @@ def result(case: object) -> str:
 
 def test_each_finding_is_a_case() -> None:
     for name, copy in SMALL.items():
-        report = lint(copy.data)._replace(path=f"{name}.gguf")
+        report = lint(copy.data).replaced(path=f"{name}.gguf")
         (suite,) = suites(report)
         assert suite.name == f"{name}.gguf"
         assert suite.tests == max(1, len(report.findings)) == len(list(suite))
@@ -53,3 +53,10 @@ def test_errors_skips_and_passes() -> None:
     assert [(suite.tests, suite.failures, suite.errors, suite.skipped) for suite in found] == [
         (1, 0, 0, 0), (1, 0, 1, 0), (1, 0, 1, 0), (1, 0, 0, 1),
     ]  # fmt: skip
+
+
+def test_the_first_element_counts_the_cases_of_all() -> None:
+    form = make("junit")
+    text = form.begin() + form.file(lint(Draft().data)) + form.file(lint(broken("html"))) + form.end(Totals())
+    whole = junitparser.JUnitXml.fromstring(text.encode())
+    assert (whole.tests, whole.failures, whole.errors, whole.skipped) == (2, 0, 1, 0)

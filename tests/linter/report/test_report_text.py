@@ -22,7 +22,9 @@ from i2s_spec.linter.report import details_of, kind, make
 from i2s_spec.linter.report.examined import examined
 from i2s_spec.linter.report.proof import proof
 from i2s_spec.linter.report_data import Totals, excerpt_of
+from i2s_spec.linter.rule import REGISTRY
 from i2s_spec.linter.selection.baseline import Baseline
+from i2s_spec.schema import faults
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, key_value
 
@@ -81,7 +83,7 @@ def test_every_finding_has_a_line(name: str) -> None:
 
 
 def test_verdicts() -> None:
-    sound = lint(Draft().data)._replace(path="a.gguf")
+    sound = lint(Draft().data).replaced(path="a.gguf")
     assert make("text").file(sound) == "a.gguf: ok\n"
     assert make("text", quiet=True).file(sound) == ""
     file_report = failed("b.gguf", "MemoryError: ")
@@ -91,9 +93,13 @@ def test_verdicts() -> None:
     assert make("text").file(skipped(sound.as_dict(), "a pointer")) == "a.gguf: skipped: a pointer\n"
 
 
+def asked_of(line: str) -> int:
+    return int(re.search(r"; (\d+) rules asked", line)[1])  # type: ignore[index]
+
+
 def test_a_verdict_says_what_was_looked_at() -> None:
     def line(**keywords: Any) -> str:
-        report = lint(Draft().data, details=examined, **keywords)._replace(path="a.gguf")
+        report = lint(Draft().data, details=examined, **keywords).replaced(path="a.gguf")
         return make("text").file(report)
 
     assert re.fullmatch(
@@ -102,6 +108,14 @@ def test_a_verdict_says_what_was_looked_at() -> None:
     assert line(payload="none").endswith(" rules asked, 509 bytes of 864 bytes read (header only)\n")
     asked, ignored = re.search(r"; (\d+) rules asked and (\d+) not,", line(ignore=("S2",))).groups()  # type: ignore[union-attr]
     assert f"; {int(asked) + int(ignored)} rules asked," in line()
+    # Rules on what servers answer, on tokens of a text and on checkpoints are no questions to a file that is here.
+    everything = set(defaults().levels)
+    never = {code for code in everything if REGISTRY[code].check is None and REGISTRY[code].when != "every file"}
+    assert {"T901", "M901"} <= never
+    assert asked_of(line()) == len(everything - never - faults.REMOTE)
+    left = asked_of(line(ignore=("M9", "S103"))), asked_of(line())
+    assert left[0] == left[1] - 1  # M901 is not one that was left out, and S103 is
+    assert " and 1 not," in line(ignore=("M9", "S103"))
     cut = make("text").file(lint(Draft().data[:200], details=examined))
     assert "rules asked, the header cannot be read to its end\n" in cut
     report = lint(b"<!DOCTYPE html>", details=examined)
@@ -113,7 +127,7 @@ def test_findings_are_counted_by_code() -> None:
     file = draft.records()
     file.key_values += [key_value(b"X%d" % i, ValueType.UINT8, 1) for i in range(5)]
     file.key_values[0].key = b"general.\x1b"
-    report = lint(draft.built(file), details=examined)._replace(path="a.gguf")
+    report = lint(draft.built(file), details=examined).replaced(path="a.gguf")
     text = make("text").file(report)
     assert re.search(r"\n  1 error: G206 [a-z-]+, repairable with --unsafe\n  5 notes: G207 [a-z-]+\n", text)
     assert text.count("[repairable with --unsafe]\n") == 1
@@ -130,7 +144,7 @@ def test_the_end_says_what_to_type() -> None:
     def end(*files: tuple[str, bytes], quiet: bool = False) -> str:
         text, totals = make("text", quiet=quiet), Totals()
         for path, data in files:
-            report = lint(data)._replace(path=path)
+            report = lint(data).replaced(path=path)
             text.file(report)
             totals.add(report.as_dict())
         return text.end(totals).splitlines()[-1] if not quiet else text.end(totals)
@@ -148,7 +162,7 @@ def test_the_end_says_what_to_type() -> None:
 
 
 def test_the_baseline_is_counted(tmp_path: Path) -> None:
-    report = lint(broken("dup_key"))._replace(path=str(tmp_path / "a.gguf"))
+    report = lint(broken("dup_key")).replaced(path=str(tmp_path / "a.gguf"))
     place = str(tmp_path / "baseline.json")
     baseline = Baseline(place, defaults().levels)
     baseline.apply(report.path, report.as_dict(), write=True)
@@ -193,7 +207,7 @@ def test_runtimes_are_a_table() -> None:
     listed = sum(finding.code == "P201" for finding in report.findings)
     assert listed > 0
     assert f", {listed} in the table" in make("text").file(report).splitlines()[-1]
-    lines = make("text").file(report._replace(path="a.gguf")).splitlines()
+    lines = make("text").file(report.replaced(path="a.gguf")).splitlines()
     at = next(i for i, line in enumerate(lines) if line.split()[:3] == ["runtime", "loads", "computes"])
     assert len(lines) == at + 1 + len(report.runtimes) + 1
     assert "P201" not in "".join(lines)  # the table says it
@@ -201,10 +215,12 @@ def test_runtimes_are_a_table() -> None:
     for columns in (30, 60, 200):
         text = make("text")
         text.columns = columns
-        told = text.file(report._replace(path="a.gguf")).splitlines()
+        told = text.file(report.replaced(path="a.gguf")).splitlines()
         assert max(map(len, told)) <= max(40, columns)
         assert all(verdict.title.split()[0] in "".join(told) for verdict in report.runtimes)
     assert "| runtime | loads | computes | why |\n|---|---|---|---|\n" in make("markdown").file(report)
     assert "title=runtimes::" in make("github").file(report)
-    assert "bitnet.cpp" in make("junit").file(report)
+    junit = make("junit")
+    assert junit.begin() + junit.file(report) == ""  # the first element counts what follows
+    assert "bitnet.cpp" in junit.end(Totals())
     assert len(report.as_dict()["runtimes"]) == len(report.runtimes)

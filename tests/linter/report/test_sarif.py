@@ -208,10 +208,10 @@ def test_validator_finds_nothing(log: dict[str, Any], rules: str, tmp_path: Path
 
 def test_paths_of_a_repository_have_no_dot_in_front() -> None:
     """Code hosts find the file of a result by its path from the root of the repository."""
-    report = lint(broken("dup_key"))._replace(path="./models/a.gguf")
+    report = lint(broken("dup_key")).replaced(path="./models/a.gguf")
     assert report.as_dict()["uri"] == "models/a.gguf"
-    assert report._replace(path="../a.gguf").as_dict()["uri"] == "../a.gguf"
-    assert report._replace(path=".//a.gguf").as_dict()["uri"] == "a.gguf"
+    assert report.replaced(path="../a.gguf").as_dict()["uri"] == "../a.gguf"
+    assert report.replaced(path=".//a.gguf").as_dict()["uri"] == "a.gguf"
 
 
 def test_help_says_what_to_do_next(log: dict[str, Any]) -> None:

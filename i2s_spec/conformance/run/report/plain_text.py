@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -11,6 +12,10 @@ from i2s_spec.errors import quote
 
 #: Columns of a table, with their heads.
 _COLUMNS: Final = (Status.PASS, Status.FAIL, Status.ERRORED, Status.SKIPPED, Status.NOTED, Status.NOT_RUN)
+
+
+#: Failures with the same explanation that are said together.
+_SEVERAL: Final = 2
 
 
 def title(run: RunResult) -> str:
@@ -50,7 +55,18 @@ def summary(run: RunResult) -> str:
     known = f"; {len(run.known):,} failures are known" if run.known else ""
     right, stated = run.phases
     phases = f"; {right:,} of {stated:,} refusals name the right phase" if stated else ""
-    return f"{title(run)}: {counts['pass']:,} of {asked:,} vectors passed{known}{phases}; suite {run.suite_version}"
+    mistakes = f"; {same}" if (same := common_mistake(run)) else ""
+    passed = f"{title(run)}: {counts['pass']:,} of {asked:,} vectors passed"
+    return f"{passed}{known}{phases}{mistakes}; suite {run.suite_version}"
+
+
+def common_mistake(run: RunResult) -> str:
+    """The known mistake that explains most of the failures, in a few words; nothing where none explains two."""
+    failed = [each for each in failures(run) if each.status is Status.FAIL]
+    (mistake, count), *_ = Counter(each.mistake for each in failed if each.mistake).most_common(1) or [("", 0)]
+    if count < _SEVERAL:
+        return ""
+    return f"one mistake explains {count:,} of {len(failed):,} failures: {quote(mistake, limit=200, bare=True)}"
 
 
 def markdown_report(runs: Sequence[RunResult]) -> str:
@@ -69,6 +85,7 @@ def markdown_report(runs: Sequence[RunResult]) -> str:
         failed = failures(run)
         if failed or run.unexpected or run.given_up:
             lines += ["", f"### {_cell(title(run))}", ""]
+            lines += [f"{_cell(mistake[0].upper() + mistake[1:])}.", ""] if (mistake := common_mistake(run)) else []
             lines += [
                 f"- `{each.id}` {each.op}: {_cell(each.text)}" for each in failed if each.status is not Status.NOT_RUN
             ]

@@ -119,7 +119,7 @@ def _reaches(part: Part) -> Iterator[Hazard]:
                 yield Hazard("reach", token.start, token.stop, "an attribute that is named by a value")
         elif token.value not in ("~", "+", ",", "(", ")"):
             joined, first = "", None
-        if first is not None and "__" in joined and (_NAMED.search(joined) or _NAMED.search(joined[::-1])):
+        if first is not None and "_" in joined and (_NAMED.search(joined) or _NAMED.search(joined[::-1])):
             yield Hazard("reach", first.start, token.stop, "the name of an attribute of the interpreter")
             joined, first = "", None
 

@@ -8,7 +8,7 @@ from statistics import median
 from i2s_spec.errors import Span, TrustedText, quote
 from i2s_spec.light_typing import TYPE_CHECKING, Final
 from i2s_spec.linter.analysis.checkpoint_facts import WORDS, CheckpointFacts
-from i2s_spec.linter.rule import WARNING, Finding, Needs, rule
+from i2s_spec.linter.rule import WARNING, Finding, Needs, rule, weights
 from i2s_spec.linter.rules.checkpoint.folder_tensors import CHECKPOINTS
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def _pair(facts: CheckpointFacts, name: str) -> Iterator[str]:
         yield f"is packed, and its scale is {scale}, not a positive number"
 
 
-@rule("H208", "checkpoint-code-3", "packed tensor {name} has {got} codes 3, which stand for no trit", clause="12.1",
-      when=CHECKPOINTS, needs=Needs.OTHER_FORMAT, payload=True)  # fmt: skip
+@rule("H208", "checkpoint-code-3", "packed tensor {name} has {got} {weights} of code 3, which stands for no trit",
+      clause="12.1", when=CHECKPOINTS, needs=Needs.OTHER_FORMAT, payload=True)  # fmt: skip
 def code_3(facts: CheckpointFacts) -> Iterator[Finding]:
     """A packed matrix has a code that stands for no trit.
 
@@ -80,7 +80,7 @@ def code_3(facts: CheckpointFacts) -> Iterator[Finding]:
             if both.any():
                 found += int(np.unpackbits(both).sum())
         if found:
-            yield code_3.at(Span(0, 0, facts.shard_of[name]), got=found, name=name)
+            yield code_3.at(Span(0, 0, facts.shard_of[name]), got=found, name=name, weights=weights(found))
 
 
 @rule("H209", "checkpoint-quantization", "quantization_config of config.json does not fit the weights: {reason}",

@@ -16,7 +16,7 @@ from i2s_spec.linter.analysis.group_anomalies import (
     scale_span,
 )
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.rule import WARNING, Finding, rule
+from i2s_spec.linter.rule import WARNING, Finding, rule, weights
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey.result import OtherSurvey
@@ -35,13 +35,13 @@ def _of_codes(other: OtherSurvey, groups: Groups, layout: BlockLayout) -> dict[s
     """The values of a finding on codes."""
     blocks = other.read // layout.nbytes
     return {
-        "got": groups.odd, "want": 0, "name": other.name, "type": TrustedText(other.type),
+        "got": groups.odd, "want": 0, "name": other.name, "type": TrustedText(other.type), "weights": weights(groups.odd),
         "share": _share(groups.odd, blocks * layout.block), "first": groups.first_odd,
     }  # fmt: skip
 
 
-@rule("B101", "reserved-code", "{type} tensor {name} has {got} codes 3, {share} of all; the first is in byte {first} of its "
-      "payload", clause="5.6", when=WITH_TYPES.format("TQ2_0 or IQ2_BN"), payload=True)  # fmt: skip
+@rule("B101", "reserved-code", "{type} tensor {name} has {got} {weights} of code 3, {share} of all; the first is in byte "
+      "{first} of its payload", clause="5.6", when=WITH_TYPES.format("TQ2_0 or IQ2_BN"), payload=True)  # fmt: skip
 def reserved_code(subject: Subject) -> Iterator[Finding]:
     """A payload holds a code that the type does not use.
 
@@ -56,7 +56,7 @@ def reserved_code(subject: Subject) -> Iterator[Finding]:
         yield reserved_code.at(block_span(other, layout, groups.first_odd), **_of_codes(other, groups, layout))
 
 
-@rule("B102", "plus-two-code", "{type} tensor {name} has {got} weights of +2 times their scale, {share} of all; the first "
+@rule("B102", "plus-two-code", "{type} tensor {name} has {got} {weights} of +2 times the scale, {share} of all; the first "
       "is in byte {first} of its payload", severity=WARNING, clause="5.6",
       when=WITH_TYPES.format("Q2_0 or PQ2_0"), payload=True)  # fmt: skip
 def plus_two_code(subject: Subject) -> Iterator[Finding]:

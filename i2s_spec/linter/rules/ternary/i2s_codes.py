@@ -12,7 +12,7 @@ from i2s_spec.linter.analysis.duplicates import duplicate_payloads, rows_repeat
 from i2s_spec.linter.analysis.payload_stats import COMPARED, Region, payload_anomalies
 from i2s_spec.linter.analysis.scales import odd
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, Sampled, rule
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, Sampled, rule, weights
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey.result import TensorSurvey
@@ -42,8 +42,8 @@ def _percent(share: float) -> TrustedText:
     return TrustedText(f"{100 * share:.3g} %")
 
 
-@rule("I201", "unused-code", "I2_S tensor {name} has {got} codes 3{partly}, which mean nothing; the first is in byte "
-      "{first} of its payload", clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
+@rule("I201", "unused-code", "I2_S tensor {name} has {got} {weights} of code 3{partly}, which means nothing; the first "
+      "is in byte {first} of its payload", clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
 def unused_code(subject: Subject) -> Iterator[Finding]:
     """A payload holds code 3.
 
@@ -62,7 +62,13 @@ def unused_code(subject: Subject) -> Iterator[Finding]:
         span = tensor.span(tensor.first_unused, tensor.first_unused + 1)
         partly = TrustedText("" if tensor.complete else " in the part that was read")
         yield unused_code.at(
-            span, got=tensor.counts[3], want=0, name=tensor.name, first=tensor.first_unused, partly=partly
+            span,
+            got=tensor.counts[3],
+            want=0,
+            name=tensor.name,
+            first=tensor.first_unused,
+            partly=partly,
+            weights=weights(tensor.counts[3]),
         )
 
 
