@@ -94,6 +94,7 @@ ROWS = (
     Row("another layout, all tensors", lambda: Copy().packed("interleave-64"), "I213"),
     Row("rows-1x4, all tensors", lambda: Copy().packed("rows-1x4"), "I213"),
     Row("another layout, one tensor", lambda: Copy().packed("sequential-msb", "ffn_up", layers=slice(1, 2)), "I214"),
+    Row("another code map", lambda: Copy().packed("interleave-128/zero-first"), "I216"),
     Row("32-bit words swapped", lambda: words_swapped(Copy()), "I213"),
     Row("a block off by one", lambda: off_by_a_block(Copy()), "I214"),
     Row("rows for the other rotation", lambda: for_neighbors(Copy()), "I215", "other RoPE order"),

@@ -73,6 +73,7 @@ def test_broken_files_get_a_verdict(data: bytes) -> None:
     assert all(0 <= finding.span.start <= finding.span.stop <= len(data) for finding in report.findings)
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")  # of what is found, which is not made smaller
 def test_every_dialect_and_type_comes() -> None:
     """What is found is not made smaller, which would take most of the time."""
     searching = settings(max_examples=2000, database=None, phases=[Phase.generate])

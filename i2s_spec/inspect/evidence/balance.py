@@ -20,6 +20,8 @@ from i2s_spec.schema.dialect import CANONICAL, CODE_MAPS, CodeMap
 #: Standard deviations by which every other pair must be off balance, and how many times those of the best pair.
 FAR: Final = 10.0
 RATIO: Final = 4.0
+#: How far apart the codes of -1 and +1 are in no trained model that is known: three times as far as in 2B-4T, the farthest.
+APART: Final = 0.01
 
 
 class Balance(NamedTuple):
@@ -55,3 +57,22 @@ def likely_code_map(counts: Sequence[int]) -> CodeMap:
     pair = balance(counts, rarest).pair
     fitting = [each for each in maps if pair == tuple(sorted((each.code_of(-1), each.code_of(1))))]
     return next(iter(fitting or maps), CANONICAL.code_map)
+
+
+def foreign_code_map(payloads: Sequence[Sequence[int]]) -> CodeMap | None:
+    """The code map that the codes of all payloads decide, where the canonical one is farther from balance than trained
+    weights are: in all payloads together, and in nine of ten. What was not written is off balance, too, in some.
+
+    :param payloads: of each, how often the codes 0 to 3 occur
+    """
+    canonical = CANONICAL.code_map.code_of(-1), CANONICAL.code_map.code_of(1)
+    counts = [sum(each) for each in zip(*payloads, strict=True)] or [0, 0, 0, 0]
+    found = likely_code_map(counts)
+    signs = found.code_of(-1), found.code_of(1)
+    if found == CANONICAL.code_map or balance(counts, found.unused).pair != tuple(sorted(signs)):
+        return None
+    minus, plus = (counts[code] for code in canonical)
+    nearer = sum(
+        sigma(*(each[code] for code in signs)) < sigma(*(each[code] for code in canonical)) for each in payloads
+    )
+    return found if abs(minus - plus) >= APART * (minus + plus) and 10 * nearer >= 9 * len(payloads) else None

@@ -50,8 +50,11 @@ def weight_code_map(subject: Subject) -> CodeMap:
     """The code map that the codes of all payloads together speak for."""
     from i2s_spec.inspect.evidence.balance import likely_code_map
 
-    totals, survey = [0, 0, 0, 0], subject.survey
-    for place in range(len(survey) if survey is not None else 0):
-        assert survey is not None
-        totals = [total + count for total, count in zip(totals, survey.counts(place), strict=True)]
-    return likely_code_map(totals)
+    return likely_code_map([sum(counts) for counts in zip(*code_counts(subject), strict=True)] or [0, 0, 0, 0])
+
+
+@analysis
+def code_counts(subject: Subject) -> list[tuple[int, int, int, int]]:
+    """How often the codes 0 to 3 occur in each payload, as far as it was read."""
+    survey = subject.survey
+    return [survey.counts(place) for place in range(len(survey))] if survey is not None else []

@@ -56,6 +56,7 @@ def test_with_sub_norms(layout: str) -> None:
 def test_the_code_map_is_told_by_balance(code_map: str) -> None:
     data = trained("bitnet-b1.58", f"interleave-128/{code_map}")
     assert likely_code_map(identify(data, payloads="full").counts).name == code_map
+    assert any(finding.code == "I216" for finding in lint(data).findings) == (code_map != "offset-1")
 
 
 @pytest.mark.parametrize("code_map", [pytest.param(name, marks=pytest.mark.thorough) for name in CODE_MAPS])

@@ -8,7 +8,7 @@ from i2s_spec.errors import Span, TrustedText
 from i2s_spec.light_typing import TYPE_CHECKING, Final
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.analysis.weight_layout import weight_code_map, weight_layout
+from i2s_spec.linter.analysis.weight_layout import code_counts, weight_code_map, weight_layout
 from i2s_spec.linter.rule import WARNING, Finding, Sampled, rule
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 
@@ -128,4 +128,34 @@ def rows_for_other_rotation(subject: Subject) -> Iterator[Finding]:
         _span(subject, first), got=TrustedText(_ROTATED[pairs.order]), want=TrustedText(_ROTATED[known.model.rope]),
         arch=TrustedText(known.model.name), comparisons=pairs.comparisons, halves=TrustedText(f"{pairs.halves:,.0f}"),
         neighbors=TrustedText(f"{pairs.neighbors:,.0f}"),
+    )  # fmt: skip
+
+
+@rule("I216", "code-map-contradicted", "the weights have the codes of {got}, not of {want}: in {want} {minus} of them would "
+      "be -1 and {plus} +1, and trained weights have as many of either sign", clause="7.7", when=WITH_LAYERS, payload=True,
+      sampled=Sampled.LOCAL, command=REPACK)  # fmt: skip
+def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
+    """The weights themselves contradict the canonical code map.
+
+    Why: nothing in a file marks what its codes stand for, and every code map decodes. Trained weights have as many of -1 as
+    of +1. Where another two of the codes in use are as frequent as each other, and those that should be are not, the
+    codes mean something else: a canonical reader takes zeros for -1, say. Balance cannot tell the two signs apart.
+
+    Example: a trained model whose writer took 0, 1, 2 for 0, +1, -1, as a description of the format has it.
+
+    Fix: 'i2s convert --from LAYOUT/CODE-MAP --to canonical', with the code map that is named.
+    """
+    from i2s_spec.inspect.evidence.balance import foreign_code_map
+
+    found, payloads = weight_layout(subject), code_counts(subject)
+    code_map = foreign_code_map(payloads)
+    if found is None or code_map is None or found.usual not in (None, CANONICAL.layout.name):  # I213 names both
+        return
+    usual = CANONICAL.code_map
+    counts = [sum(counts) for counts in zip(*payloads, strict=True)]
+    minus, plus = (f"{100 * counts[usual.code_of(trit)] / sum(counts):.1f} %" for trit in (-1, 1))
+    yield code_map_contradicted.at(
+        _span(subject, min(found.roles.matrices.values(), key=lambda matrix: matrix.start)),
+        got=TrustedText(f"{CANONICAL.layout.name}/{code_map.name}"), want=TrustedText(usual.name),
+        minus=TrustedText(minus), plus=TrustedText(plus),
     )  # fmt: skip
