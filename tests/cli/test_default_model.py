@@ -11,7 +11,7 @@ import pytest
 from one_process import i2s as run
 
 import i2s_spec as i2s
-from i2s_spec.convert.trained.card import MODELS, card
+from i2s_spec.convert.trained.card import MODELS, OPENING, card
 from i2s_spec.convert.trained.model import gguf_bytes, label
 
 NAME = "stories.gguf, which comes with i2s-spec"
@@ -45,9 +45,26 @@ def test_run_tells_a_story(tmp_path: Path) -> None:
     said = done.stderr.splitlines()
     assert said[0] == f"i2s: the model is {NAME}"
     assert "the model ended the text" in said[-1]
+    assert done.stdout.startswith("One morning ")
     words = done.stdout.replace('"', " ").split()
     assert len(words) > 60
     assert done.stdout.rstrip()[-1] in '."'
+
+
+@TOKENIZERS
+def test_the_opening_is_a_text(tmp_path: Path) -> None:
+    """What stands for it as tokens, since encoding needs an extra."""
+    begun = run(tmp_path, "run", "--prompt", "One morning", "-n", "379", "-q")
+    assert run(tmp_path, "run", "-q").stdout == "One morning" + begun.stdout
+    ids = run(tmp_path, "run", "-q", "--ids").stdout
+    assert ids.startswith(",".join(map(str, OPENING)) + ",")
+
+
+@TOKENIZERS
+def test_perplexity_of_stories_that_it_was_not_trained_on(tmp_path: Path) -> None:
+    about = json.loads(run(tmp_path, "perplexity", "--json").stdout)
+    assert about["context"] == card()["sizes"]["context"]
+    assert about["perplexity"] < 1.6  # e to the loss of the card, 0.18, is 1.2; 512 would be chance
 
 
 @TOKENIZERS

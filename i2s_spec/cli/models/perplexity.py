@@ -35,7 +35,9 @@ SCHEMA_VERSION = 1
 @click.argument("model", type=click.Path(readable=False), required=False)
 @click.option("-f", "--file", "path", type=click.Path(readable=False), help="The text; - is stdin.")
 @click.option("--tokens", type=TokenIds(), help="The text as token ids.")
-@click.option("-c", "--context", type=int, default=512, show_default=True, metavar="N", help="Tokens of a chunk.")
+@click.option(
+    "-c", "--context", type=int, metavar="N", help="Tokens of a chunk. [default: 512; without MODEL all that it takes]"
+)
 @click.option("--chunks", "most", type=int, metavar="N", help="Take only the first N chunks.")
 @click.option("--bos/--no-bos", default=None, help="A first token in every chunk. [default: as the file says]")
 @click.option(
@@ -49,7 +51,7 @@ def command(
     model: str | None,
     path: str | None,
     tokens: list[int] | None,
-    context: int,
+    context: int | None,
     most: int | None,
     bos: bool | None,
     base: str | None,
@@ -69,16 +71,20 @@ def command(
     log-likelihood, and one standard error.
 
     A perplexity by words, as lm-eval gives it, is another number. Without MODEL it is the trained model that comes with
-    i2s-spec.
+    i2s-spec; and then, without a text, it is given stories that it was not trained on.
     """
+    from i2s_spec.convert.trained.card import card, unseen_text
     from i2s_spec.model.text.perplexity import chunks, perplexity
 
-    if (path is None) == (tokens is None):
+    own = model is None and path is None and tokens is None
+    if not own and (path is None) == (tokens is None):
         raise click.UsageError("one of --file and --tokens is needed")
+    if context is None:
+        context = card()["sizes"]["context"] if model is None else 512
     keep_inputs(base, model, path)
     if base is not None:
         _refuse_taken(base, overwrite)
-    text = read_text(path) if path is not None else None
+    text = unseen_text() if own else read_text(path) if path is not None else None
     with open_model(model, numerics, threads, force, quiet, embeds=False) as opened:
         tokenizer = tokenizer_of(opened, pre, quiet) if text is not None else tokenizer_if_any(opened, pre, quiet)
         first = tokenizer.bos if tokenizer is not None and (tokenizer.add_bos if bos is None else bos) else None

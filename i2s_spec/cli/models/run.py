@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-#: Most tokens of a story that the model of the package begins by itself; with the first token they fill its context.
-STORY_TOKENS = 383
+#: Most tokens of a story that the model of the package begins by itself; with the first ones they fill its context.
+STORY_TOKENS = 379
 
 
 @click.command(
@@ -142,9 +143,12 @@ def _continue(
 
     quiet = options["quiet"]
     tokenizer: Tokenizer | None
-    if text is None and tokens is None:  # a text from its beginning: decoding needs no extra
-        tokenizer = tokenizer_of(model, options["pre"], quiet)
-        tokens = [tokenizer.bos] if tokenizer.bos is not None else []
+    opening: tuple[int, ...] = ()
+    if text is None and tokens is None:  # a story from its beginning
+        from i2s_spec.convert.trained.card import OPENING
+
+        tokenizer, opening = tokenizer_of(model, options["pre"], quiet), OPENING
+        tokens = [*([] if tokenizer.bos is None else [tokenizer.bos]), *opening]
     elif text is None:
         tokenizer = None if options["ids"] else tokenizer_if_any(model, options["pre"], quiet)
     else:
@@ -168,12 +172,8 @@ def _continue(
     shown = ModelText(escaped=None if options["raw"] is None else not options["raw"])
     stream = None if tokenizer is None or options["ids"] else tokenizer.stream(options["special"])
     try:
-        while first is not None:
-            if stream is not None:
-                shown.write(stream.feed(first))
-            else:
-                shown.write(f"{first}" if len(generation.tokens) == 1 else f",{first}")
-            first = next(arriving, None)
+        for place, token in enumerate(chain(opening, () if first is None else (first,), arriving)):
+            shown.write(stream.feed(token) if stream is not None else f",{token}" if place else f"{token}")
         if stream is not None:
             shown.write(stream.finish())
     finally:
