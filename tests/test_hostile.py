@@ -30,6 +30,8 @@ JUDGE = f"""
 import json, resource, sys, time
 import numpy  # some rules load it for the first file that asks for it, which is not the memory of that file
 from i2s_spec.linter.engine import lint
+from i2s_spec.linter.rules import all_rules
+from i2s_spec.testing.sample import Model
 from pace import unit
 def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
@@ -38,7 +40,8 @@ def reset():
         open("/proc/self/clear_refs", "w").write("5")
     except OSError:
         pass
-lint(b"")
+all_rules()  # likewise the rules
+lint(Model("bitnet-b1.58").built())
 reset()
 before = peak()
 for line in sys.stdin:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterator
+from itertools import islice
 from math import prod
+from operator import le
 
 from i2s_spec.light_typing import NamedTuple
 from i2s_spec.schema import limits, types
@@ -29,6 +33,39 @@ class Placement(NamedTuple):
     @property
     def end(self) -> int:
         return self.offset + (self.size or 0)
+
+
+class Placements:
+    """Placements in an order, kept as numbers: a header of a hundred thousand tensors must not become as many objects."""
+
+    def __init__(self) -> None:
+        self._offsets, self._rows, self._numbers = array("Q"), array("Q"), array("q")
+        self._sizes: list[int | None] = []  # those of tensors that are alike are one object
+
+    def append(self, offset: int, row: int, number: int, size: int | None) -> None:
+        self._offsets.append(offset)
+        self._rows.append(row)
+        self._numbers.append(number)
+        self._sizes.append(size)
+
+    def by_row(self) -> Placements:
+        """The same in the order of the tensor table, in which they mostly are already."""
+        count, rows = len(self), self._rows
+        if all(map(le, rows, islice(rows, 1, None))):
+            return self
+        found = Placements()
+        for place in sorted(range(count), key=rows.__getitem__):
+            found.append(*self[place])
+        return found
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def __getitem__(self, place: int) -> Placement:
+        return Placement(self._offsets[place], self._rows[place], self._numbers[place], self._sizes[place])
+
+    def __iter__(self) -> Iterator[Placement]:
+        return map(Placement, self._offsets, self._rows, self._numbers, self._sizes)
 
 
 class Extent(NamedTuple):

@@ -10,7 +10,7 @@ so a pair is decided by comparison: every other pair must be far from balance, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import sqrt
 from typing import Final, NamedTuple
@@ -59,20 +59,20 @@ def likely_code_map(counts: Sequence[int]) -> CodeMap:
     return next(iter(fitting or maps), CANONICAL.code_map)
 
 
-def foreign_code_map(payloads: Sequence[Sequence[int]]) -> CodeMap | None:
+def foreign_code_map(counts: Sequence[int], payloads: Iterable[Sequence[int]]) -> CodeMap | None:
     """The code map that the codes of all payloads decide, where the canonical one is farther from balance than trained
     weights are: in all payloads together, and in nine of ten. What was not written is off balance, too, in some.
 
-    :param payloads: of each, how often the codes 0 to 3 occur
+    :param counts: how often the codes 0 to 3 occur in all
+    :param payloads: how often they occur in each
     """
     canonical = CANONICAL.code_map.code_of(-1), CANONICAL.code_map.code_of(1)
-    counts = [sum(each) for each in zip(*payloads, strict=True)] or [0, 0, 0, 0]
     found = likely_code_map(counts)
     signs = found.code_of(-1), found.code_of(1)
     if found == CANONICAL.code_map or balance(counts, found.unused).pair != tuple(sorted(signs)):
         return None
     minus, plus = (counts[code] for code in canonical)
-    nearer = sum(
-        sigma(*(each[code] for code in signs)) < sigma(*(each[code] for code in canonical)) for each in payloads
-    )
-    return found if abs(minus - plus) >= APART * (minus + plus) and 10 * nearer >= 9 * len(payloads) else None
+    if abs(minus - plus) < APART * (minus + plus):
+        return None
+    nearer = [sigma(*(each[code] for code in signs)) < sigma(*(each[code] for code in canonical)) for each in payloads]
+    return found if 10 * sum(nearer) >= 9 * len(nearer) else None

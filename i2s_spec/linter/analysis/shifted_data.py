@@ -17,7 +17,7 @@ from i2s_spec.schema.types import BY_NAME, I2_S, TAIL_BYTES, padded
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
-    from i2s_spec.inspect.placement import Placement
+    from i2s_spec.inspect.placement import Placement, Placements
 
 #: Tensors whose scale, or whose first floats, are looked at.
 _SAMPLED: Final = 16
@@ -45,7 +45,7 @@ class Shift(NamedTuple):
         return self.begins - self.offset
 
 
-def shifted(file: File, placements: list[Placement], step: int) -> Shift | None:
+def shifted(file: File, placements: Placements, step: int) -> Shift | None:
     """Where the data section is, if offsets and end of the file say elsewhere than the header, and the weights agree.
 
     :param placements: every tensor, in the order of the offsets
@@ -68,10 +68,10 @@ def shifted(file: File, placements: list[Placement], step: int) -> Shift | None:
     return found[0] if len(found) == 1 else None
 
 
-def _end(placements: list[Placement], step: int) -> int | None:
+def _end(placements: Placements, step: int) -> int | None:
     """Where the last tensor ends, by the offsets; None where they are not in the running order of the table."""
     expected = end = placements[0].offset
-    for placement in sorted(placements, key=lambda placement: placement.row):
+    for placement in placements.by_row():
         if not placement.size or placement.offset != expected:
             return None
         end = placement.end
@@ -79,7 +79,7 @@ def _end(placements: list[Placement], step: int) -> int | None:
     return end
 
 
-def _agrees(file: File, placements: list[Placement], shift: Shift) -> bool:
+def _agrees(file: File, placements: Placements, shift: Shift) -> bool:
     """Whether weights make sense in the place that a shift gives them, and none where the header looks for them."""
     stated = shift.stated - shift.offset
     scales = [(p.offset + p.size - TAIL_BYTES, 1) for p in _sampled(placements, I2_S.number) if p.size]
@@ -93,7 +93,7 @@ def _agrees(file: File, placements: list[Placement], shift: Shift) -> bool:
     return (not shift.base or any(padding)) and _plausible(file, shift.base, floats, _FLOATS)
 
 
-def _sampled(placements: list[Placement], number: int) -> list[Placement]:
+def _sampled(placements: Placements, number: int) -> list[Placement]:
     """Some tensors of a type, from all over the file."""
     tensors = [placement for placement in placements if placement.number == number]
     return tensors[:: max(1, len(tensors) // _SAMPLED)][:_SAMPLED]

@@ -15,7 +15,7 @@ from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.gguf.text_decoded import text_decoded
-from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, size_of, sound_shape
+from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, Placements, size_of, sound_shape
 from i2s_spec.inspect.survey.result import Reading
 from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter.analysis.shifted_data import Shift, shifted
@@ -316,15 +316,15 @@ class Subject:
         return Span(min(base + start, size), min(base + stop, size), path)
 
     @cached_property
-    def placements(self) -> list[Placement]:
+    def placements(self) -> Placements:
         """Every tensor in the order of the offsets; empty where the header does not say where the data section is."""
         index = self.file.index
+        placements = Placements()
         if self.file.data_start is None or index.tensors != index.tensor_count:
-            return []
+            return placements
         alignment = self.file.alignment or limits.DEFAULT_ALIGNMENT
         offsets = array("Q", (index.tensor(i).offset for i in range(index.tensors)))
         rows = sorted(range(index.tensors), key=offsets.__getitem__)
-        placements = []
         sizes: dict[tuple[tuple[int, ...], int, int], int | None] = {}  # many tensors are alike: they need one number
         tensor, before = index.tensor, None
         known: tuple[tuple[int, ...], int, int] = (), 0, 0  # what the last one was like
@@ -338,13 +338,13 @@ class Subject:
                         sizes.clear()
                     sizes[like] = size_of(*like, alignment, self.file.tensors.common_type(number))
                 known, before = like, sizes[like]
-            placements.append(Placement(offset, i, number, before))
+            placements.append(offset, i, number, before)
         return placements
 
     @cached_property
-    def in_table_order(self) -> list[Placement]:
+    def in_table_order(self) -> Placements:
         """The placements in the order of the tensor table."""
-        return sorted(self.placements, key=lambda placement: placement.row)
+        return self.placements.by_row()
 
     @cached_property
     def total(self) -> int:

@@ -5,6 +5,7 @@ A linter looks at every layer of a small model and at a few of a large one, so t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 
 from i2s_spec.light_typing import TYPE_CHECKING, Final
@@ -50,11 +51,19 @@ def weight_code_map(subject: Subject) -> CodeMap:
     """The code map that the codes of all payloads together speak for."""
     from i2s_spec.inspect.evidence.balance import likely_code_map
 
-    return likely_code_map([sum(counts) for counts in zip(*code_counts(subject), strict=True)] or [0, 0, 0, 0])
+    return likely_code_map(code_totals(subject))
 
 
 @analysis
-def code_counts(subject: Subject) -> list[tuple[int, int, int, int]]:
-    """How often the codes 0 to 3 occur in each payload, as far as it was read."""
+def code_totals(subject: Subject) -> list[int]:
+    """How often the codes 0 to 3 occur in all payloads together, as far as they were read."""
+    totals = [0, 0, 0, 0]
+    for counts in code_counts(subject):
+        totals = [total + count for total, count in zip(totals, counts, strict=True)]
+    return totals
+
+
+def code_counts(subject: Subject) -> Iterator[tuple[int, int, int, int]]:
+    """How often the codes 0 to 3 occur in each payload."""
     survey = subject.survey
-    return [survey.counts(place) for place in range(len(survey))] if survey is not None else []
+    return map(survey.counts, range(len(survey))) if survey is not None else iter(())

@@ -62,7 +62,7 @@ _ALL: Final = ("attn_output", "attn_q", "ffn_down", "ffn_gate", "ffn_up")
 
 add("layer-as-interleave-64", "I213", "data[1]", partial(_packed, "interleave-64", _ALL), ("M001",))
 add("layer-as-sequential-msb", "I213", "data[1]", partial(_packed, "sequential-msb", _ALL), ("M001",))
-add("layer-as-zero-first", "I216", "data[1]", partial(_packed, "interleave-128/zero-first", _ALL), ("M001",))
+add("layer-as-zero-first", "I216", "data[0]", partial(_packed, "interleave-128/zero-first", _ALL), ("M001",))
 add("one-matrix-as-interleave-64", "I214", "data[1]", partial(_packed, "interleave-64", ("attn_q",)), ("M001",))
 
 

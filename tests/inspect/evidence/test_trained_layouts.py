@@ -56,7 +56,8 @@ def test_with_sub_norms(layout: str) -> None:
 def test_the_code_map_is_told_by_balance(code_map: str) -> None:
     data = trained("bitnet-b1.58", f"interleave-128/{code_map}")
     assert likely_code_map(identify(data, payloads="full").counts).name == code_map
-    assert any(finding.code == "I216" for finding in lint(data).findings) == (code_map != "offset-1")
+    assert any(finding.code == "I216" for finding in lint(data).findings) == (code_map == "zero-first")
+    assert any(finding.code == "I202" for finding in lint(data).findings) == (CODE_MAPS[code_map].unused != 3)
 
 
 @pytest.mark.parametrize("code_map", [pytest.param(name, marks=pytest.mark.thorough) for name in CODE_MAPS])

@@ -8,7 +8,7 @@ from i2s_spec.errors import Span, TrustedText
 from i2s_spec.light_typing import TYPE_CHECKING, Final
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.analysis.weight_layout import code_counts, weight_code_map, weight_layout
+from i2s_spec.linter.analysis.weight_layout import code_counts, code_totals, weight_code_map, weight_layout
 from i2s_spec.linter.rule import WARNING, Finding, Sampled, rule
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 
@@ -147,12 +147,14 @@ def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
     """
     from i2s_spec.inspect.evidence.balance import foreign_code_map
 
-    found, payloads = weight_layout(subject), code_counts(subject)
-    code_map = foreign_code_map(payloads)
-    if found is None or code_map is None or found.usual not in (None, CANONICAL.layout.name):  # I213 names both
+    found = weight_layout(subject)
+    if found is None or found.usual not in (None, CANONICAL.layout.name):  # I213 names both
+        return
+    counts = code_totals(subject)
+    code_map = foreign_code_map(counts, code_counts(subject))
+    if code_map is None or code_map.unused != CANONICAL.code_map.unused:  # I202 tells by the codes in use
         return
     usual = CANONICAL.code_map
-    counts = [sum(counts) for counts in zip(*payloads, strict=True)]
     minus, plus = (f"{100 * counts[usual.code_of(trit)] / sum(counts):.1f} %" for trit in (-1, 1))
     yield code_map_contradicted.at(
         _span(subject, min(found.roles.matrices.values(), key=lambda matrix: matrix.start)),
