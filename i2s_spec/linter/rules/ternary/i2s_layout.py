@@ -145,11 +145,11 @@ def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
 
     Fix: 'i2s convert --from LAYOUT/CODE-MAP --to canonical', with the code map that is named.
     """
-    from i2s_spec.inspect.evidence.balance import foreign_code_map
-
     found = weight_layout(subject)
     if found is None or found.usual not in (None, CANONICAL.layout.name):  # I213 names both
         return
+    from i2s_spec.inspect.evidence.balance import foreign_code_map
+
     counts = code_totals(subject)
     code_map = foreign_code_map(counts, code_counts(subject))
     if code_map is None or code_map.unused != CANONICAL.code_map.unused:  # I202 tells by the codes in use

@@ -63,7 +63,8 @@ static void run(const i2s_block_set *set, const int64_t w[WORDS], const uint8_t 
             case UNPACK: answer = set->unpack(kind, in.start, w[2], w[3], front, (int8_t *)out.start, stream); break;
             case PACK: {
                 const size_t values = (size_t)(w[2] * w[3] * i2s_block_kinds[kind].elements);
-                answer = set->pack(kind, (const int8_t *)in.start, w[2], w[3], front, in.start + values, option, out.start, stream);
+                answer = set->pack(kind, (const int8_t *)in.start, w[2], w[3], front, in.start + values, front ? front : 2,
+                                   option, out.start, stream);
                 break;
             }
             case FLOATS: answer = set->floats(kind, in.start, w[2], w[3], front, option, (float *)out.start, stream); break;
