@@ -25,7 +25,7 @@ PARTS = {
 }
 
 #: Parts that have no committed result yet: a full run takes gigabytes, or a machine that does nothing else meanwhile.
-UNMEASURED = ("cluster",)
+UNMEASURED: tuple[str, ...] = ()
 
 
 class Setting(NamedTuple):
