@@ -66,7 +66,8 @@ def test_the_context_has_what_a_build_takes_and_no_more() -> None:
         pytest.skip("this is no checkout of git")
     context = {path for path in tracked if path and not ignored(path)}
     assert {"pyproject.toml", "README.md", "LICENSE", "pyx/_scanner.pyx", "i2s_spec/__init__.py"} <= context
-    assert {path.split("/")[0] for path in context} == {"pyproject.toml", "README.md", "LICENSE", "pyx", "i2s_spec"}
+    built = {"pyproject.toml", "setup.py", "README.md", "LICENSE", "pyx", "i2s_spec"}
+    assert {path.split("/")[0] for path in context} == built
     assert {path for path in tracked if path.startswith(("pyx/", "i2s_spec/"))} <= context
     assert ignored("i2s_spec/gguf/_scanner.cpython-313-x86_64-linux-gnu.so")
     assert ignored("i2s_spec/__pycache__/x.pyc")
