@@ -76,10 +76,14 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(words: list[str], folder: Path) -> str:
-    """What a command prints; without settings of this run."""
+    """What a command prints; without settings of this run.
+
+    The working folder holds the package's sources, which no `python -c` is to import in place of what was installed.
+    """
     plain = {
         name: value for name, value in os.environ.items() if not name.startswith(("I2S_", "PYTHON", "VIRTUAL_ENV"))
     }
+    plain["PYTHONSAFEPATH"] = "1"
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, env=plain)
     if done.returncode and "No matching distribution" in done.stderr:
         pytest.skip(f"no package index: {done.stderr.strip().splitlines()[-1]}")
