@@ -128,6 +128,7 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], set[str], str]] = {
     "missing shard": (lambda folder: (folder / SHARD).unlink(), {"H201", "H203"}, f"'{SHARD}', which is missing"),
     "no index": (lambda folder: (folder / INDEX).unlink(), {"H201"}, "one of 3 shards, and there is no"),
     "no weight_map": (_index(lambda index: index.pop("weight_map")), {"H201"}, "no weight_map"),
+    "empty weight_map": (_index(lambda index: index["weight_map"].clear()), {"H201"}, "names no tensor"),
     "in another shard": (
         _index(lambda index: index["weight_map"].update({"lm_head.weight": SHARD})), {"H201"}, "which is in 'model-00001"),
     "not in the index": (_index(lambda index: index["weight_map"].pop("lm_head.weight")), {"H201"}, "is not in model"),

@@ -137,6 +137,28 @@ def test_metadata_is_named_as_elsewhere(tmp_path: Path) -> None:
     assert "<|eot_id|>" in found["tokenizer.chat_template"]
 
 
+@pytest.mark.parametrize(
+    ("processor", "first", "last"),
+    [
+        (None, False, False),
+        ({"type": "ByteLevel"}, False, False),
+        ({"type": "RobertaProcessing", "cls": ["a", 1], "sep": ["b", 2]}, True, True),
+        ({"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "BertProcessing"}]}, True, True),
+        ({"type": "TemplateProcessing", "single": [{"Sequence": {}}, {"SpecialToken": {"id": "b"}}]}, False, True),
+    ],
+)
+def test_the_post_processor_adds_tokens(tmp_path: Path, processor: object, first: bool, last: bool) -> None:
+    tiny = packed_2b4t()
+    tiny.files["tokenizer.json"]["post_processor"] = processor
+    for key in ("add_bos_token", "add_eos_token"):
+        tiny.files["tokenizer_config.json"].pop(key, None)
+    _, path = imported(tmp_path, tiny)
+    with i2s.open(path) as file:
+        found = file.metadata
+        assert found["tokenizer.ggml.add_bos_token"] is first
+        assert found.get("tokenizer.ggml.add_eos_token", False) is last
+
+
 def test_families_of_falcon_are_told_by_their_vocabulary(tmp_path: Path) -> None:
     from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
 
@@ -366,6 +388,16 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "merge is no pair": (_tokenizer(lambda t: t["model"]["merges"].append("abc")), "not a pair"),
     "other tokenizer": (_tokenizer(lambda t: t["model"].update(type="WordPiece")), "of the kind 'WordPiece'"),
     "other splits": (_tokenizer(_hostile), "splits text like none of"),
+    "post-processor is a list": (_tokenizer(lambda t: t.update(post_processor=[5])), "post_processor .* not an object"),
+    "other post-processor": (_tokenizer(lambda t: t.update(post_processor={"type": 5})), "an unknown type: '5'"),
+    "post-processors are a number": (
+        _tokenizer(lambda t: t.update(post_processor={"type": "Sequence", "processors": 5})),
+        "a sequence of tokenizer.json has no list of processors",
+    ),
+    "template is text": (
+        _tokenizer(lambda t: t.update(post_processor={"type": "TemplateProcessing", "single": ["<s>", "A"]})),
+        "is not a list of tokens and texts",
+    ),
     "broken splits": (_tokenizer(lambda t: t.update(pre_tokenizer={"type": "Nothing"})), "cannot be used"),
     "special token unknown": (
         _edit(lambda t: t.files["tokenizer_config.json"].update(eos_token="<none>")),

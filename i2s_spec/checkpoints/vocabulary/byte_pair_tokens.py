@@ -108,11 +108,21 @@ def _has_space_prefix(tokenizer: Mapping[str, Any]) -> bool:
 
 def _first_and_last(tokenizer: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, bool]:
     """Whether a text gets a first and a last token: by the post-processor, else by tokenizer_config.json."""
-    for each in _flattened(tokenizer.get("post_processor"), "processors"):
-        parts = each.get("single")
-        if each.get("type") == "TemplateProcessing" and isinstance(parts, list):
-            kinds = ["SpecialToken" in part for part in parts if isinstance(part, dict)]
+    processor = tokenizer.get("post_processor")
+    if processor is not None and not isinstance(processor, Mapping):
+        raise refused("post_processor of tokenizer.json is not an object")
+    for each in _flattened(processor, "processors"):
+        kind = each.get("type")
+        if kind == "TemplateProcessing":
+            parts = each.get("single")
+            if not isinstance(parts, list) or not all(isinstance(part, dict) and len(part) == 1 for part in parts):
+                raise refused("the template of tokenizer.json's post_processor is not a list of tokens and texts")
+            kinds = ["SpecialToken" in part for part in parts]
             return {"add_bos_token": bool(kinds) and kinds[0], "add_eos_token": len(kinds) > 1 and kinds[-1]}
+        if kind in {"BertProcessing", "RobertaProcessing"}:
+            return {"add_bos_token": True, "add_eos_token": True}
+        if kind != "ByteLevel":
+            raise refused(f"post_processor of tokenizer.json is of an unknown type: {quote(str(kind)[:60])}")
     flags = {key: settings[key] for key in ("add_bos_token", "add_eos_token") if isinstance(settings.get(key), bool)}
     return {"add_bos_token": False, "add_eos_token": False} | flags
 
@@ -122,8 +132,8 @@ def _flattened(part: Any, several: str) -> Iterator[Mapping[str, Any]]:
     if isinstance(part, Mapping):
         if part.get("type") == "Sequence":
             found = part.get(several)
-            for each in found if isinstance(found, list) else ():
-                if isinstance(each, Mapping):
-                    yield each
+            if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
+                raise refused(f"a sequence of tokenizer.json has no list of {several}")
+            yield from found
         else:
             yield part

@@ -49,6 +49,9 @@ def _index_reasons(facts: CheckpointFacts) -> Iterator[str]:
     if not isinstance(places, dict) or not all(isinstance(shard, str) for shard in places.values()):
         yield f"{INDEX} has no weight_map from tensors to files"
         return
+    if not places:
+        yield f"{INDEX} names no tensor: its weight_map is empty"
+        return
     named = set(places.values())
     for shard in sorted(named - facts.files):
         if os.path.basename(shard) != shard:
