@@ -121,7 +121,7 @@ def _element(layout: BlockLayout) -> str:
     if layout.coding == "digits":
         powers = str(3 ** (DIGITS_PER_BYTE - 1))
         for n in reversed(range(DIGITS_PER_BYTE - 1)):
-            powers = f"place == {n} ? {3**n} : {powers if n == DIGITS_PER_BYTE - 2 else f'({powers})'}"
+            powers = f"place == {n} ? {3**n} : {powers if powers.isdigit() else f'({powers})'}"
         power = f"      power:\n        value: {json.dumps(powers)}\n"
         code = f"({held} * power % 256 * 3) >> 8"
     return f"""\
