@@ -24,7 +24,7 @@ def types() -> str:
 
 def tensors() -> str:
     """The members of a tensor: its rows, under the type that its number means."""
-    lines = []
+    lines: list[str] = []
     for layout in BLOCK_LAYOUTS.values():
         number, block = layout.type.number, layout.block
         bytes_of_row = f"{layout.type.row_bytes} + cols / {block} * {layout.nbytes}"
