@@ -101,8 +101,8 @@ def _way(layouts: list[BlockLayout]) -> str:
     ]
     return (
         f"### {' and '.join(layout.name for layout in layouts)}\n\n"
-        f"Type{'s' if len(layouts) > 1 else ''} {numbers}: {first.block} weights in {first.nbytes} bytes. Codes are {codes}; {fourth}. "
-        f"The scale is {scale}.\n\n"
+        f"Type{'s' if len(layouts) > 1 else ''} {numbers}: {first.block} weights in {first.nbytes} bytes. "
+        f"Codes are {codes}; {fourth}. The scale is {scale}.\n\n"
         f"```i2s-drawing\nblock-type {first.name}\n```\n"
     )
 
