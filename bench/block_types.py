@@ -1,4 +1,5 @@
-"""This module measures the codec of types with a scale for each group against a copy and a read of as many bytes.
+"""This module measures the codec of types with a scale for each group against a copy and a read of as many bytes, as a part
+of `codec`.
 
 Every job stands beside a copy that moves the bytes that it reads and writes, in the same round: a ratio of 1 says that it is
 as fast as memory is. Counting codes stands beside reading the same bytes.
@@ -69,7 +70,11 @@ def _blocks(setting: Setting, name: str) -> Result:
         Claim(f"{name}, histogram: bytes over the read probe's", ratios(times["read probe"], times["histogram"]), "x")
     )
     sizes = {**traffic, "histogram": packed.size}
-    found = tuple(Row(job, tuple(size / t / 1e9 for t in times[job]), "GB/s of traffic") for job, size in sizes.items())
+    probes = {"read probe": ("read probe", packed.size), "copy probe": ("copy for unpack", traffic["unpack"])}
+    found = tuple(
+        Row(name, tuple(size / t / 1e9 for t in times[ran]), "GB/s of traffic")
+        for name, (ran, size) in {**probes, **{job: (job, size) for job, size in sizes.items()}}.items()
+    )
     title = f"{name}: {packed.size >> 20} MB packed, one thread, kernels {isa.chosen(block_native.kernel_sets()).name}"
     return Result(title, found, tuple(claims))
 

@@ -1,4 +1,5 @@
 """This module measures the codec: payload kernels against what memory gives, the definition, and the `gguf` package.
+The types with a scale for each group follow, which `block_types` measures.
 
 Two probes stand beside every measurement, in the same round: reading every byte of the payload (`_codec.read`, an OR over
 it), and copying it (NumPy's copy, which is the C library's). A kernel's traffic is what it reads plus what it writes; a
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench import peers
+from bench import block_types, peers
 from bench.measure import Claim, Contender, Result, Row, fastest, interleaved, ratios, timed
 from bench.parts import Benchmark, Setting
 from i2s_spec.codec import _codec, isa, kernels, native, reference
@@ -52,6 +53,7 @@ def benchmarks() -> list[Benchmark]:
         Benchmark("sets", _sets),
         Benchmark("reference", _reference),
         Benchmark("gguf", _gguf),
+        *block_types.benchmarks(),
     ]
 
 

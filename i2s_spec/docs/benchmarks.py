@@ -91,7 +91,10 @@ def _of_processor(result: dict[str, Any], name: str) -> str:
     if name and name not in result["benchmarks"]:
         raise ValueError(f"{result['part']} has no benchmark {name!r}; there are {', '.join(result['benchmarks'])}")
     chosen = [result["benchmarks"][name]] if name else list(result["benchmarks"].values())
-    return _machine(result["machine"]) + "".join(map(_benchmarks, _alike(chosen)))
+    together: dict[str, list[dict[str, Any]]] = {}
+    for each in chosen:  # those that were measured another day say so
+        together.setdefault(_machine(each.get("machine", result["machine"])), []).append(each)
+    return "".join(about + "".join(map(_benchmarks, _alike(these))) for about, these in together.items())
 
 
 def _machine(machine: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from i2s_spec.exports import c_walker
+from i2s_spec.exports import c_blocks, c_walker
 from i2s_spec.exports.formula import in_c
 from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, LAYOUTS, TAILS, Layout
 from i2s_spec.schema.i2s import SCALE_BYTES
@@ -20,7 +20,8 @@ NO_TRIT = 127
 
 def text() -> str:
     """The header."""
-    return "\n".join([_HEAD, _constants(), _place(), _decoder(), c_walker.text(), _FOOT])
+    parts = [_HEAD, _constants(), _place(), _decoder(), c_blocks.text(), c_walker.text(), c_blocks.tensor_text(), _FOOT]
+    return "\n".join(parts)
 
 
 def constant(name: str) -> str:
@@ -103,8 +104,9 @@ def _decoder() -> str:
 
 
 _HEAD = """\
-/* i2s.h: I2_S tensors and the GGUF files that they are in. Written by `i2s schema --format c` from the schema of the
- * I2_S specification, whose clauses the comments cite. Do not edit: write it anew.
+/* i2s.h: I2_S tensors, ternary types with a scale for each group, and the GGUF files that they are in. Written by
+ * `i2s schema --format c` from the schema of the I2_S specification, whose clauses the comments cite. Do not edit: write
+ * it anew.
  *
  * Nothing is allocated. Every function stays inside the bytes that it is given; what they cannot hold is a status.
  * C99 and C++. SPDX-License-Identifier: MIT */

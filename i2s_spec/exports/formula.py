@@ -12,7 +12,10 @@ Kaitai's `/` are Python's `//`; in JavaScript a division is floored, which is ex
 from __future__ import annotations
 
 import ast
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Literal
+
+from i2s_spec.schema.block_layout import BlockLayout
 
 #: Sign of each operation and how tightly it binds; the same in all of the languages.
 _SIGNS: Final[dict[type[ast.operator], tuple[str, int]]] = {
@@ -30,6 +33,19 @@ def in_c(text: str) -> str:
 def in_javascript(text: str) -> str:
     """A formula in JavaScript over numbers."""
     return _rendered(ast.parse(text, mode="eval").body, floored=True)[0]
+
+
+def by_parts(layout: BlockLayout, what: Literal["byte_of", "place_of"], words: Callable[[str], str]) -> str:
+    """Byte or place of element `k` of a block in a language: the formula of the part that has it.
+
+    >>> from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+    >>> by_parts(BLOCK_LAYOUTS["PTQ1_0"], "byte_of", in_c)
+    'k < 80 ? k % 16 : (k < 120 ? 16 + k % 8 : 24 + k % 2)'
+    """
+    *before, last = (words(getattr(part, what).text) for part in layout.parts)
+    for part, formula in reversed(list(zip(layout.parts, before, strict=False))):
+        last = f"k < {part.stop} ? {formula} : " + (f"({last})" if "?" in last else last)
+    return last
 
 
 def _rendered(node: ast.expr, floored: bool) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""This module writes the container and I2_S tensors as a pattern of ImHex, the hex editor.
+"""This module writes the container and ternary tensors as a pattern of ImHex, the hex editor.
 
 The editor then shows the fields of a file beside its bytes, and of each byte of a payload its four trits. What no
 pattern can lay over bytes, the place of an element under each layout, is there as functions.
@@ -6,6 +6,7 @@ pattern can lay over bytes, the place of an element under each layout, is there 
 
 from __future__ import annotations
 
+from i2s_spec.exports import hexpat_blocks
 from i2s_spec.exports.description import Shape, fixed_offsets, records, value_shapes
 from i2s_spec.exports.formula import in_c
 from i2s_spec.schema import limits
@@ -37,7 +38,10 @@ def text() -> str:
         _functions(),
         _lane(),
         _struct(known["Tail"], "Tail"),
-        _TENSOR,
+        hexpat_blocks.types(),
+        _TABLES,
+        hexpat_blocks.ROOM,
+        _TENSOR.replace("@BLOCKS@", hexpat_blocks.tensors()),
     ])  # fmt: skip
 
 
@@ -115,6 +119,7 @@ _HEAD = f"""\
 #pragma magic [ {MAGIC.hex(" ").upper()} ] @ 0x00
 #pragma pattern_limit 1000000
 #pragma array_limit 1000000
+#pragma loop_limit 1000000
 
 import std.core;
 import std.io;
@@ -157,7 +162,7 @@ _ELEMENTS = """\
     u64 rows = (n_dims > 1 ? ne[1] : 1) * (n_dims > 2 ? ne[2] : 1) * (n_dims > 3 ? ne[3] : 1);
 """
 
-_TENSOR = f"""\
+_TABLES = f"""\
 // Codes, then the tail: chapters 5 and 6.
 struct I2S<auto n> {{
     Lane payload[n / {CODES_PER_BYTE}];
@@ -168,12 +173,17 @@ Header header @ 0x00;
 KeyValue key_values[header.key_count] @ $;
 TensorInfo tensor_infos[header.tensor_count] @ $;
 u64 data_start = ($ + alignment - 1) / alignment * alignment;
+"""
 
+_TENSOR = f"""\
 // One for each tensor info; the data are laid over the file where its offset says.
 struct Tensor {{
     u64 i = std::core::array_index();
+    u64 rows = tensor_infos[i].rows;
+    u64 cols = tensor_infos[i].cols;
+    u64 start = data_start + tensor_infos[i].offset;
     if (tensor_infos[i].type == TensorType::{I2_S.name})
-        I2S<tensor_infos[i].rows * tensor_infos[i].cols> data @ data_start + tensor_infos[i].offset;
-}};
-Tensor tensors[header.tensor_count] @ data_start [[comment("n / {CODES_PER_BYTE} + {TAIL_BYTES} bytes each")]];
+        I2S<rows * cols> data @ start;
+@BLOCKS@}};
+Tensor tensors[header.tensor_count] @ data_start [[comment("I2_S: n / {CODES_PER_BYTE} + {TAIL_BYTES} bytes each")]];
 """

@@ -1,4 +1,4 @@
-"""This module writes the container and I2_S tensors as a Kaitai Struct definition.
+"""This module writes the container and ternary tensors as a Kaitai Struct definition.
 
 `kaitai-struct-compiler` makes parsers of it in a dozen languages, and the Web IDE shows files by it. Byte order follows
 the file; tensors are found by their offsets; the codes of an I2_S tensor are there under every layout, each computed by
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 
+from i2s_spec.exports import ksy_blocks
 from i2s_spec.exports.description import Shape, fixed_offsets, records, value_shapes
 from i2s_spec.exports.formula import in_c
 from i2s_spec.schema import limits
@@ -35,9 +36,10 @@ def text() -> str:
         _value_cases(4),
         _TYPES_OF_VALUES,
         _value_cases(4),
-        _record(known["TensorInfo"], "tensor_info", _TENSOR_INFO_MORE),
+        _record(known["TensorInfo"], "tensor_info", _TENSOR_INFO_MORE + ksy_blocks.instances()),
         _tensor(known["Tail"]),
         *(_layout(name) for name in LAYOUTS),
+        ksy_blocks.types(),
         _enums(),
     ]
     return "".join(parts)

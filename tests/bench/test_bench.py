@@ -48,6 +48,17 @@ def test_quick_run(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [out]
 
 
+def test_codec_has_the_types_with_a_scale_for_each_group(tmp_path: Path) -> None:
+    out = tmp_path / "codec.json"
+    done = bench("codec", "--quick", "--only", "PTQ1_0", "--json", out, "--folder", tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text())["benchmarks"]["PTQ1_0"]
+    names = [row["name"] for row in found["rows"]]
+    assert names == ["read probe", "copy probe", "unpack", "pack", "dequantize", "histogram"]
+    assert all(row["low"] > 0 for row in found["rows"])
+    assert bench("blocks", "--quick").returncode == 2
+
+
 def test_usage(tmp_path: Path) -> None:
     assert bench("nothing").returncode == 2
     assert bench("--rounds", "0").returncode == 2
@@ -66,6 +77,8 @@ def test_result_files_are_current() -> None:
         assert (result["schema_version"], result["part"], result["quick"]) == (SCHEMA_VERSION, path.stem, False)
         assert result["machine"]["processor"] == path.parent.name
         assert list(result["benchmarks"]) == [benchmark.name for benchmark in benchmarks_of(path.stem)]
+        for benchmark in result["benchmarks"].values():  # one that was measured with others says nothing of a machine
+            assert benchmark.get("machine", result["machine"])["processor"] == path.parent.name
 
 
 def test_header_is_the_real_one(tmp_path: Path) -> None:

@@ -124,3 +124,21 @@ def test_processors_that_say_little() -> None:
         processor.kind({"vendor_id": "AuthenticAMD", "cpu family": "?", "model": "17"}, "x86_64")
         == "authenticamd--1-17"
     )
+
+
+def test_types_with_a_scale_for_each_group_are_compared() -> None:
+    from bench import compare
+
+    (kind, *_) = compare.kinds("codec")
+    then = compare.committed("codec", kind)
+    assert then is not None
+    now = json.loads(json.dumps(then))
+    assert compare.worse(now, then) == []
+    slow = next(row for row in now["benchmarks"]["Q2_0"]["rows"] if row["name"] == "pack")
+    slow |= {
+        "median": slow["median"] / 2,
+        "low": slow["low"] / 2,
+        "high": slow["high"] / 2,
+        "values": [slow["high"] / 2],
+    }
+    assert len(compare.worse(now, then)) == 1

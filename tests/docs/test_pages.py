@@ -26,7 +26,7 @@ from i2s_spec.cli.specification.rules import command
 from i2s_spec.codec import reference
 from i2s_spec.codec.quantization.quantize import RULES as RULES_OF_QUANTIZATION
 from i2s_spec.codec.quantization.quantize import ternarise
-from i2s_spec.docs import pages
+from i2s_spec.docs import benchmarks, checkout, pages
 from i2s_spec.linter.analysis import payload_stats
 from i2s_spec.linter.explain import find
 from i2s_spec.linter.rule import Severity
@@ -466,6 +466,16 @@ def by_hand(payload: bytes, k: int) -> int:
 def test_the_example_is_decoded_as_it_says() -> None:
     payload, _, trits = example()
     assert [by_hand(payload, k) - 1 for k in range(128)] == trits
+
+
+def test_benchmarks_of_another_day_say_so() -> None:
+    shown = benchmarks.table("codec")
+    for kind in benchmarks.processors("codec"):
+        result = json.loads((checkout.root() / "bench" / "results" / kind / "codec.json").read_text(encoding="utf-8"))
+        own = result["benchmarks"]["PTQ1_0"]["machine"]
+        for facts in (result["machine"], own):
+            assert f"{facts['date']}, {kind} " in shown
+            assert f"load {facts['load']} at the start" in shown
 
 
 def test_the_example_is_what_the_codec_decodes() -> None:

@@ -20,19 +20,21 @@ NUMBERS = {
 #: The functions of each library that patterns may call, as ImHex-Patterns' includes/std declares them.
 LIBRARIES = {
     "std.core": {"std::core::set_endian", "std::core::array_index"},
-    "std.mem": {"std::mem::read_unsigned", "std::mem::Endian::Little", "std::mem::Endian::Big"},
+    "std.mem": {"std::mem::read_unsigned", "std::mem::size", "std::mem::Endian::Little", "std::mem::Endian::Big"},
     "std.io": {"std::error"},
 }
 
 _TOKEN = re.compile(
-    r'(?P<skip>\s+|//[^\n]*|#pragma [^\n]*)|(?P<text>"(?:[^"\\]|\\.)*")|(?P<number>0x[0-9A-Fa-f]+|\d+)'
-    r"|(?P<word>[A-Za-z_]\w*)|(?P<sign>::|\[\[|\]\]|==|!=|<=|>=|&&|\|\||[-+*/%<>=!?:;,.(){}\[\]@$])"
+    r'(?P<skip>\s+|//[^\n]*|#pragma [^\n]*)|(?P<text>"(?:[^"\\]|\\.)*")|(?P<number>0x[0-9A-Fa-f]+|\d+(?:\.\d+)?)'
+    r"|(?P<word>[A-Za-z_]\w*)|(?P<sign>::|\[\[|\]\]|==|!=|<=|>=|>>|&&|\|\||[-+*/%<>=!?:;,.(){}\[\]@$&])"
 )
-_BINDS = [["||"], ["&&"], ["==", "!="], ["<", ">", "<=", ">="], ["+", "-"], ["*", "/", "%"]]
+_BINDS = [["||"], ["&&"], ["&"], ["==", "!="], ["<", ">", "<=", ">="], [">>"], ["+", "-"], ["*", "/", "%"]]
+_SUMS = 6  # the level of + and -
 _APPLY: dict[str, Callable[[Any, Any], Any]] = {
     "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b, ">": lambda a, b: a > b,
     "<=": lambda a, b: a <= b, ">=": lambda a, b: a >= b, "+": lambda a, b: a + b, "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b, "/": lambda a, b: a // b, "%": lambda a, b: a % b,
+    "*": lambda a, b: a * b, "%": lambda a, b: a % b, ">>": lambda a, b: a >> b, "&": lambda a, b: a & b,
+    "/": lambda a, b: a / b if isinstance(a, float) or isinstance(b, float) else a // b,
 }  # fmt: skip
 
 Expression = Callable[[dict[str, Any]], Any]
@@ -235,6 +237,8 @@ class Pattern:
             return self._match()
         if word == "if":
             return self._condition()
+        if word == "for":
+            return self._loop()
         if word == "return":
             self._take()
             value = self._expression()
@@ -260,13 +264,14 @@ class Pattern:
         kind, arguments = self._take(), list[Expression]()
         if kind in self.templates:
             self._take("<")
-            arguments.append(self._expression(4))  # no comparison inside the brackets
+            arguments.append(self._expression(_SUMS))  # no comparison inside the brackets
             self._take(">")
         name = self._take()
         if self._if("="):
             start = self._expression()
             self._take(";")
-            return lambda scope: scope.__setitem__(name, start(scope))
+            cast = float if kind in ("float", "double") else lambda value: value
+            return lambda scope: scope.__setitem__(name, cast(start(scope)))
         count: Expression | None = None
         if self._if("["):
             count = self._expression()
@@ -317,6 +322,33 @@ class Pattern:
 
         return choose
 
+    def _loop(self) -> Statement:
+        """`for (u64 j = 0, j < n, j = j + 1)`: parts are divided by commas."""
+        self._take()
+        self._take("(")
+        kind, counter = self._take(), self._take()
+        if kind not in NUMBERS:
+            raise PatternError(f"{kind} does not count")
+        self._take("=")
+        start = self._expression()
+        self._take(",")
+        goes_on = self._expression()
+        self._take(",")
+        self._take(counter)
+        self._take("=")
+        step = self._expression()
+        self._take(")")
+        body = self._block()
+
+        def repeat(scope: dict[str, Any]) -> None:
+            scope[counter] = start(scope)
+            while goes_on(scope):
+                for statement in body:
+                    statement(scope)
+                scope[counter] = step(scope)
+
+        return repeat
+
     def _condition(self) -> Statement:
         self._take()
         self._take("(")
@@ -363,7 +395,7 @@ class Pattern:
         if word[0] == '"':
             return lambda scope: word[1:-1]
         if word[0].isdigit():
-            return lambda scope: int(word, 0)
+            return lambda scope: float(word) if "." in word else int(word, 0)
         if word in ("true", "false"):
             return lambda scope: word == "true"
         if not word.isidentifier():
@@ -440,8 +472,13 @@ class Pattern:
     def _std_core_array_index(self) -> int:
         return self.index
 
-    def _std_mem_read_unsigned(self, at: int, size: int, order: str) -> int:
+    def _std_mem_read_unsigned(self, at: int, size: int, order: str = "Little") -> int:
+        if at + size > len(self.data):
+            raise PatternError(f"{size} bytes at {at} are not in the file")
         return int.from_bytes(self.data[at : at + size], "little" if order.endswith("Little") else "big")
+
+    def _std_mem_size(self) -> int:
+        return len(self.data)
 
     def _std_error(self, words: str) -> None:
         raise PatternError(words)

@@ -15,6 +15,20 @@ fs.writeFileSync(target, made["GgufI2s.js"].replaceAll("kaitai-struct/KaitaiStre
 const module = createRequire(folder + "/")(target);
 const Gguf = module.GgufI2s ?? module;
 
+// Of a tensor of a type with a scale for each group: codes, weights, and every scale; a scale is missing where it is no number.
+const groups = (tensor) => {
+  const blocks = tensor.eachRow.flatMap((row) => row.blocks);
+  const weights = blocks.flatMap((block) => block.weights);
+  const scales = (tensor.eachRow[0].scale === undefined ? blocks : tensor.eachRow).map((each) => each.scale);
+  return {
+    codes: weights.map((each) => each.code).join(""),
+    weights: weights.map((each) => each.weight),
+    scales: scales.map((scale) => (typeof scale === "number" ? scale : scale.value ?? null)),
+    bits: scales.map((scale) => scale.bits ?? null),
+  };
+};
+const groupTypes = ["q20", "q20G128", "pq20", "ptq10", "tq10", "tq20", "iq1Bn", "iq2Bn"];
+
 const text = (value) => Buffer.from(value.text).toString("latin1");
 for (const file of files) {
   const bytes = fs.readFileSync(file);
@@ -29,6 +43,13 @@ for (const file of files) {
       if (tensor.rows * tensor.cols <= 65536) {
         for (const layout of layouts) said.codes[layout] = tensor[layout]?.map((element) => element.code).join("");
         said.trits = tensor.interleave128.map((element) => element.offset1 ?? null);
+      }
+    }
+    for (const name of groupTypes) {
+      try {
+        if (info[name] !== undefined) (said.groups ??= {})[name] = groups(info[name]);
+      } catch (error) {
+        if (!/EOF|requested|available/.test(String(error))) throw error; // another type of the same number ends after the file
       }
     }
     return said;

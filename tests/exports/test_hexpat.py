@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
+from block_files import TYPES, file_of_blocks
 from hexpat_evaluator import Pattern, PatternError
 from malformed_cases import broken
 
+from i2s_spec.codec.blocks import block_reference
 from i2s_spec.exports import export
 from i2s_spec.exports.description import fixed_offsets, records
 from i2s_spec.exports.hexpat import NUMBERS
 from i2s_spec.gguf.reader import open as opened
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 from i2s_spec.schema.i2s import codes_of
 from i2s_spec.schema.types import I2_S, ValueType
@@ -114,6 +118,50 @@ def test_codes_are_shown_as_trits() -> None:
     assert pattern.functions["shown"](pattern.main["key_values"][0]["key"]) == "general.architecture"
 
 
+@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize("other", ["", "Q2_0"])
+def test_types_with_a_scale_for_each_group(order: ByteOrder, other: str) -> None:
+    """Weights and scales of every element as the definition has them, by the functions and as they are shown."""
+    data = file_of_blocks([name for name in TYPES if name != other], order)
+    pattern = Pattern(PATTERN, data)
+    call = pattern.functions
+    with opened(data) as file:
+        for tensor, shown in zip(file.tensors.values(), pattern.main["tensors"], strict=True):
+            if tensor.name == "last":
+                assert "data" not in shown
+                continue
+            layout, rows = BLOCK_LAYOUTS[tensor.kind], shown["data"]
+            assert sum(row.size for row in rows) == tensor.nbytes
+            values, scales = block_reference.unpack(tensor.read(), tensor.shape, tensor.kind, byte_order=order)
+            blocks = [block for row in rows for block in row["blocks"]]
+            weights = [f"{value:+d}" if value else "0" for value in values.reshape(-1).tolist()]
+            for i in (0, len(blocks) - 1):
+                codes = [call[f"code_of_{layout}"](blocks[i].start, k) for k in range(layout.block)]
+                wanted = weights[i * layout.block : (i + 1) * layout.block]
+                assert [call["weight"](code) for code in codes] == wanted, tensor.name
+            held = [each["scale"] for each in (rows if layout.scale.per == "row" else blocks)]
+            assert (held if layout.scale.type == "F32" else [call["half"](bits) for bits in held]) == scales.tolist()
+            for byte in range(len(blocks[0]["codes"])):  # all the codes of a byte are shown beside it
+                at = byte + (layout.scale.nbytes if (layout.scale.per, layout.scale.offset) == ("block", 0) else 0)
+                mine = {layout.find(k)[1]: weights[k] for k in range(layout.block) if layout.find(k)[0] == at}
+                code = blocks[0]["codes"][byte]
+                lane = (
+                    [call["weight"](pair) for pair in code.values()]
+                    if layout.coding == "bits"
+                    else call["digits"](code).split()
+                )
+                places = range(0, 8, 2) if layout.coding == "bits" else range(5)
+                assert all(lane[i] == mine[place] for i, place in enumerate(places) if place in mine)
+
+
+def test_halves() -> None:
+    half = Pattern(PATTERN, Draft().data).functions["half"]
+    for bits in [*range(0, 1 << 16, 97), 0x0001, 0x03FF, 0x0400, 0x7BFF, 0x8001, 0xFBFF]:
+        (number,) = struct.unpack("<e", struct.pack("<H", bits))
+        words = {math.inf: "infinity", -math.inf: "-infinity"}.get(number, number)
+        assert half(bits) == ("NaN" if math.isnan(number) else words)
+
+
 @pytest.mark.parametrize("title", ["Header", "Tail"])
 def test_records_have_the_sizes_of_the_schema(title: str) -> None:
     """Of records without strings: each field where the schema says, and as large."""
@@ -142,6 +190,7 @@ BROKEN = [
     ("bool alignment_said = false;", "", "alignment_said is not declared"),
     ("n / 4]", "n / 3]", ""),
     ("$ + alignment - 1", "$ - 1", ""),
+    ("fn fits(u128 i", "fn fit(u128 i", "fits is called before it is declared"),
 ]
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from block_files import TYPES, file_of_blocks
 
+from i2s_spec.codec.blocks import block_reference
 from i2s_spec.exports import export
 from i2s_spec.gguf.reader import open as opened
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS
@@ -109,6 +111,38 @@ def test_alignment(read: Any, tmp_path: Path) -> None:
     said = read(path)
     assert (said["alignment"], said["start"] % 128) == (128, 0)
     check(said, path)
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_types_with_a_scale_for_each_group(read: Any, tmp_path: Path, order: Any) -> None:
+    path = tmp_path / "a.gguf"
+    data = bytearray(file_of_blocks(TYPES, order))
+    with opened(bytes(data)) as file:  # scales of every kind in the first tensor
+        start = file.tensors["Q2_0.2"].span.start
+        for i, half in enumerate([0x0000, 0x8000, 0x0001, 0x83FF, 0x7BFF, 0x7C00, 0xFC00, 0x7E01]):
+            data[start + 18 * i : start + 18 * i + 2] = half.to_bytes(2, order)
+    path.write_bytes(data)
+    said = {each["name"]: each for each in read(path)["tensors"]}
+    assert "groups" not in said["last"]
+    with opened(path) as file:
+        for name in TYPES:
+            for tensor in (file.tensors[f"{name}.2"], file.tensors[f"{name}.3"]):
+                found = said[tensor.name]["groups"]
+                assert set(found) <= ({"q20", "q20G128"} if tensor.number == 42 else {camel(name)})
+                found = found[camel(name)]
+                values, scales = block_reference.unpack(tensor.read(), tensor.shape, name, byte_order=order)
+                assert found["weights"] == values.reshape(-1).tolist()
+                assert found["codes"] == "".join(map(str, (values.reshape(-1) + 1).tolist()))
+                assert found["scales"] == [float(scale) if np.isfinite(scale) else None for scale in scales]
+                if name != "IQ2_BN":
+                    halves = np.array(found["bits"], dtype=np.uint16).view(np.float16).astype(np.float32)
+                    assert np.array_equal(halves, scales, equal_nan=True)
+
+
+def camel(name: str) -> str:
+    """A name as Kaitai's compiler writes it in JavaScript."""
+    first, *rest = name.lower().split("_")
+    return first + "".join(part.capitalize() for part in rest)
 
 
 @pytest.mark.thorough

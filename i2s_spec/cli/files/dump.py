@@ -43,7 +43,8 @@ def command(
 
     WHAT is a byte range (0x1000..0x1040, 0x1000+64, 4096:64), an address, the name of a key or of a tensor, or a path of
     the tree (header, key_values[3].value, data[2].tail). Without it the whole structure is shown, arrays and data
-    elided. Codes of an I2_S payload are shown with their bits, trits and elements in the canonical layout.
+    elided. Codes of an I2_S payload are shown with their bits, trits and elements in the canonical layout, those of types
+    with a scale for each group (Q2_0, PTQ1_0, TQ2_0 ...) with their weights and elements, block by block.
 
     Exit code: 0, or 1 where a fault stops the reading (what lies before it is shown), or 3 where FILE is no GGUF file.
     """

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from i2s_spec.docs.drawings.block_type import SCALE
 from i2s_spec.docs.runtimes import table
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, BlockLayout
 from i2s_spec.schema.registry.meaning import OWN_KEYS, Meaning
 from i2s_spec.schema.registry.meanings import all_file_meanings, all_tensor_meanings, telling
 
@@ -42,6 +44,15 @@ for room in (18 * 1280, 34 * 640):
 
 """
 
+_BLOCKS: Final = """## Blocks of the ternary types
+
+Each drawing is a block of weights that differ, with the scale {scale}. Requirements are in
+[5.6](../05-payload.md#56-types-with-a-scale-for-each-group); `i2s dump FILE TENSOR` shows the blocks of a file the same way,
+and the [exports](../exports.md) have the formulas. A code stands for the weight one less, times the scale. Digit n of a byte
+is 3 times the low byte of its product with the nth power of 3, divided by 256 and rounded down.
+
+"""
+
 _TENSORS: Final = """## Tensor types
 
 *In memory* is said of numbers that tensors have while a program runs, and that no file holds.
@@ -67,7 +78,33 @@ def page() -> str:
         ["number", "file type", "program", "since", "until", "most matrices are", "source"],
         [[*_who(each), _tensors(each.tensors), each.source] for each in all_file_meanings()],
     )
-    return "\n".join([_HEAD.format(keys=keys).rstrip("\n"), "", _TENSORS + tensors, _FILES + files, MARK])
+    return "\n".join([_HEAD.format(keys=keys).rstrip("\n"), "", _blocks(), _TENSORS + tensors, _FILES + files, MARK])
+
+
+def _blocks() -> str:
+    """A section for each way to pack a block, under the names of all types that are packed so."""
+    ways: dict[BlockLayout, list[BlockLayout]] = {}
+    for layout in BLOCK_LAYOUTS.values():
+        ways.setdefault(layout._replace(name=""), []).append(layout)
+    return _BLOCKS.format(scale=SCALE) + "\n".join(_way(layouts) for layouts in ways.values())
+
+
+def _way(layouts: list[BlockLayout]) -> str:
+    first = layouts[0]
+    numbers = " and ".join(str(layout.type.number) for layout in layouts)
+    scale = f"{first.scale.type}, at byte {first.scale.offset} of the block"
+    if first.scale.per == "row":
+        scale = f"{first.scale.type}, in front of each row"
+    codes = "two bits each" if first.coding == "bits" else "digits of base 3"
+    fourth = {"weight": "code 3 is the weight +2", "reserved": "code 3 is reserved", "": "there is no code 3"}[
+        first.fourth
+    ]
+    return (
+        f"### {' and '.join(layout.name for layout in layouts)}\n\n"
+        f"Type{'s' if len(layouts) > 1 else ''} {numbers}: {first.block} weights in {first.nbytes} bytes. "
+        f"Codes are {codes}; {fourth}. The scale is {scale}.\n\n"
+        f"```i2s-drawing\nblock-type {first.name}\n```\n"
+    )
 
 
 def _who(each: Meaning) -> list[str]:

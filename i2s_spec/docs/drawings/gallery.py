@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from i2s_spec.docs.drawings import (
+    block_type,
     chapter_flows,
     graph_flow,
     layout_order,
@@ -16,13 +17,14 @@ from i2s_spec.docs.drawings import (
 
 
 class Drawing(NamedTuple):
-    """A function that makes an SVG of words, and the caption."""
+    """A function that makes an SVG of words, the caption, and what the words are."""
 
     make: Callable[..., str]
     caption: str
+    takes: tuple[str, ...] = ()
 
 
-#: Name of each drawing; `graph` takes an architecture and a half of a layer.
+#: Name of each drawing.
 DRAWINGS: Final[dict[str, Drawing]] = {
     "scope": Drawing(chapter_flows.scope, "Whom the requirements bind, and where they stand"),
     "file": Drawing(whole_file.whole_file, "The file as a whole, a tensor info, and the tensor that it locates"),
@@ -38,7 +40,16 @@ DRAWINGS: Final[dict[str, Drawing]] = {
     "quantizers": Drawing(
         quantizer_steps.quantizer_steps, "The same weights, from −1 to 1 and first of them 0.75, under three rules"
     ),
-    "graph": Drawing(graph_flow.graph_flow, "One layer as its graph is declared: names of values, and operations"),
+    "block-type": Drawing(
+        block_type.block_type,
+        "A block: the codes of each byte, the weights that they stand for, and the elements that they belong to",
+        ("a block type",),
+    ),
+    "graph": Drawing(
+        graph_flow.graph_flow,
+        "One layer as its graph is declared: names of values, and operations",
+        ("an architecture", "a half of a layer"),
+    ),
     "comparison": Drawing(chapter_flows.comparison, "How a run is compared with a record"),
     "claims": Drawing(chapter_flows.claims, "Requirements by whom they bind"),
     "attacked": Drawing(chapter_flows.attacked, "Published advisories on readers of GGUF, by part of the file"),
@@ -54,7 +65,7 @@ def drawn(words: str) -> tuple[str, str]:
     name, *rest = words.split()
     if name not in DRAWINGS:
         raise ValueError(f"there is no drawing {name!r}; there are {', '.join(DRAWINGS)}")
-    if len(rest) != (2 if name == "graph" else 0):
-        raise ValueError(f"{name} takes {'an architecture and a half of a layer' if name == 'graph' else 'nothing'}")
     drawing = DRAWINGS[name]
+    if len(rest) != len(drawing.takes):
+        raise ValueError(f"{name} takes {' and '.join(drawing.takes) or 'nothing'}")
     return drawing.make(*rest), drawing.caption

@@ -58,6 +58,9 @@ def unraveled(element: int, shape: Sequence[int]) -> tuple[int, ...]:
 class Columns:
     """Four codes to a line, in columns as wide as the largest element of the tensor needs."""
 
+    #: Columns of a terminal that a line takes with the indent before it.
+    room: Final = 76
+
     def __init__(self, shape: Sequence[int]) -> None:
         self.shape = shape
         count = prod(shape)
@@ -72,10 +75,14 @@ class Columns:
     def label(self, label: str) -> str:
         return label.ljust(self._label)
 
+    def codes(self, byte: int, value: int) -> tuple[Code, ...]:
+        """The codes of one byte, as data."""
+        return decoded(self.shape, byte, value)
+
     def line(self, byte: int, value: int) -> str:
         """The codes of one byte; `?` stands for a code without a trit, and for a place after the last element."""
         return "  ".join(
             f"{code.code:02b} {'?' if code.trit is None else format(code.trit, '+d') if code.trit else '0':>2} "
             f"@{'?' if code.element is None else code.element:<{self._element}}"
-            for code in decoded(self.shape, byte, value)
+            for code in self.codes(byte, value)
         ).rstrip()

@@ -12,8 +12,10 @@ from typing import Final
 
 from i2s_spec.errors import FormatError, TrustedText
 from i2s_spec.gguf.reader import File, Tensor
+from i2s_spec.inspect.dump.block_walk import block_nodes
 from i2s_spec.inspect.dump.codes import LEGEND
 from i2s_spec.schema import gguf, i2s
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 from i2s_spec.schema.field import Node, Reading, Word
 from i2s_spec.schema.types import TAIL_BYTES, padded
 from i2s_spec.schema.walk import Elided, Opened, Read, Scope, is_leaf, numbers
@@ -88,6 +90,14 @@ def _fields(file: File, tensor: Tensor, read: Read, scope: Scope, start: int, st
     path, order = f"data[{tensor.index}]", file.byte_order
     split = max(start, stop - TAIL_BYTES) if tensor.type is not None and tensor.type.size is not None else stop
     deep = scope.deep and start >= floor and start < file.size
+
+    layout = BLOCK_LAYOUTS.get(kind or "")
+    if deep and layout is not None and tensor.shape and tensor.shape[-1] % layout.block == 0:
+        held = min(stop, file.size)
+        yield from block_nodes(layout, tensor.shape, order, read, (start, held), path, scope)
+        if held < stop:
+            yield Node(f"{path}.bytes", held, stop, None, None)
+        return
 
     # payload: codes of I2_S, numbers of the plain types, opaque bytes of all others
     code = "B" if kind == "I2_S" else ELEMENT_FORMATS.get(kind or "")

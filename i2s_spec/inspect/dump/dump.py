@@ -15,7 +15,6 @@ from i2s_spec.draw.text import json_string
 from i2s_spec.draw.text import width as columns
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File
-from i2s_spec.inspect.dump.codes import decoded
 from i2s_spec.inspect.dump.labels import NodeLabels
 from i2s_spec.inspect.dump.selector import Target
 from i2s_spec.inspect.show import SCHEMA_VERSION, fault
@@ -25,9 +24,6 @@ from i2s_spec.schema.walk import Elided, Head, Opened, is_leaf
 #: Columns of the tree before the byte ranges: as many as there is room for, between these two.
 NARROWEST_TREE: Final = 32
 WIDEST_TREE: Final = 60
-
-#: Columns that the four codes of a byte take with the indent before them.
-CODES: Final = 76
 
 #: Bytes of one leaf that are read at once; a multiple of every line width.
 _STEP: Final = 1 << 16
@@ -45,7 +41,8 @@ def lines(file: File, target: Target, width: int = 16, available: int | None = N
     reported: set[str] = set()
     for depth, parent, node in chosen(target):
         labels.note(node)
-        if pane.is_narrow and labels.code(node) is not None:
+        is_narrow = pane.is_narrow(labels.room(node))
+        if is_narrow and labels.code(node) is not None:
             yield [*pane.byte(node), *_tree(labels, 0, parent, node, pane)]
             continue
         rows = _rows(file, target, node, width)
@@ -60,7 +57,7 @@ def lines(file: File, target: Target, width: int = 16, available: int | None = N
         below = labels.below(node)
         if below is not None:
             is_legend = isinstance(node.value, Opened)
-            narrow = [Piece(" " * (pane.address + 4))] if is_legend and pane.is_narrow else None
+            narrow = [Piece(" " * (pane.address + 4))] if is_legend and is_narrow else None
             yield [
                 *(narrow or [pane.empty(), Piece("  " * (depth + is_legend))]),
                 Piece(below, "" if is_legend else "red"),
@@ -73,13 +70,17 @@ class _Pane:
     def __init__(self, file: File, width: int, available: int | None) -> None:
         self.address = len("0x") + hexdump.digits_for(file.size)
         self._ruler, self._blank = hexdump.ruler(width), hexdump.blank(width)
-        self.tree, self.has_ranges, self.is_narrow = WIDEST_TREE, True, False
+        self.tree, self.has_ranges = WIDEST_TREE, True
+        self._available = available
         if available is not None:
             ranges = 2 * self.address + len("  .. (99,999)")
             room = available - len(self.empty().text) - ranges
             self.tree = max(NARROWEST_TREE, min(WIDEST_TREE, room))
             self.has_ranges = room >= NARROWEST_TREE
-            self.is_narrow = available < len(self.empty().text) + CODES
+
+    def is_narrow(self, room: int) -> bool:
+        """Whether so many columns have no place beside the bytes."""
+        return self._available is not None and self._available < len(self.empty().text) + room
 
     def ruler(self) -> Line:
         return [Piece(f"{'':{self.address}}  {self._ruler.hex}  {self._ruler.ascii}", "dim")]
@@ -184,7 +185,7 @@ def _data(labels: NodeLabels, node: Node) -> dict[str, Any]:
     elif value is None:
         about |= {"kind": "bytes"}
     elif code is not None:
-        codes = [item._asdict() for item in decoded(labels.tensor(code[0]).shape, code[1], value)]
+        codes = [item._asdict() for item in labels.columns(code[0]).codes(code[1], value)]
         about |= {"kind": "codes", "value": value, "codes": codes}
     elif isinstance(value, bytes):
         length = value.length if isinstance(value, Head) else len(value)

@@ -9,8 +9,10 @@ from typing import Final
 from i2s_spec.draw.text import float32_words, visible
 from i2s_spec.errors import FormatError, TrustedText
 from i2s_spec.gguf.reader import File
+from i2s_spec.inspect.dump.block_codes import BlockColumns
 from i2s_spec.inspect.dump.codes import Columns
 from i2s_spec.inspect.show import type_name
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 from i2s_spec.schema.field import Node
 from i2s_spec.schema.types import ValueType
 from i2s_spec.schema.walk import Elided, Head, Opened
@@ -19,7 +21,7 @@ from i2s_spec.schema.walk import Elided, Head, Opened
 TEXT: Final = 48
 
 _TABLES: Final = ("key_values", "tensor_infos", "data")
-_PAYLOAD: Final = re.compile(r"data\[(\d+)\]\.payload(?:\[(\d+)\])?")
+_PAYLOAD: Final = re.compile(r"data\[(\d+)\]\.(?:payload|(?:rows\[\d+\]\.)?blocks\[\d+\]\.codes)(?:\[(\d+)\])?")
 _INFO: Final = re.compile(r"tensor_infos\[(\d+)\]\.(type|offset|ne)")
 _VALUE: Final = re.compile(r"key_values\[(\d+)\]\.value(\.items\[\d+\])*")
 
@@ -30,7 +32,7 @@ class NodeLabels:
     def __init__(self, file: File) -> None:
         self.file = file
         self.tensor = lru_cache(4)(file.tensors.by_index)
-        self.columns = lru_cache(4)(lambda i: Columns(self.tensor(i).shape))
+        self.columns = lru_cache(4)(self._columns)
         self._types = lru_cache(4)(self._value_types)
         self._inner_type = -1  # of the array inside an array that was met last
 
@@ -79,18 +81,30 @@ class NodeLabels:
         error = self.file.fault
         if isinstance(node.value, Opened):
             match = _PAYLOAD.fullmatch(node.path)
-            return self.columns(int(match[1])).heading() if match and node.value.title == "I2_S" else None
+            return self.columns(int(match[1])).heading() if match and node.value.note else None
         if error is None or node.value is error or isinstance(node.value, Elided):
             return None
         inside = node.start <= error.span.start < error.span.stop <= node.stop
         return _fault(error) if inside else None
 
     def code(self, node: Node) -> tuple[int, int] | None:
-        """Tensor and byte of a node that is one byte of an I2_S payload, else None."""
+        """Tensor, and byte from its start, of a node that is one byte of codes, else None."""
         if not isinstance(node.value, int) or not node.path.startswith("data["):
             return None
         match = _PAYLOAD.fullmatch(node.path)
-        return (int(match[1]), int(match[2])) if match and match[2] else None
+        if match is None or match[2] is None:
+            return None
+        i = int(match[1])
+        return i, node.start - (self.file.data_start or 0) - self.tensor(i).offset
+
+    def _columns(self, i: int) -> Columns | BlockColumns:
+        kind, shape = self.tensor(i).kind, self.tensor(i).shape
+        return BlockColumns(BLOCK_LAYOUTS[kind], shape) if kind in BLOCK_LAYOUTS else Columns(shape)
+
+    def room(self, node: Node) -> int:
+        """Columns that a node's line takes if it is a byte of codes, or is followed by their heading; else 0."""
+        match = _PAYLOAD.fullmatch(node.path)
+        return self.columns(int(match[1])).room if match else 0
 
     def is_bool(self, node: Node) -> bool:
         """Whether a number is the value of a boolean, or an element of an array of them."""

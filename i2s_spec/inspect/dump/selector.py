@@ -16,8 +16,10 @@ from typing import Final, NamedTuple
 
 from i2s_spec.draw.text import visible
 from i2s_spec.gguf.reader import File
+from i2s_spec.inspect.dump.block_walk import range_of
 from i2s_spec.inspect.dump.data_walk import ELEMENT_FORMATS, extent, tensor_nodes
 from i2s_spec.inspect.dump.file_walk import file_nodes, key_value, reader, tensor_info
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 from i2s_spec.schema.field import Node
 from i2s_spec.schema.types import VALUE_FORMATS, ValueType
 from i2s_spec.schema.walk import Scope, is_leaf
@@ -183,6 +185,9 @@ def _data_scope(file: File, i: int, rest: str, limit: int | None) -> Scope:
     match = _LAST_INDEX.fullmatch(rest)
     tensor = file.tensors.by_index(i)
     kind = tensor.type.name if tensor.type is not None else ""
+    if kind in BLOCK_LAYOUTS and (place := range_of(BLOCK_LAYOUTS[kind], tensor.shape[-1], rest)) is not None:
+        start = extent(file, tensor)[0]
+        return Scope(None, None, start + place[0], start + place[1], deep=True)
     if match is None or match[1] not in (".payload", ".elements") or (kind != "I2_S" and kind not in ELEMENT_FORMATS):
         return Scope(limit, deep=True)
     width = 1 if kind == "I2_S" or tensor.type is None else tensor.type.bytes

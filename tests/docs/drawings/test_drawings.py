@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
+from i2s_spec.codec.blocks import block_reference
 from i2s_spec.codec.quantization.quantize import quantize
 from i2s_spec.codec.reference import unpack
 from i2s_spec.docs import checkout, examples
@@ -15,10 +16,13 @@ from i2s_spec.docs.drawings.gallery import DRAWINGS, drawn
 from i2s_spec.docs.drawings.graph_flow import graph_flow
 from i2s_spec.docs.drawings.layout_order import BYTES, COLS, ROWS, layout_order
 from i2s_spec.docs.requirements import requirements
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 from i2s_spec.schema.dialect import LAYOUTS
 from i2s_spec.schema.gguf import container, tensor_info
 from i2s_spec.schema.i2s import SHIFTS
 from i2s_spec.schema.registry.advisories import ADVISORIES
+
+CELL = re.compile(r"byte (\d+), (?:bits \d:|digit )(\d): code (\d), element (\d+), ([−+]?\d)")
 
 
 def words(svg: str, style: str = "") -> list[str]:
@@ -37,7 +41,9 @@ def test_every_drawing_is_on_a_page_and_every_chapter_has_a_picture() -> None:
     assert chapters <= drawn_on
 
 
-@pytest.mark.parametrize("name", [name for name in DRAWINGS if name != "graph"])
+@pytest.mark.parametrize(
+    "name", [name for name in DRAWINGS if not DRAWINGS[name].takes] + [f"block-type {name}" for name in BLOCK_LAYOUTS]
+)
 def test_a_drawing_is_sound_and_says_what_it_shows(name: str) -> None:
     svg, caption = drawn(name)
     root = ET.fromstring(svg)
@@ -51,7 +57,7 @@ def test_a_drawing_is_sound_and_says_what_it_shows(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["nothing", "graph", "graph llama", "file more", "graph nothing attention", "graph llama x"]
+    "body", ["nothing", "graph", "graph llama", "file more", "graph nothing attention", "graph llama x", "block-type"]
 )
 def test_what_there_is_not_is_refused(body: str) -> None:
     with pytest.raises(ValueError, match=r"there is no|takes"):
@@ -63,6 +69,30 @@ def test_the_file_has_every_part_and_every_field() -> None:
     for record in (container("little"), tensor_info("little")):
         assert [name for name in said if name in {field.name for field in record.fields}][: len(record.fields)]
         assert {field.name for field in record.fields} <= set(said)
+
+
+@pytest.mark.parametrize("name", BLOCK_LAYOUTS)
+def test_blocks_show_the_codes_of_their_bytes(name: str) -> None:
+    """Decoded from the hex of the picture by the declaration, every element is in its cell with its weight."""
+    layout = BLOCK_LAYOUTS[name]
+    svg, _ = drawn(f"block-type {name}")
+    data = bytes.fromhex("".join(words(svg, "hex")))
+    assert len(data) == layout.type.row_bytes + layout.nbytes
+    values, scales = block_reference.unpack(data, (1, layout.block), name)
+    assert scales.tolist() == [0.75]
+    assert len(set(values[0].tolist())) == 3
+    titles = [each.text or "" for each in ET.fromstring(svg).iter("title")]
+    said = [found.groups() for each in titles if (found := CELL.fullmatch(each))]
+    shown = zip(words(svg, "digit"), words(svg, "number"), said, strict=True)
+    elements = set()
+    for trit, number, (byte, place, code, element, weight) in shown:
+        k = int(element)
+        elements.add(k)
+        assert layout.find(k) == (int(byte), int(place))
+        assert (trit, number, int(code)) == (weight, element, int(values[0, k]) + 1)
+        assert int(trit.replace("−", "-")) == values[0, k]
+    assert elements == set(range(layout.block))
+    assert sum("of the scale" in each for each in titles) == layout.scale.nbytes
 
 
 def test_layouts_show_the_element_of_every_cell() -> None:

@@ -1,0 +1,124 @@
+"""The C header decodes every type with a scale for each group as the codec's definition does, bit for bit."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from block_files import TYPES, file_of_blocks
+
+from i2s_spec.codec.blocks import block_reference
+from i2s_spec.codec.blocks.block_shape import blocks_of
+from i2s_spec.exports import export
+from i2s_spec.gguf.reader import open as opened
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+
+GCC = shutil.which("gcc")
+pytestmark = pytest.mark.skipif(GCC is None, reason="no gcc on the path")
+
+HERE = Path(__file__).resolve().parent
+STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g", "-fno-sanitize-recover=all"]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("c")
+    (folder / "i2s.h").write_text(export("c"))
+    made = folder / "blocks"
+    sanitizers = "-fsanitize=address,undefined"
+    subprocess.run([GCC, "-std=c99", *STRICT, sanitizers, "-I", folder, HERE / "blocks.c", "-o", made], check=True)
+    return made
+
+
+def run(program: Path, *arguments: object) -> tuple[bytes, list[str]]:
+    done = subprocess.run([program, *map(str, arguments)], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr.decode().splitlines()
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize("name", TYPES)
+def test_random_blocks(program: Path, tmp_path: Path, name: str, order: str) -> None:
+    """Any bytes at all: every value of a byte, every half, infinities, NaN and subnormals among the scales."""
+    layout, random = BLOCK_LAYOUTS[name], np.random.default_rng(len(name))
+    rows, cols = 37, 7 * layout.block
+    shape = rows, cols
+    data = np.frombuffer(random.bytes(blocks_of(shape, name).nbytes), np.uint8).copy()
+    if layout.fourth == "reserved":  # of a code that is 3 one bit is cleared
+        blocks = blocks_of(shape, name).rows_of(data)[1]
+        codes = blocks[..., : layout.block // 4]
+        codes &= ~((codes & codes >> 1 & 0x55) << 1)
+    path = tmp_path / "a.bin"
+    path.write_bytes(data.tobytes())
+    values, scales = block_reference.unpack(data, shape, name, byte_order=order)  # type: ignore[arg-type]
+    found, (line,) = run(program, path, name, rows, cols, int(order == "big"))
+    assert line == f"{name} 0 {rows} {cols} 0"
+    assert found[: rows * cols] == values.tobytes()
+    stored = np.frombuffer(found[rows * cols :], np.float32)
+    assert np.array_equal(stored, scales, equal_nan=True)
+    assert stored[~np.isnan(stored)].tobytes() == scales[~np.isnan(scales)].tobytes()  # the sign of zero too
+
+
+def test_every_half(program: Path, tmp_path: Path) -> None:
+    halves = np.arange(1 << 16, dtype="<u2")
+    raw = np.zeros((halves.size, 18), np.uint8)
+    raw[:, :2] = halves.view(np.uint8).reshape(-1, 2)
+    path = tmp_path / "a.bin"
+    path.write_bytes(raw.tobytes())
+    found, _ = run(program, path, "Q2_0", halves.size, 64, 0)
+    stored, wanted = np.frombuffer(found[64 * halves.size :], np.float32), halves.view("<f2").astype(np.float32)
+    assert np.array_equal(stored, wanted, equal_nan=True)
+    assert np.array_equal(np.signbit(stored), np.signbit(wanted))
+
+
+@pytest.mark.parametrize("name", [name for name in TYPES if BLOCK_LAYOUTS[name].fourth == "reserved"])
+def test_a_reserved_code_stops_the_decoder(program: Path, tmp_path: Path, name: str) -> None:
+    layout = BLOCK_LAYOUTS[name]
+    shape = 3, 2 * layout.block
+    data = bytearray(block_reference.pack(np.zeros(shape, np.int8), 1.0, name))
+    k = layout.block - 7
+    byte, place = layout.find(k)
+    row = len(data) // 3
+    data[2 * row + layout.type.row_bytes + layout.nbytes + byte] |= 3 << place
+    path = tmp_path / "a.bin"
+    path.write_bytes(data)
+    found, (line,) = run(program, path, name, *shape, 0)
+    assert (found, line) == (b"", f"{name} 6 {shape[0]} {shape[1]} {5 * layout.block + k}")
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_tensors_of_a_file(program: Path, tmp_path: Path, order: str) -> None:
+    """Both meanings of 42, each in a file of its own, are told apart by the room; other types are none of these."""
+    for names in (TYPES, [name for name in TYPES if name != "Q2_0"], ["Q2_0", "TL2"]):
+        path = tmp_path / "a.gguf"
+        path.write_bytes(file_of_blocks(names, order))
+        found, lines = run(program, path)
+        wanted, at = [], 0
+        with opened(path) as file:
+            for tensor in file.tensors.values():
+                if tensor.kind not in BLOCK_LAYOUTS:
+                    wanted.append(f"{tensor.name} status {5 if tensor.number == 42 else 3}")
+                    continue
+                rows, cols = tensor.elements // tensor.shape[-1], tensor.shape[-1]
+                wanted.append(f"{tensor.name} {tensor.kind} 0 {rows} {cols} 0")
+                values, scales = block_reference.unpack(tensor.read(), tensor.shape, tensor.kind, byte_order=order)  # type: ignore[arg-type]
+                both = values.tobytes() + scales.tobytes()
+                assert found[at : at + len(both)] == both, tensor.name
+                at += len(both)
+        assert lines == wanted
+        assert at == len(found)
+
+
+def test_cut_files(program: Path, tmp_path: Path) -> None:
+    data = file_of_blocks(TYPES, "little")
+    path = tmp_path / "a.gguf"
+    for size in range(len(data) // 2, len(data) - 16, 977):
+        path.write_bytes(data[:size])
+        _, lines = run(program, path)
+        status = [line.rpartition(" ")[2] for line in lines if " status " in line]
+        assert status[-1] == "3"  # the last tensor is F32
+        assert set(status[:-1]) <= {"1", "5"}
+        assert len(status) > 1
