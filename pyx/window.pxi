@@ -16,6 +16,13 @@ cdef inline uint64_t u64(const uint8_t *p, bint big) noexcept nogil:
     return (<uint64_t>u32(p + 4, False) << 32) | u32(p, False)
 
 
+cdef int64_t _later_step(source) except -1:
+    """Bytes of a window after the first: of a server less, since what lies behind a header was fetched for nothing."""
+    from i2s_spec.gguf.source import FetchingSource
+
+    return FIRST_WINDOW if isinstance(source, FetchingSource) else WINDOW
+
+
 cdef class Window:
     """The part of a source that is in memory at the moment; of a buffer, all of it."""
 
@@ -35,8 +42,7 @@ cdef class Window:
         self.base = 0
         self.filled = 0
         self.capacity = 0
-        # Of a server less: what a window holds beyond the end of a header was fetched for nothing.
-        self.step = FIRST_WINDOW if hasattr(source, "prefetch") else WINDOW
+        self.step = FIRST_WINDOW
         if self.whole and self.size:
             self.memory = view
             self.bytes = &self.memory[0]
@@ -52,7 +58,9 @@ cdef class Window:
         return self.bytes
 
     cdef int fill(self, int64_t start, int64_t least) except -1:
-        cdef int64_t wanted = FIRST_WINDOW if self.filled == 0 else self.step
+        cdef int64_t wanted = self.step
+        if self.filled == 0:
+            self.step = _later_step(self.source)
         if wanted > self.stop - start:
             wanted = self.stop - start
         if wanted < least:

@@ -85,13 +85,11 @@ def refuse_without_engine(given: Mapping[str, Any]) -> None:
 def engine_run(
     files: Iterable[str], options: Options, jobs: int, given: Mapping[str, Any], folders: Folders
 ) -> Generator[tuple[str, dict[str, Any]], None, None]:
-    """Address and report of each file, as they are known, those of earlier runs first; then the Parquet table."""
+    """Address and report of each file, as they are known, those of earlier runs first; with the last, a Parquet table."""
     from i2s_spec.linter.cluster.coordinator import IN_FLIGHT
     from i2s_spec.linter.cluster.host_rates import Rate
     from i2s_spec.linter.cluster.lint_manifest import lint_manifest
     from i2s_spec.linter.cluster.manifest import manifest
-    from i2s_spec.linter.cluster.parquet import write_parquet
-    from i2s_spec.linter.cluster.results_log import latest
 
     results = given["results"] or RESULTS
     say = _nothing if given["quiet"] else _to_stderr
@@ -103,17 +101,13 @@ def engine_run(
         workers=jobs,
         rates={host: Rate(*rate) for host, rate in given["rates"].items()},
         in_flight=given["in_flight"] or IN_FLIGHT,
+        table=os.path.splitext(results)[0] + ".parquet",
         say=say,
         folders=folders,
     )
     with closing(run):
         for record in run:
             yield record["url"], record["report"]
-    table = os.path.splitext(results)[0] + ".parquet"
-    rows = write_parquet(latest(results), table)
-    say(
-        f"{rows:,} results are in {quote(results, 4096, bare=True)}, a table of them in {quote(table, 4096, bare=True)}"
-    )
 
 
 def _to_stderr(text: str) -> None:

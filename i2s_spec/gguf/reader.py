@@ -98,7 +98,7 @@ class File:
         self.metadata = Metadata(self.index)
         self.tensors = Tensors(self.index)
         if self.fault is None and isinstance(source, FetchingSource):  # all scales in as few requests as possible
-            source.expect(self._tails())
+            source.expect(self._tails(), if_together=True)
 
     def _tails(self) -> Iterator[tuple[int, int]]:
         """Where the scales of the file are."""

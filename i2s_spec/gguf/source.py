@@ -61,8 +61,11 @@ class Source(Protocol):
 class FetchingSource(Source, Protocol):
     """A source that fetches from a server: who knows what it will read says so, since a request costs more than bytes."""
 
-    def expect(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Announce ranges that will be read: they are asked for together when the first of them is needed."""
+    def expect(self, ranges: Iterable[tuple[int, int]], if_together: bool = False) -> None:
+        """Announce ranges that will be read: they are asked for together when the first of them is needed.
+
+        :param if_together: these may be read: they are left out where each would be a request of its own
+        """
 
     def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Ask for ranges now, in as few requests as possible."""
@@ -75,6 +78,21 @@ class FetchingSource(Source, Protocol):
 
     def holds(self, start: int, stop: int) -> bool:
         """Whether reading this range would ask for nothing."""
+
+
+def affordable(source: Source, ranges: Sequence[tuple[int, int]]) -> Sequence[int]:
+    """Numbers of the ranges that may be read of these, which lie apart: all; of a server that gives one range at a time as
+    many as a sample may cost, the first, the last and some between them, evenly spread. Those are fetched.
+
+    :raises FormatError: where they cannot be had
+    """
+    more = source.far_ranges(ranges) if ranges and isinstance(source, FetchingSource) else None
+    if more is None or 2 + more >= len(ranges):
+        return range(len(ranges))
+    chosen = [number * (len(ranges) - 1) // (1 + more) for number in range(2 + more)]
+    assert isinstance(source, FetchingSource)
+    source.prefetch(ranges[number] for number in chosen)
+    return chosen
 
 
 class BufferSource:

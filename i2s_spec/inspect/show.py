@@ -15,6 +15,7 @@ from typing import Any, Final
 from i2s_spec.draw.text import json_string
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
+from i2s_spec.gguf.source import FetchingSource, affordable
 from i2s_spec.inspect.dump.value_preview import beginning
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import RETIRED, ValueType
@@ -28,10 +29,14 @@ Rows = tuple[int, int] | None
 ELEMENTS: Final = 8
 
 
+def listed(about: dict[str, Any]) -> dict[str, Any]:
+    """What `members` gives, its tables as lists."""
+    return {name: list(value) if isinstance(value, Iterator) else value for name, value in about.items()}
+
+
 def describe(file: File, limit: int | None = ELEMENTS, rows: Rows = None) -> dict[str, Any]:
     """A file as plain data that JSON can carry: what `members` gives, its tables as lists."""
-    about = members(file, limit, rows)
-    return {name: list(value) if isinstance(value, Iterator) else value for name, value in about.items()}
+    return listed(members(file, limit, rows))
 
 
 def members(file: File, limit: int | None = ELEMENTS, rows: Rows = None) -> dict[str, Any]:
@@ -41,7 +46,8 @@ def members(file: File, limit: int | None = ELEMENTS, rows: Rows = None) -> dict
     :param limit: elements of each array that are given (and 64 KiB of each string or array); None for all
     :param rows: where there are more keys (or tensors) than both numbers together, only so many first and last ones
     :returns: `schema_version`, `path`, `size`, `header`, `totals`, `fault`, `keys`, `tensors`; strings that are not
-        UTF-8 are `{"hex": ...}`, numbers that JSON lacks (NaN) are left as they are
+        UTF-8 are `{"hex": ...}`, numbers that JSON lacks (NaN) are left as they are. A tensor has `scale_unread` where its
+        scale would be a request of its own to a server, and more than a sample of them were needed
     """
     index = file.index
     header = {
@@ -63,7 +69,7 @@ def members(file: File, limit: int | None = ELEMENTS, rows: Rows = None) -> dict
         "totals": _totals(file),
         "fault": None if file.fault is None else fault(file.fault),
         "keys": (_key(file, file.metadata.by_index(i), limit) for i in _chosen(index.keys, rows)),
-        "tensors": (_tensor(file, file.tensors.by_index(i)) for i in _chosen(index.tensors, rows)),
+        "tensors": _tensors(file, _chosen(index.tensors, rows)),
     }
 
 
@@ -121,8 +127,24 @@ def _plain(value: Any, whole: bool = True) -> Any:
     return json_string(value)
 
 
-def _tensor(file: File, tensor: Tensor) -> dict[str, Any]:
+def _tensors(file: File, chosen: Iterable[int]) -> Iterator[dict[str, Any]]:
+    """The tensors of these numbers; of a server that gives one range at a time some scales are read.
+
+    Nothing is read before the first of them is asked for.
+    """
+    unread: set[int] = set()
+    if isinstance(file.source, FetchingSource):
+        chosen = list(chosen)
+        places = [(i, place) for i in chosen if (place := _scale_place(file, file.tensors.by_index(i))) is not None]
+        read = affordable(file.source, [(place, place + 4) for _, place in places])
+        unread = {i for i, _ in places} - {places[number][0] for number in read}
+    for i in chosen:
+        yield _tensor(file, file.tensors.by_index(i), i in unread)
+
+
+def _tensor(file: File, tensor: Tensor, unread: bool) -> dict[str, Any]:
     start = None if file.data_start is None else file.data_start + tensor.offset
+    place = None if unread else _scale_place(file, tensor)
     size, problem = None, None
     try:
         size = tensor.nbytes
@@ -141,8 +163,9 @@ def _tensor(file: File, tensor: Tensor) -> dict[str, Any]:
         "offset": tensor.offset,
         "start": start,
         "bytes": size,
-        "scale": _scale(file, tensor, start),
+        "scale": None if place is None else _scale(file, place),
         "problem": None if problem is None else fault(problem),
+        **({"scale_unread": True} if unread else {}),
     }
 
 
@@ -151,13 +174,15 @@ def type_name(tensor: Tensor) -> str | None:
     return tensor.type.name if tensor.type is not None else RETIRED.get(tensor.number)
 
 
-def _scale(file: File, tensor: Tensor, start: int | None) -> float | None:
-    """The float32 at the start of an I2_S tensor's tail, where the file has it (clause 6.1)."""
-    if start is None or tensor.type is None or tensor.type.name != "I2_S":
+def _scale_place(file: File, tensor: Tensor) -> int | None:
+    """Where an I2_S tensor's tail starts, if the file has a float32 there (clause 6.1)."""
+    if file.data_start is None or tensor.type is None or tensor.type.name != "I2_S":
         return None
-    at = start + prod(tensor.ne) // 4
-    if at + 4 > file.size:
-        return None
+    at = file.data_start + tensor.offset + prod(tensor.ne) // 4
+    return at if at + 4 <= file.size else None
+
+
+def _scale(file: File, at: int) -> float:
     prefix = order_prefix(file.byte_order)
     scale: float = struct.unpack(prefix + "f", file.source.read(at, 4))[0]
     return scale

@@ -134,6 +134,7 @@ _NAME_WIDTH: Final = 28
 
 
 def _tensors(tensors: list[dict[str, Any]], available: int | None) -> Iterator[Line]:
+    unread = sum("scale_unread" in tensor for tensor in tensors)
     scales = any(tensor["scale"] is not None for tensor in tensors)
     problems = any(tensor["problem"] is not None for tensor in tensors)
     columns = [
@@ -158,13 +159,17 @@ def _tensors(tensors: list[dict[str, Any]], available: int | None) -> Iterator[L
             "?" if tensor["bytes"] is None else f"{tensor['bytes']:,}",
         ]
         if scales:
-            row.append("" if tensor["scale"] is None else f"{tensor['scale']:.6g}")
+            absent = "not read" if "scale_unread" in tensor else ""
+            row.append(absent if tensor["scale"] is None else f"{tensor['scale']:.6g}")
         if problems:
             problem = tensor["problem"]
             row.append("" if problem is None else _PROBLEMS[problem["code"]])
         return tuple(row)
 
     yield from table(*_fitting(_numbered(columns), list(_rows(tensors, "tensors", cells)), available), available)
+    if unread:
+        more = "each would be a request of its own; --remote-limit sample=N reads more"
+        yield [Piece(f"  {_plural(unread, 'scale')} {'was' if unread == 1 else 'were'} not read: {more}", "dim")]
 
 
 def _fitting(

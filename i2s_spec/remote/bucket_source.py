@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from i2s_spec.errors import FormatError, MissingExtra, Span, TrustedText, quote
@@ -55,11 +55,12 @@ class BucketSource(RangeSource):
     def usage(self) -> Usage:
         return Usage(self._requests, self._bytes)
 
-    def fetch(self, ranges: Sequence[Range]) -> list[bytes]:
+    def fetch(self, ranges: Sequence[Range], optional: Collection[Range] = ()) -> list[bytes]:
         found = []
         for start, stop in ranges:
-            data = bytearray(stop - start)
-            self.fetch_into(start, memoryview(data))
+            data = bytearray(0 if (start, stop) in optional else stop - start)
+            if data:
+                self.fetch_into(start, memoryview(data))
             found.append(bytes(data))
         return found
 

@@ -6,7 +6,7 @@ first address is asked again. Size, ETag and, on hubs, the commit of the first a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -92,20 +92,26 @@ class HttpSource(RangeSource):
     def close(self) -> None:
         self._transport.close()
 
-    def fetch(self, ranges: Sequence[Range]) -> list[bytes]:
+    def fetch(self, ranges: Sequence[Range], optional: Collection[Range] = ()) -> list[bytes]:
         found: list[bytes] = []
         while self.many_at_once and len(ranges) - len(found) > 1:
             found += self._several(ranges[len(found) : len(found) + MOST_RANGES])
         left = ranges[len(found) :]
-        if len(left) < 2:
+        if self.many_at_once:
             return found + [self._one(each) for each in left]
+        single = dict.fromkeys(left, b"")
+        asked = [each for each in left if each not in optional]
+        if len(asked) < 2:
+            single.update((each, self._one(each)) for each in asked)
+            return found + list(single.values())
         # One after another they would take as many round trips as there are ranges.
-        with ThreadPoolExecutor(min(CONNECTIONS, len(left)), "i2s ranges") as threads:
+        with ThreadPoolExecutor(min(CONNECTIONS, len(asked)), "i2s ranges") as threads:
             try:
-                return found + list(threads.map(self._one, left))
+                single.update(zip(asked, threads.map(self._one, asked), strict=True))
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
+        return found + list(single.values())
 
     def _one(self, span: Range) -> bytes:
         data = bytearray(span[1] - span[0])

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from bisect import bisect_right, insort
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from i2s_spec.errors import FormatError, Span, TrustedText
@@ -29,6 +29,9 @@ SHARE = 10
 
 #: What a read at another place takes along.
 BLOCK = 1 << 12
+
+#: Whoever has read so many of the ranges that he might read is taken to read them all.
+AFTER = 5
 
 #: Two ranges with less than this between them are one: a request costs more than these bytes.
 NEAR = 1 << 12
@@ -70,6 +73,7 @@ class RangeSource(ABC):
         self._order: list[int] = []
         self._run: Range = (0, 0)
         self._expected: list[Range] = []
+        self._if_together, self._times = False, 0
 
     @property
     def view(self) -> memoryview | None:
@@ -81,9 +85,10 @@ class RangeSource(ABC):
         """What it has cost up to now."""
 
     @abstractmethod
-    def fetch(self, ranges: Sequence[Range]) -> list[bytes]:
+    def fetch(self, ranges: Sequence[Range], optional: Collection[Range] = ()) -> list[bytes]:
         """The bytes of ranges that do not touch each other, in order.
 
+        :param optional: those of them that are not worth a request: nothing is given for one that would take its own
         :raises FormatError: where they cannot be had
         """
 
@@ -116,13 +121,18 @@ class RangeSource(ABC):
                     self.fetch_into(gap_start, buffer[gap_start - start : gap_stop - start])
                 self._run = (start, stop) if start != self._run[1] else (self._run[0], stop)
             elif missing:
-                self._get(self._planned(missing))
+                self._get(*self._planned(missing))
             self._copy(start, stop, buffer)
             self._forget()
 
-    def expect(self, ranges: Iterable[Range]) -> None:
-        """Announce ranges that will be read: they are asked for together when the first of them is needed."""
+    def expect(self, ranges: Iterable[Range], if_together: bool = False) -> None:
+        """Announce ranges that will be read: they are asked for together when the first of them is needed.
+
+        :param if_together: these may be read: where each would be a request of its own, they are left out until `AFTER` of
+            them were needed
+        """
         with self._lock:
+            self._if_together, self._times = if_together, 0
             self._expected = merged((max(0, a), min(b, self.size)) for a, b in ranges)
 
     def prefetch(self, ranges: Iterable[Range]) -> None:
@@ -206,12 +216,17 @@ class RangeSource(ABC):
 
     # --- what to ask for ---
 
-    def _planned(self, missing: list[Range]) -> list[Range]:
-        """What is asked for, where these parts are missing: they, and what is likely to be wanted next."""
+    def _planned(self, missing: list[Range]) -> tuple[list[Range], list[Range]]:
+        """What is asked for, where these parts are missing: they, and what is likely to be wanted next; then what is
+        taken along where that is no request more."""
         start, stop = missing[-1]
         if any(a < stop and start < b for a, b in self._expected):
-            expected, self._expected = self._expected, []
-            return [*missing, *(gap for a, b in expected for gap in self._missing(a, b))]
+            more = [gap for a, b in self._expected for gap in self._missing(a, b)]
+            self._times += 1
+            if self._if_together and self._times < AFTER:
+                return missing, more if self._times == 1 else []
+            self._expected = []
+            return [*missing, *more], []
         begin, end = self._run
         if start == 0:
             ahead = FIRST
@@ -222,13 +237,17 @@ class RangeSource(ABC):
         else:
             ahead = 2 * (end - begin)
         self._run = begin, min(self.size, max(stop, start + min(ahead, MOST_STEP)))
-        return [*missing[:-1], *self._missing(start, self._run[1])]
+        return [*missing[:-1], *self._missing(start, self._run[1])], []
 
-    def _get(self, wanted: Iterable[Range]) -> None:
-        ranges = merged(wanted, NEAR)
+    def _get(self, wanted: Iterable[Range], more: Iterable[Range] = ()) -> None:
+        needed = merged(wanted, NEAR)
+        ranges = merged([*needed, *more], NEAR)
+        starts = [start for start, _ in needed]
+        # A range that was merged of both begins no later than the needed one, and ends behind its beginning.
+        optional = {each for each in ranges if bisect_left(starts, each[0]) == bisect_left(starts, each[1])}
         if ranges:
-            for (start, stop), data in zip(ranges, self.fetch(ranges), strict=True):
-                for a, b in self._missing(start, stop):
+            for (start, stop), data in zip(ranges, self.fetch(ranges, optional), strict=True):
+                for a, b in self._missing(start, stop) if data else ():
                     self._keep(a, data[a - start : b - start])
 
 

@@ -156,6 +156,46 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("verb", "most"), [(["show"], 12), (["show", "--no-tensors"], 8), (["show", "--json"], 12)], ids=str
+)
+def test_a_server_of_single_ranges_is_asked_little(server: Server, verb: list[str], most: int) -> None:
+    file, _, scales = full_size()
+    server.files["/m.gguf"], server.multipart = file, False
+    found = Said(verb[0], "--allow-private", f"{server.url}/m.gguf", *verb[1:])
+    assert (found.status, found.err) == (0, "")
+    assert len(server.seen) <= most
+    if verb == ["show", "--json"]:
+        about = {each["name"]: each for each in json.loads(found.out)["tensors"]}
+        unread = {name for name, each in about.items() if "scale_unread" in each}
+        assert all(about[name]["scale"] is None for name in unread)
+        assert {name: about[name]["scale"] for name in scales.keys() - unread} == {
+            name: scale for name, scale in scales.items() if name not in unread
+        }
+        assert 2 <= len(scales) - len(unread) <= 12
+        assert {*list(scales)[:1], *list(scales)[-1:]}.isdisjoint(unread)
+    if verb == ["show"]:
+        count = found.out.count("  not read")
+        assert f"{count:,} scales were not read: each would be a request of its own" in found.out
+        server.seen.clear()
+        more = Said("show", "--allow-private", "--remote-limit", "sample=300", f"{server.url}/m.gguf")
+        assert "not read" not in more.out
+        assert 210 < len(server.seen) < 230
+
+
+def test_some_scales_of_a_server_of_single_ranges_take_no_others_along(server: Server) -> None:
+    file, _, scales = full_size()
+    server.files["/m.gguf"], server.multipart = file, False
+    with using(Policy(private=True)), open_file(server.url + "/m.gguf") as opened:
+        names = iter(scales)
+        header = len(server.seen)
+        for _ in range(4):
+            assert opened.tensors[name := next(names)].scale() == scales[name]
+        assert len(server.seen) <= header + 5
+        assert {name: opened.tensors[name].scale() for name in names} == dict(list(scales.items())[4:])
+        assert len(server.seen) <= header + 5 + 206
+
+
 @pytest.mark.parametrize("form", sorted(FORMATS))
 def test_a_sample_never_says_ok_alone(large: Path, server: Server, form: str) -> None:
     server.files["/large.gguf"] = large.read_bytes()

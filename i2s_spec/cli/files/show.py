@@ -14,7 +14,7 @@ from i2s_spec.draw.text import fault_words, json_document, visible
 from i2s_spec.errors import EXIT_FINDINGS, FormatError
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import source_of
-from i2s_spec.inspect.show import ELEMENTS, describe, members, unreadable
+from i2s_spec.inspect.show import ELEMENTS, listed, members, unreadable
 from i2s_spec.inspect.show_text import page
 from i2s_spec.schema import faults
 
@@ -38,7 +38,8 @@ def command(file: str | None, as_json: bool, everything: bool, no_tensors: bool,
 
     Shapes are in NumPy's order (rows x columns); GGUF's own order, `ne`, is the reverse. Offsets count from the start of
     the file. The scale is the float32 at the start of an I2_S tensor's tail. Without FILE it is the trained model that
-    comes with i2s-spec. FILE may be an address (hf://ORG/REPO/PATH, https://, s3://): header and scales are fetched.
+    comes with i2s-spec. FILE may be an address (hf://ORG/REPO/PATH, https://, s3://): header and scales are fetched; of a
+    server that gives one range at a time some scales, which --remote-limit sample=N bounds.
 
     Exit code: 0, or 1 where a fault stops the reading (what lies before it is shown), or 3 where FILE is no GGUF file, or
     5 where its server does not give it.
@@ -56,9 +57,11 @@ def command(file: str | None, as_json: bool, everything: bool, no_tensors: bool,
         if as_json:
             about = members(opened, None if everything else ELEMENTS)
         else:
-            about = describe(opened, ELEMENTS, None if everything else ENDS)
+            about = members(opened, ELEMENTS, None if everything else ENDS)
         if no_tensors:
             about["tensors"] = []
+        if not as_json:
+            about = listed(about)
         return _finish(about, opened.fault, as_json, named(file))
 
 

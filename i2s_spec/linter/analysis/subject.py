@@ -13,7 +13,7 @@ from math import prod
 
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File, Tensor
-from i2s_spec.gguf.source import FetchingSource
+from i2s_spec.gguf.source import FetchingSource, affordable
 from i2s_spec.gguf.text_decoded import text_decoded
 from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, Placements, size_of, sound_shape
 from i2s_spec.inspect.survey.result import Reading
@@ -126,13 +126,7 @@ class Subject:
         """Numbers of the ranges that a rule may read of these, which lie apart: all; of a server that gives one range at a
         time as many as a sample may cost, the first, the last and some between them, evenly spread. Those are fetched.
         """
-        source = self.file.source
-        more = source.far_ranges(ranges) if isinstance(source, FetchingSource) and ranges else None
-        if more is None or 2 + more >= len(ranges):
-            return range(len(ranges))
-        chosen = [number * (len(ranges) - 1) // (1 + more) for number in range(2 + more)]
-        self.prefetch(ranges[number] for number in chosen)
-        return chosen
+        return affordable(self.file.source, ranges)
 
     @property
     def ranges_are_few(self) -> bool:

@@ -241,7 +241,8 @@ def _digest(entry: Entry, whole: bool) -> str | None:
         with open_regular(entry.url) as stream:
             size = os.fstat(stream.fileno()).st_size
             if whole or is_short(size):
-                while chunk := stream.read(CHUNK):
+                step = min(CHUNK, size + 1)  # memory for more would be asked for and given back with every file
+                while chunk := stream.read(step):
                     digest.update(chunk)
                 return digest.hexdigest()
             digest.update(stream.read(ENDS))

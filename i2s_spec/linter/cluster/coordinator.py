@@ -28,9 +28,9 @@ from i2s_spec.schema import faults
 
 #: Files and bytes of a batch: enough that an engine's own work for a task, some milliseconds, does not count. Servers answer
 #: more slowly than disks, and a digest takes a hundredth of a judgement.
-BATCH_FILES: Final = 256
+BATCH_FILES: Final = 512
 BATCH_ADDRESSES: Final = 64
-BATCH_DIGESTS: Final = 2048
+BATCH_DIGESTS: Final = 4096
 BATCH_BYTES: Final = 32 << 20
 
 #: What a file counts whose size nobody told.

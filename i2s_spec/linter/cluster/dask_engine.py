@@ -13,7 +13,9 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from queue import Empty, SimpleQueue
+from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -102,6 +104,56 @@ def dask_client(scheduler: str | None, workers: int) -> Iterator[Client]:
             name = quote(str(scheduler), 4096, bare=True)
             raise SettingError(f"--scheduler {name}: no scheduler answers: {quote(str(error), bare=True)}") from None
         yield client
+
+
+class EarlyCluster:
+    """A client that is made when it is asked for; of a cluster of this machine, at once, while the caller does other work.
+
+    As a context manager it ends, with its cluster, where the block does.
+
+    :param at_once: whether a cluster of this machine starts when the block begins
+    """
+
+    def __init__(self, scheduler: str | None, workers: int, at_once: bool) -> None:
+        self._stack = ExitStack()
+        self._connect = partial(dask_client, scheduler, workers)
+        self._starter: Thread | None = None
+        if at_once and scheduler is None:
+            require_dask()
+            self._starter = Thread(target=self._start, name="i2s cluster", daemon=True)
+        self._client: Client | None = None
+        self._error: BaseException | None = None
+
+    def _start(self) -> None:
+        try:
+            self._client = self._stack.enter_context(self._connect())
+        except BaseException as error:  # the caller's, as soon as he asks for the client
+            self._error = error
+
+    def client(self) -> Client:
+        """The client, as soon as it is there.
+
+        :raises MissingExtra: without the extra [dask]
+        :raises SettingError: where no scheduler answers at the address
+        """
+        if self._starter is None:
+            self._start()
+        else:
+            self._starter.join()
+        if self._error is not None:
+            raise self._error
+        assert self._client is not None
+        return self._client
+
+    def __enter__(self) -> EarlyCluster:
+        if self._starter is not None:
+            self._starter.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._starter is not None:
+            self._starter.join()
+        self._stack.close()
 
 
 @contextmanager

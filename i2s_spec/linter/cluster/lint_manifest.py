@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 
+from i2s_spec.errors import quote
 from i2s_spec.linter.batch.lint_paths import Folders
 from i2s_spec.linter.cluster.check_entry import Record
 from i2s_spec.linter.cluster.coordinator import IN_FLIGHT, Coordinator
-from i2s_spec.linter.cluster.dask_engine import dask_client, require_dask, run_on_dask
+from i2s_spec.linter.cluster.dask_engine import EarlyCluster, require_dask, run_on_dask
 from i2s_spec.linter.cluster.host_rates import Rate
 from i2s_spec.linter.cluster.manifest import Entry
 from i2s_spec.linter.cluster.options_key import options_key, portable
-from i2s_spec.linter.cluster.results_log import ResultsLog
+from i2s_spec.linter.cluster.parquet import ResultsTable
+from i2s_spec.linter.cluster.results_log import ResultsLog, latest
 from i2s_spec.linter.options import Options
 
 
@@ -26,6 +28,7 @@ def lint_manifest(
     workers: int = 1,
     rates: Mapping[str, Rate] | None = None,
     in_flight: int = IN_FLIGHT,
+    table: str | os.PathLike[str] | None = None,
     say: Callable[[str], None] = lambda text: None,
     folders: Folders | None = None,
 ) -> Generator[Record, None, None]:
@@ -36,10 +39,12 @@ def lint_manifest(
     :param scheduler: the address of a cluster; without, one of so many `workers` on this machine
     :param rates: requests by host, for all workers together
     :param in_flight: bytes of files that may be out at a time
+    :param table: where a Parquet table goes, when the run has ended: the last record of each address in the results
     :param say: called with a sentence on what was found in the results
     :param folders: checks folders of safetensors, such as `lint_folder` of `i2s_spec.checkpoints.findings`
     :returns: the record of every entry, as it is known: those of earlier runs first
     :raises MissingExtra: without the extra [dask]
+    :raises OSError: where results or table cannot be written
     :raises SettingError: where the results are something else or in use, no scheduler answers, or workers cannot work
     :raises Unfinished: where the cluster is lost; the same call goes on
     """
@@ -53,22 +58,51 @@ def lint_manifest(
             say(f"a torn last line of {log.repaired:,} bytes was taken out of the results")
         if log.damaged:
             say(f"{log.damaged:,} damaged lines of the results were passed over")
+        is_new = not len(log) and not log.damaged
+        # While a cluster of this machine starts, the manifest is read; of a run that goes on, nothing may be left to do.
+        cluster = stack.enter_context(EarlyCluster(scheduler, workers, at_once=is_new))
+        entries = list(entries)
         coordinator = Coordinator(entries, options, key, log, rates, in_flight)
         if coordinator.reused:
             say(f"{coordinator.reused:,} of {coordinator.total:,} files have their results from an earlier run")
         if coordinator.looked_at:
             say(f"the servers of {coordinator.looked_at:,} files with earlier results are asked whether these changed")
-        if coordinator.finished:
-            yield from coordinator.records()
-            return
-        before = coordinator.reused
-        client = stack.enter_context(dask_client(scheduler, workers))
-        try:
-            yield from run_on_dask(client, coordinator, options, key, log.sync, folders)
-        finally:
-            log.sync()
-        if coordinator.looked_at:
-            unchanged = coordinator.reused - before
-            say(
-                f"{unchanged:,} of {coordinator.looked_at:,} files on servers are unchanged, and have their earlier results"
-            )
+        grows = is_new and len({entry.url for entry in entries}) == len(entries) > 0
+        del entries
+        rows = None if table is None or not grows else stack.enter_context(ResultsTable(table))
+        for record in _records(coordinator, cluster, options, key, log, say, folders):
+            if rows is not None:
+                rows.add(record)
+            yield record
+        if table is not None and rows is None:
+            rows = stack.enter_context(ResultsTable(table))
+            for record in latest(results, sound=not log.damaged):
+                rows.add(record)
+    if rows is not None:
+        names = quote(os.fspath(results), 4096, bare=True), quote(os.fspath(table or ""), 4096, bare=True)
+        say(f"{rows.rows:,} results are in {names[0]}, a table of them in {names[1]}")
+
+
+def _records(
+    coordinator: Coordinator,
+    cluster: EarlyCluster,
+    options: Options,
+    key: str,
+    log: ResultsLog,
+    say: Callable[[str], None],
+    folders: Folders | None,
+) -> Iterator[Record]:
+    """Every record, the known ones first; where there are no others, no cluster is asked."""
+    if coordinator.finished:
+        yield from coordinator.records()
+        return
+    before = coordinator.reused
+    try:
+        yield from run_on_dask(cluster.client(), coordinator, options, key, log.sync, folders)
+    finally:
+        log.sync()
+    if coordinator.looked_at:
+        unchanged = coordinator.reused - before
+        say(
+            f"{unchanged:,} of {coordinator.looked_at:,} files on servers are unchanged, and have their earlier results"
+        )

@@ -1,12 +1,14 @@
 """This module writes the results of a run as one Parquet table: a row for each address, its last record.
 
-Text of files is escaped, so that every column is valid UTF-8. Rows are written a group at a time.
+Text of files is escaped, so that every column is valid UTF-8. Rows can be added while a run goes on: they are written a
+group at a time.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from types import TracebackType
 from typing import Any, Final
 
 from i2s_spec.errors import MissingExtra, quote
@@ -16,6 +18,14 @@ from i2s_spec.linter.cluster.check_entry import Record
 #: Rows that are in memory at a time.
 ROWS: Final = 10_000
 
+#: Columns and what is in them.
+COLUMNS: Final = (
+    ("url", "text"), ("etag", "text"), ("size", "count"), ("sha256", "text"), ("same_as", "text"), ("rules", "text"),
+    ("ok", "flag"), ("readable", "flag"), ("skipped", "flag"), ("bugs", "count"), ("errors", "count"),
+    ("warnings", "count"), ("notes", "count"), ("codes", "texts"), ("architecture", "text"), ("producer", "text"),
+    ("layout", "text"), ("loads", "texts"), ("seconds", "float"),
+)  # fmt: skip
+
 
 def write_parquet(records: Iterable[Record], path: str | os.PathLike[str]) -> int:
     """Write the table, whole or not at all; a table of that name is replaced.
@@ -24,54 +34,91 @@ def write_parquet(records: Iterable[Record], path: str | os.PathLike[str]) -> in
     :raises MissingExtra: without the extra [dask]
     :raises OSError: as the disk gives it
     """
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingExtra("a Parquet table", "dask") from None
-    text, texts, count = pyarrow.string(), pyarrow.list_(pyarrow.string()), pyarrow.int64()
-    schema = pyarrow.schema(
-        [("url", text), ("etag", text), ("size", count), ("sha256", text), ("same_as", text), ("rules", text),
-         ("ok", pyarrow.bool_()), ("readable", pyarrow.bool_()), ("skipped", pyarrow.bool_()), ("bugs", count),
-         ("errors", count), ("warnings", count), ("notes", count), ("codes", texts), ("architecture", text),
-         ("producer", text), ("layout", text), ("loads", texts), ("seconds", pyarrow.float64())]
+    with ResultsTable(path) as table:
+        for record in records:
+            table.add(record)
+    return table.rows
+
+
+class ResultsTable:
+    """A table that grows with a run: `ROWS` rows at most are in memory, the rest is in the file.
+
+    As a context manager it gives the file its name where the block ends, and leaves none where the block fails.
+
+    :raises MissingExtra: without the extra [dask]
+    :raises OSError: where there can be no file of that name
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError:
+            raise MissingExtra("a Parquet table", "dask") from None
+        kinds = {
+            "text": pyarrow.string(), "texts": pyarrow.list_(pyarrow.string()), "count": pyarrow.int64(),
+            "flag": pyarrow.bool_(), "float": pyarrow.float64(),
+        }  # fmt: skip
+        self._arrow = pyarrow
+        self._schema = pyarrow.schema([(name, kinds[kind]) for name, kind in COLUMNS])
+        #: Rows that it has.
+        self.rows = 0
+        self._waiting: list[tuple[Any, ...]] = []
+        self._output = OutputFile(path, force=True)
+        try:
+            self._sink = _Sink(self._output)
+            self._writer = parquet.ParquetWriter(self._sink, self._schema)
+        except BaseException:
+            self._output.discard()
+            raise
+
+    def add(self, record: Record) -> None:
+        """Append the row of a record."""
+        self._waiting.append(_row(record))
+        self.rows += 1
+        if len(self._waiting) == ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write the rows that are in memory as a row group."""
+        arrays = [
+            self._arrow.array(values, field.type)
+            for values, field in zip(zip(*self._waiting, strict=True), self._schema, strict=True)
+        ]
+        self._writer.write_batch(self._arrow.RecordBatch.from_arrays(arrays, schema=self._schema))
+        self._waiting.clear()
+
+    def __enter__(self) -> ResultsTable:
+        self._output.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._sink.is_open = False
+            self._output.__exit__(kind, error, trace)
+            self._writer.close()  # who is not asked to writes its end when it is collected
+            return
+        with self._output:
+            if self._waiting:
+                self._flush()
+            self._writer.close()
+
+
+def _row(record: Record) -> tuple[Any, ...]:
+    """The values of a record in the order of `COLUMNS`."""
+    get, report, facts = record.get, record["report"], record["facts"] or {}
+    summary, findings, elided = report["summary"], report["findings"], report["summary"]["elided"]
+    codes = sorted({finding["code"] for finding in findings} | set(elided)) if findings or elided else []
+    loads = [_text(each.get("runtime")) for each in report.get("runtimes", ()) if each.get("loads") == "yes"]
+    size = record["size"]
+    return (
+        _text(get("url")), _text(get("etag")), report.get("size") if size is None else size, _text(get("sha256")),
+        _text(get("same_as")), _text(get("rules")), report["ok"], bool(summary.get("readable")), "skipped" in report,
+        len(report["bugs"]), summary["errors"], summary["warnings"], summary["notes"], codes,
+        _text(facts.get("architecture")), _text(facts.get("producer")), _text(facts.get("layout")), loads, get("seconds"),
     )  # fmt: skip
-    rows = 0
-    with OutputFile(path, force=True) as output, parquet.ParquetWriter(_Sink(output), schema) as writer:
-        for some in _groups(records):
-            writer.write_table(pyarrow.Table.from_pylist([_row(record) for record in some], schema=schema))
-            rows += len(some)
-    return rows
-
-
-def _groups(records: Iterable[Record]) -> Iterator[list[Record]]:
-    group: list[Record] = []
-    for record in records:
-        group.append(record)
-        if len(group) == ROWS:
-            yield group
-            group = []
-    if group:
-        yield group
-
-
-def _row(record: Record) -> dict[str, Any]:
-    report, facts = record["report"], record["facts"] or {}
-    summary = report["summary"]
-    codes = {finding["code"] for finding in report["findings"]} | set(summary["elided"])
-    return {
-        **{name: _text(record.get(name)) for name in ("url", "etag", "sha256", "same_as", "rules")},
-        **{name: _text(facts.get(name)) for name in ("architecture", "producer", "layout")},
-        "size": report.get("size") if record["size"] is None else record["size"],
-        "ok": report["ok"],
-        "readable": bool(summary.get("readable")),
-        "skipped": "skipped" in report,
-        "bugs": len(report["bugs"]),
-        **{name: summary[name] for name in ("errors", "warnings", "notes")},
-        "codes": sorted(codes),
-        "loads": [_text(each.get("runtime")) for each in report.get("runtimes", ()) if each.get("loads") == "yes"],
-        "seconds": record.get("seconds"),
-    }
 
 
 def _text(value: Any) -> str | None:
@@ -85,9 +132,12 @@ class _Sink:
 
     def __init__(self, output: OutputFile) -> None:
         self._output, self._length = output, 0
+        #: Whether what comes is written: not to a file that was given up.
+        self.is_open = True
 
     def write(self, data: Any) -> int:
-        self._output.write(data)
+        if self.is_open:
+            self._output.write(data)
         length = memoryview(data).nbytes
         self._length += length
         return length

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, BinaryIO, Final
 
@@ -25,17 +25,18 @@ LONGEST_LINE: Final = 1 << 26
 #: How every line begins.
 BEGINNING: Final = b'{"schema_version": '
 
+#: The same up to the address.
+ADDRESS: Final = BEGINNING + b'%d, "url": ' % RECORD_VERSION
+
 #: What is read at a time to find the end of the last whole line.
 STEP: Final = 1 << 16
 
 
 def key_of(url: str, etag: str | None, rules: str) -> bytes:
     """What a record is found by, in sixteen bytes."""
-    digest = blake2b(digest_size=16)
-    for part in (url, etag or "", rules):
-        raw = part.encode("utf-8", "surrogatepass")
-        digest.update(len(raw).to_bytes(8, "little") + raw)
-    return digest.digest()
+    raw = [part.encode("utf-8", "surrogatepass") for part in (url, etag or "", rules)]
+    lengths = b"%d,%d;" % (len(raw[0]), len(raw[1]))
+    return blake2b(b"".join((lengths, *raw)), digest_size=16).digest()
 
 
 class ResultsLog:
@@ -122,11 +123,11 @@ class ResultsLog:
 
     def append(self, records: Iterable[Record]) -> None:
         """Write records; each is complete in the file before the next one begins."""
-        for record in records:
-            line = json.dumps(record).encode() + b"\n"
-            left = memoryview(line)
-            while left:
-                left = left[os.write(self._fd, left) :]
+        written = [(record, json.dumps(record).encode() + b"\n") for record in records]
+        left = memoryview(b"".join(line for _, line in written))
+        while left:
+            left = left[os.write(self._fd, left) :]
+        for record, line in written:
             self._place(record, self._end, len(line))
             self._end += len(line)
 
@@ -158,46 +159,66 @@ def parsed(line: bytes) -> Record | None:
         found = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or found.get("schema_version") != RECORD_VERSION or not line.endswith(b"\n"):
+    if type(found) is not dict or found.get("schema_version") != RECORD_VERSION or not line.endswith(b"\n"):
         return None
-    texts = isinstance(found.get("url"), str) and isinstance(found.get("rules"), str)
-    if not texts or not isinstance(found.get("etag", 0), str | None) or not _is_report(found.get("report")):
+    texts = type(found.get("url")) is str and type(found.get("rules")) is str
+    if not texts or type(found.get("etag", 0)) not in _TEXT or not _is_report(found.get("report")):
         return None
-    return found if isinstance(found.get("facts"), dict | None) else None
+    return found if type(found.get("facts")) in _TABLE else None
+
+
+#: What JSON gives for values that may be absent.
+_TEXT: Final = (str, type(None))
+_TABLE: Final = (dict, type(None))
 
 
 def _is_report(report: Any) -> bool:
-    if not isinstance(report, Mapping) or not isinstance(report.get("ok"), bool):
+    """Whether a value of JSON, whose types are exact, is a report."""
+    if type(report) is not dict or type(report.get("ok")) is not bool:
         return False
-    lists = [report.get(name) for name in ("findings", "bugs", "excused")]
-    summary = report.get("summary")
-    if not isinstance(summary, Mapping) or not all(isinstance(each, list) for each in lists):
+    summary, findings = report.get("summary"), report.get("findings")
+    lists = type(findings) is list and type(report.get("bugs")) is list and type(report.get("excused")) is list
+    if not lists or type(summary) is not dict or type(summary.get("elided")) is not dict:
         return False
-    counts = [summary.get(name) for name in ("errors", "warnings", "notes")]
-    if not all(isinstance(count, int) for count in counts) or not isinstance(summary.get("elided"), Mapping):
+    if not all(isinstance(summary.get(name), int) for name in ("errors", "warnings", "notes")):
         return False
-    findings = report["findings"]
-    return all(isinstance(each, Mapping) and isinstance(each.get("code"), str) for each in findings)
+    return not findings or all(type(each) is dict and type(each.get("code")) is str for each in findings)
 
 
-def latest(path: str | os.PathLike[str]) -> Iterator[Record]:
+_DECODER: Final = json.JSONDecoder()
+
+
+def _url_of(line: bytes) -> str:
+    """The address of a line that is known to be a record; those that were written here begin with it."""
+    if line.startswith(ADDRESS):
+        url, _ = _DECODER.raw_decode(line.decode("utf-8", "surrogatepass"), len(ADDRESS))
+    else:
+        url = json.loads(line)["url"]
+    return str(url)
+
+
+def latest(path: str | os.PathLike[str], sound: bool = False) -> Iterator[Record]:
     """The last record of each address in a file of results, in the order of the file; damaged lines are passed over.
 
+    :param sound: every line is known to be a record, as after a `ResultsLog` that found no damaged one
     :raises SettingError: where there is no record in it
     :raises OSError: where it cannot be read
     """
     last: dict[bytes, int] = {}
     with open_regular(path) as stream:
         for number, line in enumerate(_lines(stream)):
-            if (record := parsed(line)) is not None:
+            if sound:
+                last[key_of(_url_of(line), None, "")] = number
+            elif (record := parsed(line)) is not None:
                 last[key_of(record["url"], None, "")] = number
         if not last:
             raise SettingError(
                 f"{quote(os.fspath(path), 4096, bare=True)} holds no results of a run over many files; "
                 "`i2s lint --engine dask` and `i2s_spec.check` make them; other reports of `i2s lint` do not count"
             )
+        wanted = set(last.values())
+        last.clear()
         stream.seek(0)
         for number, line in enumerate(_lines(stream)):
-            record = parsed(line)
-            if record is not None and last[key_of(record["url"], None, "")] == number:
+            if number in wanted and (record := parsed(line)) is not None:
                 yield record
