@@ -70,7 +70,7 @@ def checked_name(name: str) -> bytes:
     if not 1 <= len(encoded) <= limits.TENSOR_NAME_BYTES:
         most = limits.TENSOR_NAME_BYTES
         raise ValueError(f"tensor {quote(name)}: the name has {len(encoded):,} bytes; it must have 1 to {most}")
-    if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in name):
+    if not name.isprintable() and any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in name):
         raise ValueError(f"tensor {quote(name)}: the name has a control character")
     return encoded
 

@@ -32,6 +32,9 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0
 #: How much `chunks` and copies read at a time.
 CHUNK = 1 << 20
 
+#: Bytes between two ranges that are read with them.
+NEAR = 1 << 12
+
 
 @runtime_checkable
 class Source(Protocol):
@@ -411,6 +414,32 @@ def chunks(source: Source, start: int, stop: int, size: int = CHUNK) -> Iterator
         data = source.read(start, min(size, stop - start))
         yield data
         start += len(data)
+
+
+def read_spans(source: Source, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+    """The bytes of each (start, size), which the source holds, by few reads: of what lies together, in parts of a MiB."""
+    data = [b""] * len(spans)
+    near: list[int] = []
+    first = end = 0
+
+    def take() -> None:
+        held = source.read(first, end - first)
+        for i in near:
+            start, size = spans[i]
+            data[i] = held[start - first : start - first + size]
+
+    for i in sorted(range(len(spans)), key=spans.__getitem__):
+        start, size = spans[i]
+        if near and (start > end + NEAR or start + size - first > CHUNK):
+            take()
+            near = []
+        if not near:
+            first = end = start
+        near.append(i)
+        end = max(end, start + size)
+    if near:
+        take()
+    return data
 
 
 def _inside(source: Source, start: int, length: int) -> None:

@@ -40,6 +40,9 @@ from i2s_spec.schema.types import TensorType, ValueType, padded
 #: Called with the bytes written so far and the bytes of the whole file.
 Progress = Callable[[int, int], object]
 
+#: Bytes of pieces that are written together.
+SMALL_WRITE: Final = 1 << 16
+
 _ALIGNMENT: Final = b"general.alignment"
 
 
@@ -262,9 +265,7 @@ class Writer:
 
     def _write(self, write: Callable[[Buffer], None], size: int) -> None:
         done = reported = 0
-        for piece in self._pieces():
-            if not piece:
-                continue
+        for piece in _joined(self._pieces()):
             write(piece)
             done += len(piece)
             if self._progress is not None and (done - reported >= CHUNK or done == size):
@@ -285,6 +286,22 @@ class Writer:
         for tensor in self._tensors.values():
             yield from tensor.pieces()
             yield bytes(-tensor.nbytes % self.alignment)
+
+
+def _joined(pieces: Iterator[Buffer]) -> Iterator[Buffer]:
+    """The same bytes, the small pieces joined: files of very many small records have few writes."""
+    held = bytearray()
+    for piece in pieces:
+        size = len(piece)
+        if held and len(held) + size > SMALL_WRITE:
+            yield held
+            held = bytearray()
+        if size > SMALL_WRITE:
+            yield piece
+        else:
+            held += piece
+    if held:
+        yield held
 
 
 @contextmanager

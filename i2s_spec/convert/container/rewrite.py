@@ -202,8 +202,8 @@ def check_extents(file: File, tensors: list[Tensor]) -> None:
     """
     end = 0
     before = None
-    for tensor in sorted(tensors, key=lambda tensor: tensor.span):
-        span = tensor.span
+    for span, i in sorted((tensor.span, i) for i, tensor in enumerate(tensors)):
+        tensor = tensors[i]
         tensor.require(span)
         if before is not None and span.start < end:
             raise ValueError(f"tensors {quote(before.name)} and {quote(tensor.name)} share bytes: drop one of them")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from i2s_spec.codec.form import Form
     from i2s_spec.convert.tensors.encode import Recoding, Rounding
     from i2s_spec.convert.tensors.group_scales import GroupRecoding
+    from i2s_spec.convert.tensors.small_recodings import SmallRecodings
     from i2s_spec.gguf.atomic_file import Target
     from i2s_spec.gguf.reader import File, Tensor
     from i2s_spec.gguf.writer import Progress
@@ -126,20 +127,21 @@ def convert_file(
     check_extents(file, list(file.tensors.rows))  # before a plan is made for each of perhaps very many
     chosen = [] if kind is None else _chosen(file, tensors, former)
 
-    recodings: dict[str, Recoding | GroupRecoding] = {}
-    for tensor in chosen:
-        assert kind is not None
-        recoding = _recoding(file, tensor, kind, wanted, parse(source_dialect), fallback, unused_code, order, threads)
-        if recoding is not None:
-            recodings[tensor.name] = recoding
-    replacements = {name: Replacement(each.form.type, partial(_named, name, each)) for name, each in recodings.items()}
+    source = parse(source_dialect)
+    plan = _planned(file, chosen, kind, wanted, source, fallback, unused_code, order, threads)
+    replacements = {
+        name: Replacement("I2_S", plan.small.data(each))
+        if isinstance(each, int)
+        else Replacement(each.form.type, partial(_named, name, each))
+        for name, each in plan.recodings.items()
+    }
 
     types = Counter(
         replacements[t.name].type if t.name in replacements else t.type.name if t.type else str(t.number)
         for t in file.tensors.rows
         if len(t.ne) > 1
     )
-    values, file_type = changed_keys(file, former, arch, hidden_activation, types, bool(recodings))
+    values, file_type = changed_keys(file, former, arch, hidden_activation, types, bool(plan.recodings))
     size = rewrite(
         file,
         target,
@@ -151,7 +153,7 @@ def convert_file(
         progress=progress,
     )
     declared = declared_architecture(arch or former, file.metadata, file.tensors)
-    proofs = tuple(_proof(name, each) for name, each in recodings.items())
+    proofs = tuple(plan.proofs(file))
     return Conversion(
         size,
         proofs,
@@ -162,7 +164,7 @@ def convert_file(
             declared.name if declared is not None else arch or former,
             former if arch else None,
             hidden_activation or _text(file, f"{former}.hidden_activation"),
-            _layout(recodings, parse(source_dialect), types),
+            _layout(plan, source, types),
             _text(file, "tokenizer.ggml.model") != "gpt2" or "tokenizer.ggml.pre" in file.metadata,
             {tensor.ne[0] for tensor in file.tensors.values() if is_ternary(tensor, former)},
         ),
@@ -220,6 +222,55 @@ def is_ternary(tensor: Tensor, architecture: str | None) -> bool:
         return len(tensor.ne) == 2 and tensor.name.startswith("blk.") and tensor.name.endswith(".weight")
     match = declared.match(tensor.name)
     return match is not None and match[0].role == "projection"
+
+
+class _Plan(NamedTuple):
+    """What becomes of tensors, by name: each in another form, or its place among those that are recoded together."""
+
+    recodings: dict[str, Recoding | GroupRecoding | int]
+    small: SmallRecodings
+
+    def proofs(self, file: File) -> Iterator[Proof]:
+        """What was found, once all bytes are made."""
+        from i2s_spec.convert.tensors.encode import Rounding
+
+        small = self.small
+        source, target = f"I2_S {small.source}", f"I2_S {small.target}"
+        for name, each in self.recodings.items():
+            if isinstance(each, int):
+                scale = small.scales[each]
+                shape = file.tensors[name].shape
+                yield Proof(name, shape, source, target, Rounding(scale, scale), small.unused[each])
+            else:
+                yield _proof(name, each)
+
+
+def _planned(
+    file: File,
+    chosen: list[Tensor],
+    kind: str | None,
+    wanted: Dialect,
+    source: Dialect,
+    fallback: str | None,
+    unused_code: Literal["reject", "zero"],
+    order: ByteOrder,
+    threads: int,
+) -> _Plan:
+    """What becomes of each tensor that is not as it is wanted already."""
+    from i2s_spec.convert.tensors.small_recodings import SmallRecodings
+
+    plan = _Plan({}, SmallRecodings(file, source, wanted, order))
+    together = kind == "I2_S" and wanted != source and unused_code == "reject"
+    for tensor in chosen:
+        assert kind is not None
+        place = plan.small.add(tensor) if together else None
+        if place is not None:
+            plan.recodings[tensor.name] = place
+            continue
+        recoding = _recoding(file, tensor, kind, wanted, source, fallback, unused_code, order, threads)
+        if recoding is not None:
+            plan.recodings[tensor.name] = recoding
+    return plan
 
 
 def _recoding(
@@ -287,9 +338,10 @@ def _text(file: File, key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _layout(recodings: dict[str, Recoding | GroupRecoding], source: Dialect, types: Counter[str]) -> str | None:
+def _layout(plan: _Plan, source: Dialect, types: Counter[str]) -> str | None:
     """The layout of the I2_S tensors that the new file has."""
     if "I2_S" not in types:
         return None
-    written = {each.form.dialect.layout.name for each in recodings.values() if each.form.type == "I2_S"}
+    layout = plan.small.target.layout.name
+    written = {layout for each in plan.recodings.values() if isinstance(each, int) or each.form.type == "I2_S"}
     return written.pop() if written else source.layout.name

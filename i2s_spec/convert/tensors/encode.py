@@ -211,7 +211,7 @@ class Recoding:
         self.unused = 0
         if source.form.type == form.type == "I2_S" and source.unused == "reject":
             windows = source.payload(form.unit)
-            for data, unused in in_order(lambda part: _transcoded(part, source.form, form), windows, self.threads):
+            for data, unused in in_order(lambda part: transcoded(part, source.form, form), windows, self.threads):
                 self.unused += unused
                 yield data
         else:
@@ -219,7 +219,7 @@ class Recoding:
         yield encoder.tail()
 
 
-def _transcoded(data: bytes, source: Form, target: Form) -> tuple[bytes, int]:
+def transcoded(data: bytes, source: Form, target: Form) -> tuple[bytes, int]:
     """A window of an I2_S payload in another dialect: the same trits, and as many codes that are none."""
     count = len(data) * CODES_PER_BYTE
     shape = max(source.matrix(count), target.matrix(count))  # whole rows, if either packs those

@@ -14,7 +14,7 @@ of a tail) makes no difference; it is told all the same where it differs. Tensor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -34,7 +34,9 @@ from i2s_spec.inspect.compare.canonical import (
 )
 from i2s_spec.inspect.compare.identity import ALIGNMENT
 from i2s_spec.inspect.compare.lineage import TensorLineage, ZeroRows
+from i2s_spec.inspect.compare.small_tensors import parts, small_differences, small_tensors
 from i2s_spec.inspect.dump.value_preview import beginning
+from i2s_spec.schema.dialect import parse
 
 if TYPE_CHECKING:
     from i2s_spec.codec.trits import Trits
@@ -144,25 +146,32 @@ def difference(
     total = sum(tensor.nbytes for tensor in a.tensors.values())
     done = 0
     changes: list[TensorChange] = []
+    change: TensorChange | None
     tails: list[TailChange] = []
     lineage: list[TensorLineage] = []
     explained = 0
     others = _Others(a, dialect_a)
     common = [(tensor, b.tensors[name]) for name, tensor in a.tensors.items() if name in b.tensors]
-    for ours, theirs in common:
-        change, trits = _compared(a, ours, dialect_a, b, theirs, dialect_b, threads)
-        if trits is not None:
-            lineage.append(trits)
-        if change.means:
-            if explained < EXPLAINED and _is_most(change, ours):
-                explained += 1
-                change = change._replace(how=_how(others, ours, b, theirs, dialect_b) or None)
-            changes.append(change)
-        if tail := _tails(ours, theirs):
-            tails.append(tail)
-        done += ours.nbytes
-        if progress is not None:
-            progress(done, total)
+    dialects = parse(dialect_a), parse(dialect_b)
+    for part in parts(common):
+        for (ours, theirs), small in zip(part, _small(a, b, part, *dialects), strict=True):
+            if small is None:
+                compared = _compared(a, ours, dialects[0], b, theirs, dialects[1], threads)
+                change, trits, tail = *compared, _tails(ours, theirs)
+            else:
+                change, trits, tail = small
+            if trits is not None:
+                lineage.append(trits)
+            if change is not None and change.means:
+                if explained < EXPLAINED and _is_most(change, ours):
+                    explained += 1
+                    change = change._replace(how=_how(others, ours, b, theirs, dialect_b) or None)
+                changes.append(change)
+            if tail:
+                tails.append(tail)
+            done += ours.nbytes
+            if progress is not None:
+                progress(done, total)
     return Difference(
         tuple(_container(a, b)),
         tuple(_keys(a, b)),
@@ -217,6 +226,36 @@ def _beginning(file: File, entry: KeyValue) -> Any:
     """A value, or the start of it: strings as bytes, arrays as lists that end with `...` where there is more."""
     value, whole = beginning(file, entry, ELEMENTS)
     return [*value, ...] if isinstance(value, list) and not whole else value
+
+
+#: What is found of a pair of tensors: what changed, their trits, their tails; None where there is nothing to say.
+_Found = tuple["TensorChange | None", "TensorLineage | None", "TailChange | None"]
+
+
+def _small(
+    a: File, b: File, pairs: Sequence[tuple[Tensor, Tensor]], dialect_a: Dialect, dialect_b: Dialect
+) -> Iterator[_Found | None]:
+    """What is found of each pair of small I2_S tensors, all of which are read at once; None for other pairs."""
+    ours = small_tensors(a, [one for one, _ in pairs], dialect_a)
+    theirs = small_tensors(b, [other for _, other in pairs], dialect_b)
+    both = [
+        (one.ne[0], before.codes, after.codes)
+        for (one, other), before, after in zip(pairs, ours, theirs, strict=True)
+        if before is not None and after is not None and lengths(one) == lengths(other)
+    ]
+    found = iter(small_differences(both))
+    for (one, other), before, after in zip(pairs, ours, theirs, strict=True):
+        if before is None or after is None or lengths(one) != lengths(other):
+            yield None
+            continue
+        name, result, change = one.raw_name, next(found), None
+        if result.changed or before.scale != after.scale:
+            trits = None if result.first is None else (result.changed, result.first)
+            scales = (before.number, after.number) if before.scale != after.scale else None
+            change = TensorChange(name, "trits", one.shape, None, None, trits, scales)
+        rows, *zeros = result.rows
+        lineage = TensorLineage(name, rows, one.elements, result.changed, *zeros)
+        yield change, lineage, _tail_change(name, before.tail, after.tail)
 
 
 def _compared(
@@ -325,10 +364,14 @@ def _tails(ours: Tensor, theirs: Tensor) -> TailChange | None:
     """How the tails of two tensors differ after the scale; None where they do not, or where one has none."""
     if any(tensor.type is None or tensor.type.name != "I2_S" for tensor in (ours, theirs)):
         return None
+    return _tail_change(ours.raw_name, ours.tail, theirs.tail)
+
+
+def _tail_change(name: bytes, before: bytes, after: bytes) -> TailChange | None:
+    """How two tails differ after the scale; None where they do not."""
+    if before[4:] == after[4:]:
+        return None
     from i2s_spec.codec.tail import classify
 
-    before, after = ours.tail, theirs.tail
     kinds = classify(before), classify(after)
-    if before[4:] == after[4:] or (kinds[0] == kinds[1] == "replicated"):
-        return None
-    return TailChange(ours.raw_name, *kinds)
+    return None if kinds[0] == kinds[1] == "replicated" else TailChange(name, *kinds)

@@ -39,12 +39,14 @@ from i2s_spec.inspect.compare.canonical import (
     type_name,
     words_known,
 )
+from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from i2s_spec.inspect.compare.lineage import Fingerprint, ZeroRows
+    from i2s_spec.inspect.compare.small_tensors import SmallTensor
     from i2s_spec.schema.dialect import Dialect
 
 #: The key that says where tensors lie, not what they are.
@@ -149,10 +151,28 @@ def _each(
     reported: Callable[[int], object],
     lineage: bool,
 ) -> Iterator[TensorIdentity]:
+    from i2s_spec.inspect.compare.small_tensors import parts, small_tensors
     from i2s_spec.schema.dialect import parse
 
     dialect = parse(dialect)  # once, and not for each of many tensors
-    return (tensor_identity(file, tensor, dialect, threads, reported, lineage) for tensor in tensors)
+    for part in parts(tensors):
+        for tensor, small in zip(part, small_tensors(file, part, dialect), strict=True):
+            if small is None:
+                yield tensor_identity(file, tensor, dialect, threads, reported, lineage)
+            else:
+                yield _small_identity(tensor, small, lineage)
+                reported(len(small.codes) + TAIL_BYTES)
+
+
+def _small_identity(tensor: Tensor, small: SmallTensor, lineage: bool) -> TensorIdentity:
+    """What `tensor_identity` says, of a tensor whose codes were read with those of others."""
+    digest = hashlib.sha256(b"".join((_head(tensor), _TERNARY, small.codes, small.scale))).hexdigest()
+    zero_rows = None
+    if lineage:
+        rows = _empty_rows(tensor)
+        rows.add(small.codes)
+        zero_rows = rows.found()
+    return TensorIdentity(tensor.raw_name, tensor.shape, "ternary", digest, small.number, zero_rows)
 
 
 def _combined(count: int, tensors: Iterable[TensorIdentity]) -> str:
@@ -192,9 +212,7 @@ def tensor_identity(
     :param reported: called with numbers of bytes that were looked at
     :param lineage: note the all-zero rows of a ternary tensor, too
     """
-    ne = lengths(tensor)
-    size = len(ne)
-    digest = hashlib.sha256(b"i2s-tensor-1\n" + _text(tensor.raw_name) + struct.pack(f"<I{size}Q", size, *ne))
+    digest = hashlib.sha256(_head(tensor))
     trits = as_trits(file, tensor, dialect)
     if trits is None:
         kind = type_name(tensor) + ("" if words_known(file, tensor) else " big-endian")
@@ -203,7 +221,7 @@ def tensor_identity(
             digest.update(part)
             reported(len(part))
         return TensorIdentity(tensor.raw_name, tensor.shape, kind, digest.hexdigest(), None)
-    digest.update(_text(b"ternary"))
+    digest.update(_TERNARY)
     rows = _empty_rows(tensor) if lineage else None
     for codes in packed_codes(trits, threads):
         digest.update(codes)
@@ -213,6 +231,12 @@ def tensor_identity(
     digest.update(trits.scale.reshape(1).astype("<f4").tobytes())  # a scalar would stay in the machine's byte order
     zero_rows = None if rows is None else rows.found()
     return TensorIdentity(tensor.raw_name, tensor.shape, "ternary", digest.hexdigest(), float(trits.scale), zero_rows)
+
+
+def _head(tensor: Tensor) -> bytes:
+    """What is hashed before the kind of a tensor: its name and its dimensions."""
+    ne = lengths(tensor)
+    return b"i2s-tensor-1\n" + _text(tensor.raw_name) + struct.pack(f"<I{len(ne)}Q", len(ne), *ne)
 
 
 def _empty_rows(tensor: Tensor) -> ZeroRows:
@@ -229,3 +253,6 @@ def _u64(number: int) -> bytes:
 
 def _text(data: bytes) -> bytes:
     return _u64(len(data)) + data
+
+
+_TERNARY: Final = _text(b"ternary")

@@ -1,0 +1,77 @@
+"""Small I2_S tensors that are read together have the identities, and the differences, of tensors that are read alone."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from small_models import model
+
+from i2s_spec import pack
+from i2s_spec.gguf.reader import open
+from i2s_spec.gguf.writer import Writer
+from i2s_spec.inspect.compare import small_tensors
+from i2s_spec.inspect.compare.diff import difference
+from i2s_spec.inspect.compare.identity import identity
+from i2s_spec.schema.checks import ByteOrder
+
+DIALECTS = ("canonical", "interleave-64", "rows-1x4", "sequential-msb", "interleave-128/twos-complement")
+
+
+def alone(monkeypatch: pytest.MonkeyPatch, call: Any) -> Any:
+    """What a call gives where no tensor is small."""
+    with monkeypatch.context() as patch:
+        patch.setattr(small_tensors, "SMALL", 0)
+        return call()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("byte_order", ["little", "big"])
+def test_identities_are_those_of_tensors_alone(
+    dialect: str, byte_order: ByteOrder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = model(1, byte_order)
+    together, single = (
+        identity(file, dialect, lineage=True),
+        alone(monkeypatch, lambda: identity(file, dialect, lineage=True)),
+    )
+    assert together[:3] == single[:3]
+    assert [each[:5] for each in together.tensors] == [each[:5] for each in single.tensors]
+    for one, other in zip(together.tensors, single.tensors, strict=True):
+        assert (one.zero_rows is None) == (other.zero_rows is None)
+        assert one.zero_rows is None or np.array_equal(one.zero_rows, other.zero_rows)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_differences_are_those_of_tensors_alone(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = model(1), model(2, "big", like=1)
+    together = difference(a, b, dialect, "canonical")
+    assert together == alone(monkeypatch, lambda: difference(a, b, dialect, "canonical"))
+    assert together.tensors
+    assert together.tails
+    same = difference(a, a, dialect, dialect)
+    assert same.same
+    assert same == alone(monkeypatch, lambda: difference(a, a, dialect, dialect))
+
+
+def test_what_is_equal_but_for_a_scale_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = []
+    for scale in (0.5, 0.25):
+        out = io.BytesIO()
+        with Writer(out) as writer:
+            writer.add_tensor("a", (1, 128), "I2_S", pack(np.ones((1, 128), dtype=np.int8), np.float32(scale)))
+        files.append(open(io.BytesIO(out.getvalue())))
+    (change,) = difference(*files).tensors
+    assert (change.trits, change.scale) == (None, (0.5, 0.25))
+    assert difference(*files) == alone(monkeypatch, lambda: difference(*files))
+
+
+def test_a_tail_that_the_dialect_does_not_have_is_refused() -> None:
+    out = io.BytesIO()
+    with Writer(out) as writer:
+        writer.add_tensor("a", (1, 128), "I2_S", bytes(32) + b"\0\0\0\1" + bytes(28))
+    file = open(io.BytesIO(out.getvalue()))
+    with pytest.raises(ValueError, match="repeats the scale"):
+        identity(file, "interleave-128/offset-1/replicated-8")
