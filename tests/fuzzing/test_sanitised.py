@@ -89,6 +89,62 @@ def test_a_pass_says_in_which_test_a_sanitizer_ended_it(tmp_path: Path) -> None:
     assert "canary.c" in outcome.details
 
 
+#: Counts what a test calls of the extensions, and fails it for that.
+COUNTING = """
+import pytest
+from importlib import import_module
+
+calls = []
+
+def counted(name, function):
+    def called(*args, **options):
+        calls.append(name)
+        return function(*args, **options)
+    return called
+
+def counting(name, kind):
+    class Counting(kind):
+        def __new__(cls, *args, **options):
+            calls.append(name)
+            return super().__new__(cls, *args, **options)
+    return Counting
+
+def pytest_configure(config):
+    for name in NAMES:
+        module = import_module(name)
+        for each, value in vars(module).copy().items():
+            if each.startswith("_") or each == "kernel_sets" or not callable(value):
+                continue
+            if not isinstance(value, type):
+                setattr(module, each, counted(f"{name}.{each}", value))
+            elif value.__module__ == name and value.__flags__ & 1 << 10:  # it can be a base
+                setattr(module, each, counting(f"{name}.{each}", value))
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    calls.clear()
+    yield
+    assert not calls, f"compiled code was called: {calls[0]}"
+"""
+
+
+@pytest.mark.thorough
+def test_what_is_left_out_as_not_compiled_calls_nothing_compiled(tmp_path: Path) -> None:
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        names = [each["name"] for each in tomllib.load(file)["tool"]["setuptools"]["ext-modules"]]
+    (tmp_path / "counting.py").write_text(
+        COUNTING.replace("NAMES", repr([name for name in names if "_cpu" not in name]))
+    )
+    compiled = ["tests/codec/test_vectors.py::test_code_3", "tests/inspect/test_survey.py::test_runs_and_code_3"]
+    words = ["-n0", "-p", "counting", "-p", "no:cacheprovider", "-rf", *passes.NOT_COMPILED, *compiled]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    failed = {line.split()[1].partition("[")[0] for line in done.stdout.splitlines() if line.startswith("FAILED")}
+    assert failed == set(compiled), done.stdout[-3000:] + done.stderr[-3000:]
+
+
 @pytest.mark.parametrize("sets", ["", "portable"])
 def test_what_a_pass_of_kernels_leaves_out_the_pass_of_files_runs(monkeypatch: pytest.MonkeyPatch, sets: str) -> None:
     monkeypatch.setenv(passes.plugin.SETS, sets)
