@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import share
 
 from i2s_spec.exports import export
 from i2s_spec.gguf.reader import open as opened
@@ -91,7 +92,7 @@ def codes(found: dict[str, Any], payload: Any, rows: int, cols: int) -> None:
             assert found["trits"] == [trits[code] for code in wanted]
 
 
-@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize("order", share(["little", "big"]))
 def test_small_files(read: Any, tmp_path: Path, order: Any) -> None:
     path = tmp_path / "a.gguf"
     path.write_bytes(Draft(order).data)
