@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 # Tests run as one process for each processor. NumPy's matrix products of small matrices take a hundred times as long where
 # its threads, as many as there are processors in each process, wait for each other. Read when NumPy is first imported.
@@ -39,6 +40,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     examples.THOROUGH = config.option.markexpr != "not thorough"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """`--dist loadscope` begins with the modules that take longest."""
+    if config.getoption("dist") != "loadscope":
+        return None
+    from longest_first import LongestFirst
+
+    return LongestFirst(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

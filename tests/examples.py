@@ -1,6 +1,6 @@
 """How much is tried in a quick run, and how much in a thorough one.
 
-Hypothesis tries a law as often as the test asks for in the profile `thorough`, and a quarter of that in `quick`. Of a long
+Hypothesis tries a law as often as the test asks for in the profile `thorough`, and a seventh of that in `quick`. Of a long
 list of values of which each asks the same, a quick run takes a share: `share` for those of `parametrize`, `some` for those
 of a loop in a test.
 """
@@ -21,7 +21,7 @@ THOROUGH = True
 #: What `examples` counts from: with this many in a profile, a test gets what it asks for.
 WHOLE = 100
 
-settings.register_profile("quick", max_examples=WHOLE // 4, deadline=None)
+settings.register_profile("quick", max_examples=WHOLE // 7, deadline=None)
 settings.register_profile("thorough", max_examples=WHOLE, deadline=None)
 
 
@@ -30,12 +30,12 @@ def examples(count: int) -> settings:
     return settings(max_examples=max(1, count * settings().max_examples // WHOLE), deadline=None)
 
 
-def some(values: Iterable[T], every: int = 4) -> list[T]:
+def some(values: Iterable[T], every: int = 6) -> list[T]:
     """Values for a loop in a test: one in so many in a quick run, all of them where thorough tests are asked for."""
     return list(values)[:: 1 if THOROUGH else every]
 
 
-def share(values: Iterable[Any], every: int = 4) -> list[Any]:
+def share(values: Iterable[Any], every: int = 6) -> list[Any]:
     """Values for `parametrize`: one in so many is tried in every run, all of them in the thorough tier.
 
     A tuple has a value for each name; a value that is itself a tuple stands in another one.

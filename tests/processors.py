@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -34,18 +35,35 @@ TESTS: Final = (
 
 
 def main(words: list[str]) -> int:
-    """Run the tests as on each processor; the number of those on which one failed."""
+    """Run the tests as on each processor; the number of those on which one failed.
+
+    Several take a process each, as many at a time as there are processors, and one takes all processors.
+    """
     asked, more = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+    profiles = asked or [each for each in PROCESSORS if each != "all"]
+    if len(profiles) == 1:
+        print(f"as on {profiles[0]}:", flush=True)
+        return int(_run(profiles[0], ["-n", "auto", "--dist", "loadscope", *(more or TESTS)], None).returncode != 0)
     failed = 0
-    for name in asked or [each for each in PROCESSORS if each != "all"]:
-        environment = {key: value for key, value in os.environ.items() if key != "I2S_ISA"}
-        print(f"as on {name}:", flush=True)
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-n", "auto", "--dist", "loadscope", *(more or TESTS)],
-            cwd=Path(__file__).parent.parent, env=environment | {"I2S_HIDE": PROCESSORS[name]}, check=False,
-        )  # fmt: skip
-        failed += done.returncode != 0
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        # Those that have most to run are the last that are declared, and are begun first.
+        runs = {
+            each: pool.submit(_run, each, ["-n0", *(more or TESTS)], subprocess.PIPE) for each in reversed(profiles)
+        }
+        for name in profiles:
+            done = runs[name].result()
+            print(f"as on {name}:\n{done.stdout}", end="", flush=True)
+            failed += done.returncode != 0
     return failed
+
+
+def _run(name: str, words: list[str], output: int | None) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if key != "I2S_ISA"}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *words], cwd=Path(__file__).parent.parent,
+        env=environment | {"I2S_HIDE": PROCESSORS[name]}, check=False, stdout=output,
+        stderr=None if output is None else subprocess.STDOUT, text=True,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the checkout without what was built, with the environment that the README's first command makes."""
     copy = tmp_path_factory.mktemp("install") / "checkout"
     left_out = shutil.ignore_patterns(
-        ".git", ".venv", "build", "*.so", "*.egg-info", "__pycache__", ".*_cache", "fuzz", "bench"
+        ".git", ".venv", "build", "*.so", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis", "fuzz", "bench"
     )
     shutil.copytree(ROOT, copy, ignore=left_out)
     (first,) = blocks()[0]

@@ -10,6 +10,7 @@ import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from examples import share
 from transcripts_runner import real_files, run, workshop
 from wrong_files import Copy
 
@@ -25,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize("path", real_files(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", share(real_files(), every=3), ids=lambda path: path.name)
 def test_every_real_file_gets_an_answer(path: Path) -> None:
     expected = 3 if path.suffix == ".gz" else 1 if "mini" in path.name else 0
     text, as_json = (run(f"i2s identify {option} '{path}'", Path()) for option in ("-v", "--json"))

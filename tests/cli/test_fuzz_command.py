@@ -133,6 +133,7 @@ def test_codes_may_be_spared() -> None:
     assert "G203" in policy
 
 
+@pytest.mark.thorough
 def test_a_bar_on_a_terminal_only() -> None:
     leader, follower = pty.openpty()
     code = "from i2s_spec.cli.fuzz import command; command(['--runs', '4', '--', 'true'])"

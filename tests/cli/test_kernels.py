@@ -61,7 +61,7 @@ def test_a_name_can_be_run_where_some_table_can_run_it() -> None:
         assert [each.name for each in sets] == sorted((each.name for each in sets), key=order.index)
 
 
-@pytest.mark.parametrize("profile", PROCESSORS)
+@pytest.mark.parametrize("profile", share(PROCESSORS, every=2))
 def test_hidden_features_are_missing_in_every_table(profile: str) -> None:
     """A hidden feature never brings anything, and the sets that need it are gone."""
     whole, masked, gone = facts(), facts(I2S_HIDE=PROCESSORS[profile]), set(PROCESSORS[profile].split(","))

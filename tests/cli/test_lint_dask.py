@@ -99,6 +99,7 @@ def test_a_run_its_repetition_and_a_change(tmp_path: Path, server: Server) -> No
     }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_checkpoints_are_checked_there_too(tmp_path: Path) -> None:
     for seed, name in enumerate(("good", "bad")):
         packed_2b4t(seed).write(tmp_path / "all" / name)

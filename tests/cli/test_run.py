@@ -185,7 +185,10 @@ def test_text_of_a_model_does_not_act_on_a_terminal(folder: Path) -> None:
     [
         ("perplexity", "llama.gguf", "-f", "text.txt", "--context", "32", "--chunks", "8", *GOLDEN),
         ("embed", "qwen3.gguf", "-t", "a", "-t", "b", *GOLDEN),
-        ("run", "long.gguf", "-f", "text.txt", "--context", "1300", "-n", "2", "--ids", *GOLDEN),
+        pytest.param(
+            ("run", "long.gguf", "-f", "text.txt", "--context", "1300", "-n", "2", "--ids", *GOLDEN),
+            marks=pytest.mark.thorough,
+        ),
     ],
     ids=lambda args: args[0],
 )

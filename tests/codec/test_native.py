@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from examples import examples
+from examples import examples, share
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -118,8 +118,7 @@ def test_unpack_and_kin(module_set: str, shape: Any, dialect: Dialect, order: An
     assert outcome(native.histogram, memory, shape, **options, threads=2) == expected
 
 
-@pytest.mark.parametrize("source", LAYOUTS)
-@pytest.mark.parametrize("target", LAYOUTS)
+@pytest.mark.parametrize(("target", "source"), share(itertools.product(LAYOUTS, LAYOUTS), every=5))
 def test_transcode_between_layouts(kernel_set: str, source: str, target: str) -> None:
     for args, back, expected in transcoded(source, target):
         assert (outcome(native.transcode, *args), outcome(native.transcode, *back, threads=2)) == expected

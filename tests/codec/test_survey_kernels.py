@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from examples import examples
+from examples import examples, share
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,7 +55,9 @@ def test_constants_agree() -> None:
 
 
 @pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("size", [0, 1, 7, 8, 31, 32, 63, 64, 100, 255, 256, 4095, 4096, 4097, 8192, 12_345])
+@pytest.mark.parametrize(
+    "size", share([0, 1, 7, 8, 31, 32, 63, 64, 100, 255, 256, 4095, 4096, 4097, 8192, 12_345], every=3)
+)
 @pytest.mark.parametrize(("width", "mask"), KINDS)
 def test_sizes(name: str, size: int, width: int, mask: int) -> None:
     for unused in (False, True):

@@ -415,6 +415,17 @@ def test_the_command(tmp_path: Path) -> None:
         assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
 
 
+@pytest.mark.parametrize("how", [[], ["--simple"]])
+def test_whether_there_is_a_program_is_known_before_the_suite_is_written(
+    how: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    written: list[object] = []
+    monkeypatch.setattr("i2s_spec.conformance.vectors.write_suite.write_suite", written.append)
+    done = i2s_here(tmp_path, "conform", "run", *how, "--", "no-such-adapter")
+    assert (done.returncode, done.stderr) == (1, "i2s: there is no program 'no-such-adapter' that can be run\n")
+    assert not written
+
+
 def test_smoke(tmp_path: Path) -> None:
     script = tmp_path / "adapter.py"
     script.write_text(adapter())

@@ -47,7 +47,7 @@ NAMED = {
 
 def chosen() -> list[Case]:
     cases = list(malformed())
-    kept = some(cases)
+    kept = some(cases, every=4)
     if len(kept) == len(cases):
         return cases
     names = {case.name for case in kept if not case.large} | NAMED

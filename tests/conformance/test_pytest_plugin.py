@@ -49,7 +49,16 @@ def test_vectors_are_tests(tmp_path: Path) -> None:
 def test_without_the_option_nothing_is_added(tmp_path: Path) -> None:
     done = pytest_with(tmp_path)
     assert done.returncode == 5, done.stdout  # no tests were collected
-    vectors = payloads(tmp_path / "v").path
-    done = pytest_with(tmp_path, "--i2s-adapter", "no-such-adapter", "--i2s-vectors", vectors)
-    assert "--i2s-adapter: there is no program 'no-such-adapter' that can be run" in done.stdout + done.stderr
-    assert done.returncode == 1
+
+
+def test_whether_there_is_a_program_is_known_before_the_suite_is_written(tmp_path: Path) -> None:
+    """Nothing else is looked at either: that the folder of vectors is missing is not said."""
+    (tmp_path / "no_suite.py").write_text(
+        "import i2s_spec.conformance.vectors.write_suite as module\n"
+        "def write_suite(folder): raise AssertionError('the suite is written')\n"
+        "module.write_suite = write_suite\n"
+    )
+    for more in ([], ["--i2s-vectors", tmp_path / "missing"]):
+        done = pytest_with(tmp_path, "-p", "no_suite", "--i2s-adapter", "no-such-adapter", *more)
+        assert "--i2s-adapter: there is no program 'no-such-adapter' that can be run" in done.stdout + done.stderr
+        assert done.returncode == 1

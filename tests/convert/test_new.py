@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import share
 
 import i2s_spec as i2s
 from i2s_spec.codec.reference import unpack
@@ -377,7 +378,7 @@ class _Head(io.BytesIO):
         return super().write(data)
 
 
-@pytest.mark.parametrize("architecture", ["bitnet-b1.58", "bitnet-25"])
+@pytest.mark.parametrize("architecture", share(["bitnet-b1.58", "bitnet-25"]))
 def test_the_full_shape(architecture: str) -> None:
     head = _Head()
     with pytest.raises(_FullError):

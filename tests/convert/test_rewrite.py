@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import written
+from examples import some
 
 from i2s_spec.convert.container.rewrite import Replacement, Value, convert_endian, rewrite
 from i2s_spec.convert.tensors.convert_file import convert_file
@@ -67,8 +68,8 @@ def test_a_copy_without_changes_is_the_file() -> None:
 
 
 def test_real_files_are_copied_byte_for_byte(shared: Path, tmp_path: Path) -> None:
-    count = 0
-    for path in sorted([*(shared / "real").glob("*.gguf"), *(shared / "vectors" / "gguf").glob("*.gguf*")]):
+    count, paths = 0, sorted([*(shared / "real").glob("*.gguf"), *(shared / "vectors" / "gguf").glob("*.gguf*")])
+    for path in some(paths, every=3):
         if path.name.startswith("bitnet-rs.mini"):
             continue
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -82,7 +83,7 @@ def test_real_files_are_copied_byte_for_byte(shared: Path, tmp_path: Path) -> No
         again = copied(result)
         assert again == result
         count += 1
-    assert count == 15
+    assert count == 15 if some(paths) == paths else count >= 4
 
 
 class TestKeys:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from block_files import TYPES, file_of_blocks
+from examples import share
 
 from i2s_spec.codec.blocks import block_reference
 from i2s_spec.exports import export
@@ -93,7 +94,7 @@ def codes(found: dict[str, Any], payload: Any, rows: int, cols: int) -> None:
             assert found["trits"] == [trits[code] for code in wanted]
 
 
-@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize("order", share(["little", "big"]))
 def test_small_files(read: Any, tmp_path: Path, order: Any) -> None:
     path = tmp_path / "a.gguf"
     path.write_bytes(Draft(order).data)

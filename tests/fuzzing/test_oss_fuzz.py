@@ -98,6 +98,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[st
     return tmp_path, calls
 
 
+@pytest.mark.thorough
 def test_build_makes_every_harness_with_all_that_belongs_to_it(
     built: tuple[Path, list[tuple[str, str, list[str]]]],
 ) -> None:
@@ -126,6 +127,7 @@ def test_build_makes_every_harness_with_all_that_belongs_to_it(
         assert "max_len = 65536\n" in options
 
 
+@pytest.mark.thorough
 def test_build_names_every_module_that_is_imported_late(
     built: tuple[Path, list[tuple[str, str, list[str]]]],
 ) -> None:

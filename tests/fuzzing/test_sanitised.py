@@ -89,6 +89,81 @@ def test_a_pass_says_in_which_test_a_sanitizer_ended_it(tmp_path: Path) -> None:
     assert "canary.c" in outcome.details
 
 
+def test_what_reads_files_runs_once_with_the_best_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass that names no set has the best one; every other set gets the corpora of whole files in its own pass."""
+    from i2s_spec.codec import isa
+
+    table = tuple(isa.KernelSet(row, name, True) for row, name in enumerate(["portable", "avx2", "avx512"]))
+    monkeypatch.setattr(isa, "kernel_sets", lambda: table)
+    for last, left_out in (("avx512", {"avx512"}), ("amx", set[str]())):  # a set of other tables is better still
+        have = [*(each.name for each in table[:-1]), "avx512", *([last] if last == "amx" else [])]
+        monkeypatch.setattr(isa, "names", lambda have=have: tuple((name, True) for name in have))
+        planned = {each.name: each for each in passes.planned(["portable", "avx2", "avx512"], more=False)}
+        corpora = [test for test in passes.KERNELS if test.partition("::")[0] in passes.FILES]
+        assert len(corpora) == 2
+        for name, each in planned.items():
+            if name != "files":
+                assert set(passes.KERNELS) - set(each.tests) == (set(corpora) if name in left_out else set())
+        assert {test.partition("::")[0] for test in corpora} <= set(planned["files"].tests)
+        assert (planned["files"].isa, planned["files"].sets) == ("", ())
+
+
+#: Counts what a test calls of the extensions, and fails it for that.
+COUNTING = """
+import pytest
+from importlib import import_module
+
+calls = []
+
+def counted(name, function):
+    def called(*args, **options):
+        calls.append(name)
+        return function(*args, **options)
+    return called
+
+def counting(name, kind):
+    class Counting(kind):
+        def __new__(cls, *args, **options):
+            calls.append(name)
+            return super().__new__(cls, *args, **options)
+    return Counting
+
+def pytest_configure(config):
+    for name in NAMES:
+        module = import_module(name)
+        for each, value in vars(module).copy().items():
+            if each.startswith("_") or each == "kernel_sets" or not callable(value):
+                continue
+            if not isinstance(value, type):
+                setattr(module, each, counted(f"{name}.{each}", value))
+            elif value.__module__ == name and value.__flags__ & 1 << 10:  # it can be a base
+                setattr(module, each, counting(f"{name}.{each}", value))
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    calls.clear()
+    yield
+    assert not calls, f"compiled code was called: {calls[0]}"
+"""
+
+
+@pytest.mark.thorough
+def test_what_is_left_out_as_not_compiled_calls_nothing_compiled(tmp_path: Path) -> None:
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        names = [each["name"] for each in tomllib.load(file)["tool"]["setuptools"]["ext-modules"]]
+    (tmp_path / "counting.py").write_text(
+        COUNTING.replace("NAMES", repr([name for name in names if "_cpu" not in name]))
+    )
+    compiled = ["tests/codec/test_vectors.py::test_code_3", "tests/inspect/test_survey.py::test_runs_and_code_3"]
+    words = ["-n0", "-p", "counting", "-p", "no:cacheprovider", "-rf", *passes.NOT_COMPILED, *compiled]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    failed = {line.split()[1].partition("[")[0] for line in done.stdout.splitlines() if line.startswith("FAILED")}
+    assert failed == set(compiled), done.stdout[-3000:] + done.stderr[-3000:]
+
+
 @pytest.mark.parametrize("sets", ["", "portable"])
 def test_what_a_pass_of_kernels_leaves_out_the_pass_of_files_runs(monkeypatch: pytest.MonkeyPatch, sets: str) -> None:
     monkeypatch.setenv(passes.plugin.SETS, sets)

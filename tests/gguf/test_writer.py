@@ -20,7 +20,7 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
-from examples import examples
+from examples import examples, some
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -857,8 +857,8 @@ def test_we_read_what_the_reference_writer_writes_and_write_the_same(tmp_path: P
 
 
 def test_every_real_file_can_be_written_again_from_its_values(shared: Path) -> None:
-    count = 0
-    for path in sorted([*(shared / "real").glob("*.gguf"), *(shared / "vectors" / "gguf").glob("*.gguf")]):
+    count, paths = 0, sorted([*(shared / "real").glob("*.gguf"), *(shared / "vectors" / "gguf").glob("*.gguf")])
+    for path in some(paths, every=3):
         data = path.read_bytes()
         file = File(BufferSource(data))
         if file.fault is not None or "CORRUPT" in path.name or path.name.startswith("bitnet-rs"):
@@ -873,7 +873,7 @@ def test_every_real_file_can_be_written_again_from_its_values(shared: Path) -> N
 
         assert written(fill) == data
         count += 1
-    assert count >= 11
+    assert count >= (11 if some(paths) == paths else 2)
 
 
 def test_lists_and_bytes_are_written_without_numpy(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def test_layers_are_grouped(model_of: Callable[[str], Model], tmp_path: Path) ->
     assert group_words(gate) == "ffn_gate in 4 layers (0-3): scale-doubled"
 
 
-@pytest.mark.parametrize("name", ["ffn_gate", "ffn_up"])
+@pytest.mark.parametrize("name", share(["ffn_gate", "ffn_up"]))
 def test_scales_that_logits_do_not_show(tmp_path: Path, name: str) -> None:
     """A doubled scale before a norm leaves the logits as they are; the replay of the operation finds it."""
     from i2s_spec.model.weights import ModelWeights, Ternary

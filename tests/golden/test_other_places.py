@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from builders import model_bytes
+from examples import share
 
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.golden import compare, record
@@ -89,7 +90,7 @@ def scaled(tmp_path_factory: pytest.TempPathFactory) -> Model:
     return load_model(bytes(data), threads=1)
 
 
-@pytest.mark.parametrize("mode", ["op-replay", "layer-forced", "free-running"])
+@pytest.mark.parametrize("mode", share(["op-replay", "layer-forced", "free-running"]))
 def test_a_scale_of_positions_that_is_ignored(scaled: Model, tmp_path: Path, mode: str) -> None:
     mistake = next(each for each in MISTAKES if each.name == "rope-scale-ignored")
     wrong = mistake.apply(scaled)

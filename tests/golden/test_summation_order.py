@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import share
 
 import i2s_spec as i2s
 from i2s_spec.codec.payload import unpack_codes
@@ -53,7 +54,7 @@ def other_order(model: Any, node: Any, x: Floats, how: str) -> Floats:
 
 @pytest.mark.parametrize(
     ("profile", "how"),
-    [("tq2_0", "reversed"), ("tq2_0", "lanes"), ("ik-iq2bn", "reversed"), ("ik-iq2bn", "offset")],
+    share([("tq2_0", "reversed"), ("tq2_0", "lanes"), ("ik-iq2bn", "reversed"), ("ik-iq2bn", "offset")], every=2),
 )
 def test_another_order_is_right_and_another_scale_is_not(tmp_path: Path, profile: str, how: str) -> None:
     file = io.BytesIO()

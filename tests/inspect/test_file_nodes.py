@@ -57,7 +57,7 @@ def test_every_byte_of_a_damaged_file_is_in_one_leaf() -> None:
         covered(bytes(data[: chance.randrange(len(data))] if chance.random() < 0.2 else data), chance.choice(SCOPES))
 
 
-@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize("order", share(["little", "big"]))
 def test_every_byte_of_every_prefix_is_in_one_leaf(order: str) -> None:
     data = Draft("big" if order == "big" else "little").data
     for length in range(len(data)):

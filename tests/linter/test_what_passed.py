@@ -167,7 +167,7 @@ def test_lint_finds_it(row: Row) -> None:
     assert row.code in {finding.code for finding in lint(row.make().written()).findings}
 
 
-@pytest.mark.parametrize("row", share((row for row in ROWS if row.hypothesis), every=5), ids=str)
+@pytest.mark.parametrize("row", share((row for row in ROWS if row.hypothesis), every=8), ids=str)
 def test_a_text_finds_it(row: Row) -> None:
     with open_file(row.make().written()) as file:
         found = likelihood(file, threads=1)

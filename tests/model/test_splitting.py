@@ -9,7 +9,8 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from examples import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pace import units
 
@@ -52,7 +53,7 @@ def engine(name: str, library: bool) -> ByteLevel:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(TEXTS | st.lists(st.sampled_from(["the ", "weights", " are", "  ", "TERNARY", "don't"])).map("".join))
 @example("")
 @example("a\x1cb \x1f c")

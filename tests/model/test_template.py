@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from examples import share
 
 from i2s_spec.convert.synthetic.recipes import CHAT_TEMPLATE
 from i2s_spec.errors import FormatError, MissingExtra, SettingError
@@ -116,7 +117,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("what", HOSTILE)
+@pytest.mark.parametrize("what", share(HOSTILE, every=3))
 def test_hostile_templates_are_an_error(what: str) -> None:
     with pytest.raises(FormatError) as caught:
         rendered(HOSTILE[what], seconds=1, characters=1 << 20)

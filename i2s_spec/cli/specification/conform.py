@@ -114,7 +114,7 @@ def run(
     was asked; 2 usage.
     """
     from i2s_spec.conformance.run import known_failures
-    from i2s_spec.conformance.run.adapter_process import AdapterFault
+    from i2s_spec.conformance.run.adapter_process import AdapterFault, require_program
     from i2s_spec.conformance.run.report import FORMS
     from i2s_spec.conformance.run.runner import run_cases
 
@@ -124,6 +124,12 @@ def run(
         raise click.UsageError("--fix needs the list's name: --known FILE")
     listed = known_failures.read_list(known) if known is not None else {}
     asker = _asker(words, simple, library, type_, signature, _bounds(timeout, memory))
+    if library is None:
+        try:
+            require_program(words)
+        except AdapterFault as fault:
+            click.echo(f"i2s: {fault}", err=True)
+            return EXIT_FINDINGS
     with cleaned_up(), _folder(vectors) as folder:
         from i2s_spec.conformance.run.cases import read_cases
 

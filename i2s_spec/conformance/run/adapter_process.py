@@ -47,6 +47,17 @@ class AdapterFault(Exception):
         self.kind = kind
 
 
+def require_program(words: Sequence[str]) -> None:
+    """See that there is a program to start, before anything is written for it.
+
+    :param words: the program and its arguments
+    :raises AdapterFault: where there is no such program
+    """
+    if not words or shutil.which(words[0]) is None:
+        named = quote(words[0]) if words else "without a name"
+        raise AdapterFault("start", f"there is no program {named} that can be run")
+
+
 class _Usage(NamedTuple):
     memory: int
     processes: tuple[int, ...]
@@ -61,9 +72,7 @@ class AdapterProcess:
     """
 
     def __init__(self, words: Sequence[str], bounds: Bounds, folder: Path | None = None) -> None:
-        if not words or shutil.which(words[0]) is None:
-            named = quote(words[0]) if words else "without a name"
-            raise AdapterFault("start", f"there is no program {named} that can be run")
+        require_program(words)
         self._bounds = bounds
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # it lives as long as the process
         try:

@@ -72,11 +72,17 @@ class _Suite:
     """Vectors and the adapter that is asked; both are there when the first test runs."""
 
     def __init__(self, config: pytest.Config) -> None:
+        from i2s_spec.conformance.run.adapter_process import AdapterFault, require_program
         from i2s_spec.conformance.run.askers import ProtocolAsker
         from i2s_spec.conformance.run.cases import read_cases
         from i2s_spec.conformance.run.known_failures import read_list
         from i2s_spec.fuzzing.child import Bounds
 
+        words = shlex.split(config.getoption("--i2s-adapter"))
+        try:
+            require_program(words)
+        except AdapterFault as fault:
+            pytest.exit(f"--i2s-adapter: {fault}", returncode=1)
         self._temporary = tempfile.TemporaryDirectory(prefix="i2s-vectors-")
         given = config.getoption("--i2s-vectors")
         if given is None:
@@ -86,9 +92,7 @@ class _Suite:
         self.cases = read_cases(given or self._temporary.name).cases
         listed = config.getoption("--i2s-known")
         self.known = read_list(listed) if listed else {}
-        self._asker = ProtocolAsker(
-            shlex.split(config.getoption("--i2s-adapter")), Bounds(config.getoption("--i2s-timeout"), 1 << 30)
-        )
+        self._asker = ProtocolAsker(words, Bounds(config.getoption("--i2s-timeout"), 1 << 30))
         self._runner: CaseRunner | None = None
 
     @property

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.gguf.source import BufferSource
@@ -29,7 +30,7 @@ def compiled(row: int, data: bytes, width: int, segment: int, either: bool) -> t
 
 
 @pytest.mark.parametrize("row", SETS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     rows=st.integers(0, 530),
     segment=st.integers(1, 150),
@@ -62,7 +63,7 @@ def test_counters_of_long_segments_do_not_wrap(row: int) -> None:
 
 @pytest.mark.parametrize("name", [_bit_sums.kernel_sets()[row][0] for row in SETS])
 @given(st.lists(st.integers(0, 200), max_size=9), st.integers(0, 1 << 30), st.booleans(), st.booleans())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_pieces_add_up(name: str, pieces: list[int], seed: int, dense: bool, along: bool) -> None:
     made = np.random.default_rng(seed).integers(0, 256, size=sum(pieces) * 128, dtype=np.uint8)
     data = (made | (255 if dense else 0)).astype(np.uint8).tobytes()
@@ -162,7 +163,7 @@ SCORE_SETS = [name for name, available in _bit_sums.score_sets() if available]
     many=st.integers(1, 3),
     seed=st.integers(0, 1 << 30),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_column_scores_are_the_definition(
     name: str, heads: int, share: int, width: int, most: int, many: int, seed: int
 ) -> None:
@@ -196,7 +197,7 @@ def test_column_scores_of_what_does_not_fit() -> None:
 
 
 @given(st.integers(1, 9), st.integers(0, 5), st.integers(0, 1 << 30), st.booleans())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_totals_are_the_definition(cols: int, rows: int, seed: int, others: bool) -> None:
     random = np.random.default_rng(seed)
     pairs = random.integers(0, 99, size=(4, 4 * cols), dtype=np.uint32)
@@ -212,7 +213,7 @@ GRAM_SETS = [row for row, (_, available) in enumerate(_bit_sums.gram_sets()) if 
 
 @pytest.mark.parametrize("row", GRAM_SETS)
 @pytest.mark.parametrize("code_map", CODE_MAPS)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(
     rows=st.integers(1, 40), cols=st.integers(1, 5), in_rows=st.booleans(), down=st.booleans(), seed=st.integers(0, 99)
 )

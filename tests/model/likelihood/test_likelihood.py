@@ -120,7 +120,7 @@ def test_it_is_read_in_the_dialect_that_was_found() -> None:
     assert not found.predicts
 
 
-@pytest.mark.parametrize("architecture", ["bitnet-b1.58", "llama", "bitnet"])
+@pytest.mark.parametrize("architecture", share(["bitnet-b1.58", "llama", "bitnet"]))
 @pytest.mark.parametrize("seed", share([0, 1]))
 @pytest.mark.requirement("R7.8-1")
 def test_of_random_weights_everything_is_undecided(architecture: str, seed: int) -> None:
