@@ -34,6 +34,7 @@ from i2s_spec.schema.types import BY_NAME
 if TYPE_CHECKING:
     from i2s_spec.codec.form import Form
     from i2s_spec.convert.tensors.encode import Recoding, Rounding
+    from i2s_spec.convert.tensors.group_floats import GroupFloats
     from i2s_spec.convert.tensors.group_scales import GroupRecoding
     from i2s_spec.gguf.atomic_file import Target
     from i2s_spec.gguf.reader import File, Tensor
@@ -126,7 +127,7 @@ def convert_file(
     check_extents(file, list(file.tensors.rows))  # before a plan is made for each of perhaps very many
     chosen = [] if kind is None else _chosen(file, tensors, former)
 
-    recodings: dict[str, Recoding | GroupRecoding] = {}
+    recodings: dict[str, Recoding | GroupRecoding | GroupFloats] = {}
     for tensor in chosen:
         assert kind is not None
         recoding = _recoding(file, tensor, kind, wanted, parse(source_dialect), fallback, unused_code, order, threads)
@@ -232,10 +233,11 @@ def _recoding(
     unused_code: Literal["reject", "zero"],
     order: ByteOrder,
     threads: int,
-) -> Recoding | GroupRecoding | None:
+) -> Recoding | GroupRecoding | GroupFloats | None:
     """One tensor in the type that is wanted; None if it has that already."""
     from i2s_spec.codec.form import Form
     from i2s_spec.convert.tensors.encode import Recoding
+    from i2s_spec.convert.tensors.group_floats import GroupFloats
     from i2s_spec.convert.tensors.group_scales import GroupRecoding
 
     if tensor.type is BY_NAME[kind] and (kind != "I2_S" or (dialect == source_dialect and unused_code == "reject")):
@@ -249,6 +251,8 @@ def _recoding(
             form = Form(name, tensor.shape, dialect, order)
             if name in BLOCK_LAYOUTS and source.form.type in BLOCK_LAYOUTS:
                 return GroupRecoding(source, form, threads)
+            if name in FLOATS and source.form.type in BLOCK_LAYOUTS:
+                return GroupFloats(source, form, threads)
             return Recoding(source, form, threads)
         except FormatError:
             raise
@@ -262,7 +266,7 @@ def _recoding(
     raise ValueError(f"tensor {quote(tensor.name)}: {failed}{hint}") from failed
 
 
-def _named(name: str, recoding: Recoding | GroupRecoding) -> Iterator[bytes]:
+def _named(name: str, recoding: Recoding | GroupRecoding | GroupFloats) -> Iterator[bytes]:
     """The bytes of a tensor, and its name in what is wrong with it."""
     try:
         yield from recoding
@@ -272,7 +276,7 @@ def _named(name: str, recoding: Recoding | GroupRecoding) -> Iterator[bytes]:
         raise ValueError(f"tensor {quote(name)}: {error}") from error
 
 
-def _proof(name: str, recoding: Recoding | GroupRecoding) -> Proof:
+def _proof(name: str, recoding: Recoding | GroupRecoding | GroupFloats) -> Proof:
     source, form = recoding.source.form, recoding.form
     return Proof(name, form.shape, form_label(source), form_label(form), recoding.rounding, recoding.unused)
 
@@ -287,7 +291,9 @@ def _text(file: File, key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _layout(recodings: dict[str, Recoding | GroupRecoding], source: Dialect, types: Counter[str]) -> str | None:
+def _layout(
+    recodings: dict[str, Recoding | GroupRecoding | GroupFloats], source: Dialect, types: Counter[str]
+) -> str | None:
     """The layout of the I2_S tensors that the new file has."""
     if "I2_S" not in types:
         return None
