@@ -15,6 +15,7 @@ from i2s_spec.codec.native import pack
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.convert.tensors.advice import advice
 from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.convert.tensors.tensor_io import decode_tensor
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
@@ -142,6 +143,19 @@ def test_scales_that_differ_become_floats(kind: str, target: str) -> None:
             apart = np.abs(found[present] / before[present] - 1).max()
             assert apart == pytest.approx(abs(proof.rounding.relative), rel=1e-3)
             assert 0 < apart <= (2**-8 if target == "BF16" else 2**-11)
+
+
+@pytest.mark.parametrize("kind", list(BLOCK_LAYOUTS))
+def test_decode_gives_weights_whatever_the_scales(kind: str, tmp_path: Path) -> None:
+    layout, random = BLOCK_LAYOUTS[kind], np.random.default_rng(8)
+    shape = (3, 5, 2 * layout.block)
+    values = random.integers(-1, 3 if layout.fourth == "weight" else 2, shape, dtype=np.int8)
+    scales = random.uniform(0.01, 90, layout.groups(15, shape[-1])).astype(np.float16).astype(np.float32)
+    file = open_file(written(values, kind, block_native.pack(values, scales, kind)))
+    done = decode_tensor(file, NAME, tmp_path / "a.npy", form="float32")
+    assert (done.shape, done.dtype, done.scale) == (shape, "float32", None)
+    found = np.load(tmp_path / "a.npy")
+    assert np.array_equal(found, (values.reshape(len(scales), -1) * scales[:, None]).reshape(shape))
 
 
 def test_floats_that_there_are_not_are_refused(tmp_path: Path) -> None:
