@@ -9,12 +9,22 @@ undoes itself: what is swapped twice is as it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import TYPE_CHECKING
 
 from i2s_spec.errors import quote
 from i2s_spec.gguf.source import CHUNK, Source, chunks
 from i2s_spec.schema.checks import ByteOrder
-from i2s_spec.schema.types import SMALLEST_VALUE, TAIL_BYTES, VALUE_FORMATS, TensorType, ValueType, two_bits_and_tail
+from i2s_spec.schema.dialect import CODES_PER_BYTE
+from i2s_spec.schema.types import (
+    SMALLEST_VALUE,
+    TAIL_BYTES,
+    VALUE_FORMATS,
+    TensorType,
+    ValueType,
+    two_bits_and_tail,
+    two_bits_row_scales,
+)
 
 if TYPE_CHECKING:
     from i2s_spec.gguf.header_index import KeyValue
@@ -103,6 +113,10 @@ def swapped_data(source: Source, tensor: Tensor) -> Callable[[], Iterator[bytes]
         )
     if kind.size is two_bits_and_tail:
         return lambda: _with_swapped_tail(source, start, stop)
+    if kind.size is two_bits_row_scales:
+        return lambda: _with_swapped_scales(source, start, stop, prod(tensor.ne) // CODES_PER_BYTE)
+    if kind.row_words:
+        return lambda: _swapped_rows(source, start, stop, kind, kind.nbytes(tensor.ne[:1]))
     if not kind.words:
         return lambda: chunks(source, start, stop)
     step = max(CHUNK // kind.bytes, 1) * kind.bytes
@@ -119,6 +133,34 @@ def _swapped_blocks(data: bytes, kind: TensorType) -> bytes:
     for offset, width in kind.words or ():
         blocks[:, offset : offset + width] = blocks[:, offset : offset + width][:, ::-1].copy()
     return blocks.tobytes()
+
+
+def _swapped_rows(source: Source, start: int, stop: int, kind: TensorType, row: int) -> Iterator[bytes]:
+    """Rows with the words in front of them swapped; their blocks have no words."""
+    import numpy as np
+
+    assert not kind.words
+    if row > CHUNK:
+        for at in range(start, stop, row):
+            front = bytearray(source.read(at, kind.row_bytes))
+            for offset, width in kind.row_words:
+                front[offset : offset + width] = front[offset : offset + width][::-1]
+            yield bytes(front)
+            yield from chunks(source, at + kind.row_bytes, at + row)
+        return
+    for part in chunks(source, start, stop, CHUNK // row * row):
+        rows = np.frombuffer(part, dtype=np.uint8).reshape(-1, row).copy()
+        for offset, width in kind.row_words:
+            rows[:, offset : offset + width] = rows[:, offset : offset + width][:, ::-1].copy()
+        yield rows.tobytes()
+
+
+def _with_swapped_scales(source: Source, start: int, stop: int, payload: int) -> Iterator[bytes]:
+    """I2_SR: codes, a float32 for each row, the tail."""
+    yield from chunks(source, start, start + payload)
+    for part in chunks(source, start + payload, stop - TAIL_BYTES):
+        yield swapped_words(part, 4)
+    yield swapped_tail(source.read(stop - TAIL_BYTES, TAIL_BYTES))
 
 
 def _with_swapped_tail(source: Source, start: int, stop: int) -> Iterator[bytes]:

@@ -54,7 +54,8 @@ class TensorType(NamedTuple):
 
     `block` elements take `bytes` bytes, and a row (ne0 elements) is whole blocks plus `row_bytes`. `size`, where given,
     replaces that rule. `words` are the (offset, width) of the multi-byte words of a block, which byte order concerns;
-    None means that they are not known. `family` says whose number it is.
+    None means that they are not known. `row_words` are those in the bytes in front of a row. `family` says whose number
+    it is.
     """
 
     number: int
@@ -66,6 +67,7 @@ class TensorType(NamedTuple):
     size: Callable[[Sequence[int]], int] | None = None
     family: str = "ggml"
     note: str = ""
+    row_words: tuple[tuple[int, int], ...] = ()
 
     def nbytes(self, ne: Sequence[int]) -> int:
         """Exact size in bytes of a contiguous tensor of `ne` elements (ggml order, ne0 first), in exact arithmetic."""
@@ -159,15 +161,15 @@ TENSOR_TYPES: Final[tuple[TensorType, ...]] = (
     TensorType(39, "MXFP4", 32, 17),
     TensorType(39, "TL2", 1, 1, None, size=tl2_size, family="BitNet", note="BitNet forks before May 2026"),
     TensorType(40, "NVFP4", 64, 36),
-    TensorType(40, "I2_SR", 1, 1, None, size=two_bits_row_scales, family="one fork", note="row scales"),
+    TensorType(40, "I2_SR", 1, 1, size=two_bits_row_scales, family="one fork", note="row scales"),
     TensorType(41, "Q1_0", 128, 18, _D, note="ik_llama.cpp: Q1_0_G128, of the same size"),
     TensorType(42, "Q2_0", 64, 18, _D),
     TensorType(
         42, "Q2_0_G128", 128, 34, _D, family="PrismML", note="Q2_0 of PrismML before August 2026: groups of 128"
     ),
     TensorType(42, "TL2", 1, 1, None, size=tl2_size, family="BitNet", note="BitNet forks since May 2026"),
-    TensorType(134, "IQ1_BN", 64, 13, None, 2, family="ik_llama.cpp"),
-    TensorType(135, "IQ2_BN", 64, 16, None, 4, family="ik_llama.cpp"),
+    TensorType(134, "IQ1_BN", 64, 13, (), 2, family="ik_llama.cpp", row_words=((0, 2),)),
+    TensorType(135, "IQ2_BN", 64, 16, (), 4, family="ik_llama.cpp", row_words=((0, 4),)),
     TensorType(142, "PQ2_0", 128, 34, _D, family="PrismML", note="the bytes of Q2_0_G128 under a number of their own"),
     TensorType(143, "PTQ1_0", 128, 28, ((26, 2),), family="PrismML"),
 )

@@ -15,6 +15,7 @@ from i2s_spec.codec.native import pack
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.convert.tensors.advice import advice
 from i2s_spec.convert.tensors.convert_file import convert_file
+from i2s_spec.convert.tensors.tensor_io import decode_tensor
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
@@ -106,11 +107,71 @@ def test_scales_that_differ_go_where_there_is_one_for_each_group() -> None:
     assert open_file(converted(other, to="PQ2_0")[0]).tensors[NAME].read() == open_file(data).tensors[NAME].read()
 
 
-@pytest.mark.parametrize("target", ["I2_S", "TQ2_0", "IQ2_BN", "F16"])
+@pytest.mark.parametrize("target", ["I2_S", "TQ2_0", "IQ2_BN"])
 def test_scales_that_differ_do_not_become_one(target: str, tmp_path: Path) -> None:
     path = tmp_path / "out.gguf"
     with pytest.raises(ValueError, match=rf"tensor '{NAME}': .*0\.125"):
         convert_file(open_file(grouped(np.array([0.5, 0.25, 2.0, 0.125]))), path, to=target)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("target", ["F32", "F16", "BF16"])
+@pytest.mark.parametrize("kind", list(BLOCK_LAYOUTS))
+def test_scales_that_differ_become_floats(kind: str, target: str) -> None:
+    """Three dimensions, every code, a scale for each group; F32 is exact, and of the others the scale alone is rounded."""
+    layout, random = BLOCK_LAYOUTS[kind], np.random.default_rng(7)
+    shape = (3, 5, 2 * layout.block)
+    values = random.integers(-1, 3 if layout.fourth == "weight" else 2, shape, dtype=np.int8)
+    scales = random.uniform(0.01, 90, layout.groups(15, shape[-1])) * random.choice([-1, 1])
+    scales = scales.astype(np.float16 if layout.scale.type == "F16" else np.float32)
+    data = written(values, kind, block_native.pack(values, scales, kind))
+    for order in ("little", "big"):
+        other, result = converted(data, to=target, byte_order=order)
+        tensor = open_file(other).tensors[NAME]
+        assert (tensor.type.name, tensor.shape) == (target, shape)
+        before = open_file(data).tensors[NAME].dequantize()
+        (proof,) = result.proofs
+        assert proof.rounding.scales == scales.size
+        found = tensor.dequantize()
+        assert not np.signbit(found[found == 0]).any()
+        if target == "F32" or (target, layout.scale.type) == ("F16", "F16"):
+            assert np.array_equal(found, before)
+            assert not proof.rounding.relative
+        else:
+            assert np.array_equal(np.sign(found), np.sign(before))
+            present = before != 0
+            apart = np.abs(found[present] / before[present] - 1).max()
+            assert apart == pytest.approx(abs(proof.rounding.relative), rel=1e-3)
+            assert 0 < apart <= (2**-8 if target == "BF16" else 2**-11)
+
+
+@pytest.mark.parametrize("kind", list(BLOCK_LAYOUTS))
+def test_decode_gives_weights_whatever_the_scales(kind: str, tmp_path: Path) -> None:
+    layout, random = BLOCK_LAYOUTS[kind], np.random.default_rng(8)
+    shape = (3, 5, 2 * layout.block)
+    values = random.integers(-1, 3 if layout.fourth == "weight" else 2, shape, dtype=np.int8)
+    scales = random.uniform(0.01, 90, layout.groups(15, shape[-1])).astype(np.float16).astype(np.float32)
+    file = open_file(written(values, kind, block_native.pack(values, scales, kind)))
+    done = decode_tensor(file, NAME, tmp_path / "a.npy", form="float32")
+    assert (done.shape, done.dtype, done.scale) == (shape, "float32", None)
+    found = np.load(tmp_path / "a.npy")
+    assert np.array_equal(found, (values.reshape(len(scales), -1) * scales[:, None]).reshape(shape))
+
+
+def test_floats_that_there_are_not_are_refused(tmp_path: Path) -> None:
+    twos = np.full((2, 256), 2, dtype=np.int8)
+    large = written(twos, "PQ2_0", block_native.pack(twos, np.float16(60000), "PQ2_0"))
+    assert open_file(converted(large, to="F32")[0]).tensors[NAME].dequantize().max() == 2 * np.float32(
+        np.float16(60000)
+    )
+    for data, target, words in (
+        (large, "F16", "F16 has no number for twice the scale"),
+        (grouped(np.array([0.5, np.nan, 1, 1])), "F32", "nan"),
+        (grouped(np.array([0.5, np.inf, 1, 1])), "BF16", "inf"),
+        (grouped(np.array([0.5, 0, 1, 1])), "F16", "a scale is 0"),
+    ):
+        with pytest.raises(ValueError, match=f"tensor '{NAME}': .*{words}"):
+            convert_file(open_file(data), tmp_path / "out.gguf", to=target)
     assert not list(tmp_path.iterdir())
 
 

@@ -18,12 +18,16 @@ from gguf.scripts.gguf_convert_endian import byteswap_tensors, convert_byteorder
 from hypothesis import given
 from hypothesis import strategies as st
 
+from i2s_spec.codec.blocks import block_native
+from i2s_spec.codec.blocks.block_shape import blocks_of
 from i2s_spec.convert.container.rewrite import convert_endian, rewrite
 from i2s_spec.gguf.byte_order import swapped_record, swapped_tail
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
+from i2s_spec.inspect.compare.identity import identity
 from i2s_spec.schema import gguf as schema
 from i2s_spec.schema import types
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 
 MIB = 1 << 20
 KNOWN = [kind for kind in types.TENSOR_TYPES if kind.words is not None]
@@ -73,7 +77,35 @@ def test_every_type_comes_back(kind: types.TensorType) -> None:
     turned = open_file(big).tensors["t"].read()
     assert len(turned) == len(body)
     assert sorted(turned) == sorted(body)
-    assert (turned == body) == (not kind.words and kind.size is None)
+    assert (turned == body) == (not kind.words and not kind.row_words and kind.size is None)
+    assert converted(big, "little") == data
+
+
+@pytest.mark.parametrize("kind", [*BLOCK_LAYOUTS, "long rows"])
+def test_types_with_a_scale_for_each_group_keep_their_weights(kind: str) -> None:
+    shape = (2, 3, 512)
+    if kind == "long rows":  # of more bytes than are read at once
+        kind, shape = "IQ2_BN", (2, 4 * MIB + 64)
+    random = np.random.default_rng(4)
+    scales = random.uniform(0.1, 2, blocks_of(shape, kind).groups).astype(np.float32)
+    body = block_native.pack(random.integers(-1, 2, shape, dtype=np.int8), scales, kind)
+    data = written(lambda writer: writer.add_tensor("blk.0.ffn_up.weight", shape, kind, body))
+    big = converted(data, "big")
+    before, after = (open_file(each).tensors["blk.0.ffn_up.weight"] for each in (data, big))
+    assert after.kind == kind
+    assert before.read() != after.read()
+    assert np.array_equal(before.dequantize(), after.dequantize())
+    assert identity(open_file(big)).weights == identity(open_file(data)).weights
+    assert converted(big, "little") == data
+
+
+def test_scales_of_rows_behind_the_payload_are_turned() -> None:
+    payload, scales = bytes(range(192)), np.arange(1, 4, dtype="<f4")
+    tail = struct.pack("<f", 0.75) + bytes(28)
+    data = written(lambda writer: writer.add_tensor("t", (3, 256), "I2_SR", payload + scales.tobytes() + tail))
+    big = converted(data, "big")
+    turned = scales.astype(">f4").tobytes() + tail[3::-1] + bytes(28)
+    assert open_file(big).tensors["t"].read() == payload + turned
     assert converted(big, "little") == data
 
 

@@ -30,6 +30,7 @@ def test_scales_are_the_words_that_byte_order_concerns(layout: BlockLayout) -> N
         assert kind.words == ((scale.offset, scale.nbytes),)
         assert kind.row_bytes == 0
     else:
+        assert (kind.words, kind.row_words) == ((), ((scale.offset, scale.nbytes),))
         assert kind.row_bytes == scale.nbytes
     assert layout.groups(3, 512) * layout.group_elements(512) == 3 * 512
 

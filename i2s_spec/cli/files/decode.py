@@ -46,8 +46,8 @@ def command(
 ) -> None:
     """Write TENSOR of the GGUF file FILE as the NumPy file OUT, in rows and columns.
 
-    Trits can be had of I2_S, TQ1_0 and TQ2_0 tensors and of F32, F16 and BF16 ones that are exactly ternary; weights
-    (float32) of the same and of every F32, F16 and BF16 tensor. The scale of trits is printed: encode wants it back.
+    Trits can be had of I2_S tensors, and of F32, F16, BF16 and block types (Q2_0, TQ2_0 ...) with one scale for all
+    weights; weights (float32) of all of these, whatever their scales. The scale of trits is printed: encode wants it back.
     """
     from i2s_spec.convert.tensors.tensor_io import decode_tensor
     from i2s_spec.gguf.reader import open as open_file

@@ -241,8 +241,8 @@ def convert_endian(
 
     :param source_file: a `File`, or what `open` takes
     :param byte_order: `little` or `big`
-    :raises ValueError: where a tensor's type has words whose places are not known (TL2, I2_SR, Q5_0, Q5_1, Q3_K, the IQ
-        types); nothing is written then
+    :raises ValueError: where a tensor's type has words whose places are not known (TL2, Q5_0, Q5_1, Q3_K, the IQ types
+        of ggml); nothing is written then
     :raises FormatError, OSError: as `rewrite` does
     """
     rewrite(source_file, target, byte_order=byte_order, force=force, progress=progress)

@@ -34,6 +34,7 @@ from i2s_spec.schema.types import BY_NAME
 if TYPE_CHECKING:
     from i2s_spec.codec.form import Form
     from i2s_spec.convert.tensors.encode import Recoding, Rounding
+    from i2s_spec.convert.tensors.group_floats import GroupFloats
     from i2s_spec.convert.tensors.group_scales import GroupRecoding
     from i2s_spec.convert.tensors.small_recodings import SmallRecodings
     from i2s_spec.gguf.atomic_file import Target
@@ -227,7 +228,7 @@ def is_ternary(tensor: Tensor, architecture: str | None) -> bool:
 class _Plan(NamedTuple):
     """What becomes of tensors, by name: each in another form, or its place among those that are recoded together."""
 
-    recodings: dict[str, Recoding | GroupRecoding | int]
+    recodings: dict[str, Recoding | GroupRecoding | GroupFloats | int]
     small: SmallRecodings
 
     def proofs(self, file: File) -> Iterator[Proof]:
@@ -283,10 +284,11 @@ def _recoding(
     unused_code: Literal["reject", "zero"],
     order: ByteOrder,
     threads: int,
-) -> Recoding | GroupRecoding | None:
+) -> Recoding | GroupRecoding | GroupFloats | None:
     """One tensor in the type that is wanted; None if it has that already."""
     from i2s_spec.codec.form import Form
     from i2s_spec.convert.tensors.encode import Recoding
+    from i2s_spec.convert.tensors.group_floats import GroupFloats
     from i2s_spec.convert.tensors.group_scales import GroupRecoding
 
     if tensor.type is BY_NAME[kind] and (kind != "I2_S" or (dialect == source_dialect and unused_code == "reject")):
@@ -300,6 +302,8 @@ def _recoding(
             form = Form(name, tensor.shape, dialect, order)
             if name in BLOCK_LAYOUTS and source.form.type in BLOCK_LAYOUTS:
                 return GroupRecoding(source, form, threads)
+            if name in FLOATS and source.form.type in BLOCK_LAYOUTS:
+                return GroupFloats(source, form, threads)
             return Recoding(source, form, threads)
         except FormatError:
             raise
@@ -313,7 +317,7 @@ def _recoding(
     raise ValueError(f"tensor {quote(tensor.name)}: {failed}{hint}") from failed
 
 
-def _named(name: str, recoding: Recoding | GroupRecoding) -> Iterator[bytes]:
+def _named(name: str, recoding: Recoding | GroupRecoding | GroupFloats) -> Iterator[bytes]:
     """The bytes of a tensor, and its name in what is wrong with it."""
     try:
         yield from recoding
@@ -323,7 +327,7 @@ def _named(name: str, recoding: Recoding | GroupRecoding) -> Iterator[bytes]:
         raise ValueError(f"tensor {quote(name)}: {error}") from error
 
 
-def _proof(name: str, recoding: Recoding | GroupRecoding) -> Proof:
+def _proof(name: str, recoding: Recoding | GroupRecoding | GroupFloats) -> Proof:
     source, form = recoding.source.form, recoding.form
     return Proof(name, form.shape, form_label(source), form_label(form), recoding.rounding, recoding.unused)
 

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
+from i2s_spec.codec.blocks import block_native
 from i2s_spec.codec.form import FLOAT_WORDS, widened
 from i2s_spec.codec.native import pack
 from i2s_spec.codec.payload_native import unpack_codes
+from i2s_spec.codec.ternary_types import BLOCK_TYPES
 from i2s_spec.convert.container.rewrite import Replacement, rewrite
 from i2s_spec.convert.tensors.npy import write_npy
 from i2s_spec.deprecation import renamed_keyword
@@ -28,6 +30,7 @@ from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from i2s_spec.codec.trits import Trits
     from i2s_spec.gguf.atomic_file import Target
     from i2s_spec.gguf.reader import File, Tensor
     from i2s_spec.gguf.writer import Progress
@@ -61,8 +64,9 @@ def decode_tensor(
 ) -> DecodedTensor:
     """Write a tensor as a `.npy` file.
 
-    :param form: `trits` (int8, for tensors that are exactly ternary), `float32` (trits times scale, or the values of F32,
-        F16 and BF16 tensors), or `codes` (uint8 0 to 3, for I2_S, whatever they stand for)
+    :param form: `trits` (int8, for tensors that are exactly ternary), `float32` (trits times scale, also where each group
+        has its own, or the values of F32, F16 and BF16 tensors), or `codes` (uint8 0 to 3, for I2_S, whatever they stand
+        for)
     :param dialect: of I2_S, which the file does not say
     :param unused_code: whether the code that stands for nothing is refused or 0
     :raises KeyError: for the name of a tensor that is not there
@@ -80,6 +84,8 @@ def decode_tensor(
     scale: float | None = None
     if form == "float32" and kind in FLOAT_WORDS:
         parts = _floats(file, tensor, kind)
+    elif form == "float32" and kind in BLOCK_TYPES:
+        parts = _group_weights(tensor.ternary(dialect, unused_code))
     else:
         trits = tensor.ternary(dialect, unused_code)
         if form == "codes":
@@ -104,6 +110,17 @@ def _times(scale: np.float32) -> Callable[[NDArray[np.int8]], NDArray[Any]]:
             return trits.astype(np.float32) * scale
 
     return weights
+
+
+def _group_weights(source: Trits) -> Iterator[NDArray[Any]]:
+    """The weights of a tensor with a scale for each group, +2 times a scale among them where a type has that."""
+    form = source.form
+    answer = source.unused if BLOCK_TYPES[form.type].fourth == "reserved" else None
+    for start, stop in source.windows():
+        data = source.fetch(form.byte(start), form.byte(stop))
+        yield block_native.dequantize(
+            data, form.matrix(stop - start), form.type, byte_order=form.byte_order, unused_code=answer
+        ).reshape(-1)
 
 
 def _floats(file: File, tensor: Tensor, kind: str) -> Iterator[NDArray[Any]]:

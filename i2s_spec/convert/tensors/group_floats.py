@@ -1,0 +1,93 @@
+"""This module writes a tensor with a scale for each group as floats, window by window: each weight times its scale.
+
+F32 holds that exactly, and so does F16 where the scales are float16; what is rounded is the scale, to nearest, ties to
+even, and the proof says how much. Each window is read again, and must be codes times stored scales.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from i2s_spec.codec.blocks import block_native
+from i2s_spec.codec.blocks.block_shape import blocks_of
+from i2s_spec.codec.form import FLOAT_WORDS, Form, widened
+from i2s_spec.codec.quantization.in_order import in_order
+from i2s_spec.codec.ternary_types import BLOCK_TYPES
+from i2s_spec.codec.trits import Trits
+from i2s_spec.convert.tensors.encode import ProofError, Rounding, rounding
+from i2s_spec.schema.block_layout import block_layout
+from i2s_spec.schema.checks import order_prefix
+
+
+class GroupFloats:
+    """A tensor of a block type as F32, F16 or BF16; its bytes are made while they are iterated over, each window proved.
+
+    :param source: the tensor, of a block type; its scales may be as many as it has groups
+    :param form: of a float type, and of the same shape
+    :param threads: how many threads work
+    :raises ValueError: on the way, for scales and weights that the type cannot hold
+    :raises UnusedCodeError: on the way, for code 3 where it is reserved
+    """
+
+    def __init__(self, source: Trits, form: Form, threads: int = 1) -> None:
+        assert source.form.type in BLOCK_TYPES
+        assert form.type in FLOAT_WORDS
+        self.source = source
+        self.form = form
+        self.threads = threads
+        #: What became of the scales, once all bytes are made.
+        self.rounding = Rounding(0.0, 0.0, 0)
+        #: No code is kept that stands for nothing.
+        self.unused = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        source, form = self.source.form, self.form
+        by_row = block_layout(source.type).scale.per == "row"
+        self.rounding = Rounding(0.0, 0.0, 0)
+
+        def work(window: tuple[int, int]) -> tuple[bytes, Rounding]:
+            start, stop = window
+            data = self.source.fetch(source.byte(start), source.byte(stop))
+            shape = ((stop - start) // form.cols, form.cols) if by_row else (1, stop - start)
+            return self._converted(data, shape)
+
+        windows = self.source.windows(form.cols if by_row else source.unit)
+        for data, found in in_order(work, windows, self.threads):
+            worst = max(self.rounding, found, key=lambda each: abs(each.relative))
+            self.rounding = worst._replace(scales=self.rounding.scales + found.scales)
+            yield data
+
+    def _converted(self, data: bytes, shape: tuple[int, int]) -> tuple[bytes, Rounding]:
+        source, form = self.source.form, self.form
+        answer = self.source.unused if block_layout(source.type).fourth == "reserved" else None
+        values, scales = block_native.unpack(
+            data, shape, source.type, byte_order=source.byte_order, unused_code=answer
+        )  # fmt: skip
+        different, of = np.unique(scales, return_inverse=True)
+        each = [rounding(scale, form.type) for scale in different]
+        stored = np.array([found.stored for found in each], dtype=np.float32)[of.reshape(-1)]
+        group = blocks_of(shape, source.type).group
+        with np.errstate(over="ignore"):
+            weights = (values.reshape(-1, group) * stored[:, None] + np.float32(0)).reshape(-1)  # no zero is negative
+            bits = _words(weights, form.type)
+        if not np.isfinite(widened(bits, form.type)).all():
+            raise ValueError(f"{form.type} has no number for twice the scale {np.abs(stored).max():.9g}")
+        again = widened(bits, form.type).reshape(-1, group)
+        if not np.array_equal(again, values.reshape(-1, group) * stored[:, None]):
+            raise ProofError(f"{form.type} does not give back the weights that were written")
+        if ((stored == 0) & (values.reshape(-1, group) != 0).any(1)).any():
+            raise ValueError(f"a scale is 0, so that {form.type} would hold nothing but 0 where there are trits")
+        worst = max(each, key=lambda found: abs(found.relative))
+        done = bits.astype(order_prefix(form.byte_order) + FLOAT_WORDS[form.type]).tobytes()
+        return done, worst._replace(scales=stored.size)
+
+
+def _words(
+    weights: np.ndarray[tuple[int], np.dtype[np.float32]], type: str
+) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
+    """The words of weights that the type holds exactly."""
+    if type == "BF16":
+        return (weights.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    return weights.astype(np.float16 if type == "F16" else np.float32).view(FLOAT_WORDS[type])
