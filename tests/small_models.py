@@ -28,7 +28,11 @@ SHAPES = (
 
 
 def model(
-    seed: int, byte_order: ByteOrder = "little", like: int | None = None, shapes: tuple[tuple[int, ...], ...] = SHAPES
+    seed: int,
+    byte_order: ByteOrder = "little",
+    like: int | None = None,
+    shapes: tuple[tuple[int, ...], ...] = SHAPES,
+    clean: bool = False,
 ) -> File:
     """A file of some hundreds of small tensors, in no order; with `like`, two in three are those of that seed."""
     random, out = np.random.default_rng(seed), io.BytesIO()
@@ -38,8 +42,8 @@ def model(
         for i in range(2 * TOGETHER + 9):
             shape = shapes[i % len(shapes)]
             elements = int(np.prod(shape))
-            data = _data(random, elements, byte_order)
-            kept = None if base is None else _data(base, elements, byte_order)
+            data = _data(random, elements, byte_order, clean)
+            kept = None if base is None else _data(base, elements, byte_order, clean)
             writer.add_tensor(f"t{i * 7919 % 1000}", shape, "I2_S", kept if kept is not None and i % 3 else data)
             if i % 50 == 0:
                 writer.add_tensor(f"f{i}", (4,), "F32", bytes(16))
@@ -47,10 +51,12 @@ def model(
     return open(out)
 
 
-def _data(random: np.random.Generator, elements: int, byte_order: ByteOrder) -> bytes:
-    """Codes of which some stand for nothing, some rows are zero, and a tail with something in it."""
+def _data(random: np.random.Generator, elements: int, byte_order: ByteOrder, clean: bool) -> bytes:
+    """Codes of which some stand for nothing unless clean, some rows are zero, and a tail with something in it."""
     payload = random.integers(0, 256, elements // 4, dtype=np.uint8)
+    if clean:
+        payload &= ~(payload >> np.uint8(1) & np.uint8(0x55))
     payload[: int(random.integers(0, payload.size + 1))] = 0x55
-    scale = np.array([random.random()], dtype=("<f4" if byte_order == "little" else ">f4"))
+    scale = np.array([random.random() - (0 if clean else 0.5)], dtype=("<f4" if byte_order == "little" else ">f4"))
     tails = (bytes(28), scale.tobytes() * 7, random.bytes(28))
     return payload.tobytes() + scale.tobytes() + tails[int(random.integers(3))]

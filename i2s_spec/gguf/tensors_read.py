@@ -50,10 +50,12 @@ class Tensors(Mapping[str, "Tensor"]):
     def by_index(self, i: int) -> Tensor:
         """Tensor info `i` of the file, whether or not its name occurs twice."""
         index, info = self._index, self._index.tensor(i)
-        number, ne, offset = info.type, info.ne, info.offset
-        room = self.room(offset) if len(types.READINGS.get(number, ())) > 1 else None
-        type = types.reading(number, ne, room, index.alignment or types.TAIL_BYTES, self.common_type(number))
-        return Tensor(index, info, type)
+        number = info.type
+        readings = types.READINGS.get(number, ())
+        if len(readings) < 2:
+            return Tensor(index, info, readings[0] if readings else None)
+        alignment, common = index.alignment or types.TAIL_BYTES, self.common_type(number)
+        return Tensor(index, info, types.reading(number, info.ne, self.room(info.offset), alignment, common))
 
     @property
     def rows(self) -> Iterator[Tensor]:

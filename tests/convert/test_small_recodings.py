@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import numpy as np
 import pytest
 from small_models import SHAPES, model
 
+from i2s_spec.codec.blocks import block_native
 from i2s_spec.convert.tensors import encode, small_recodings
-from i2s_spec.convert.tensors.convert_file import Conversion, convert_file
-from i2s_spec.gguf.reader import File
+from i2s_spec.convert.tensors.convert_file import FLOATS, TYPES, Conversion, convert_file
+from i2s_spec.gguf.reader import File, open
+from i2s_spec.gguf.writer import Writer
 from i2s_spec.schema.checks import ByteOrder
 
 #: Shapes that each pair of the dialects below has a place for, and that are one matrix.
@@ -32,6 +35,12 @@ def converted(file: File, source: str, target: str, **options: Any) -> tuple[byt
     return out.getvalue(), result
 
 
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on no tensor is small."""
+    monkeypatch.setattr(small_recodings, "SMALL", 0)
+    monkeypatch.setattr(small_recodings, "SMALL_UNPACKED", 0)
+
+
 @pytest.mark.parametrize(("source", "target", "shapes"), PAIRS)
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_tensors_become_what_each_becomes_alone(
@@ -39,10 +48,8 @@ def test_tensors_become_what_each_becomes_alone(
 ) -> None:
     file = model(3, shapes=shapes)
     data, result = converted(file, source, target, byte_order=order)
-    monkeypatch.setattr(small_recodings, "SMALL", 0)
-    alone, expected = converted(file, source, target, byte_order=order)
-    assert data == alone
-    assert result == expected
+    alone(monkeypatch)
+    assert (data, result) == converted(file, source, target, byte_order=order)
     assert len(result.proofs) == sum(tensor.kind == "I2_S" for tensor in file.tensors.values())
     assert any(proof.unused for proof in result.proofs)
 
@@ -51,7 +58,7 @@ def test_patterns_choose_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
     file = model(3, shapes=BOTH)
     chosen = ["t1*", "t9"]
     together = converted(file, "canonical", "interleave-64", tensors=chosen)
-    monkeypatch.setattr(small_recodings, "SMALL", 0)
+    alone(monkeypatch)
     assert together == converted(file, "canonical", "interleave-64", tensors=chosen)
     assert 0 < len(together[1].proofs) < len(file.tensors)
 
@@ -61,10 +68,61 @@ def test_a_shape_without_a_place_is_refused_as_alone(monkeypatch: pytest.MonkeyP
     with pytest.raises(ValueError, match="tensor") as together:
         convert_file(file, out, to="interleave-64")
     assert not out.getvalue()
-    monkeypatch.setattr(small_recodings, "SMALL", 0)
-    with pytest.raises(ValueError, match="tensor") as alone:
+    alone(monkeypatch)
+    with pytest.raises(ValueError, match="tensor") as single:
         convert_file(file, out, to="interleave-64")
-    assert str(together.value) == str(alone.value)
+    assert str(together.value) == str(single.value)
+
+
+@pytest.mark.parametrize("kind", [each for each in TYPES if each != "I2_S"])
+@pytest.mark.parametrize("source", ["canonical", "rows-1x4"])
+def test_other_types_hold_what_each_becomes_alone(kind: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = (
+        ((4, 256), (8, 256), (4, 512), (4, 2048))
+        if source != "canonical"
+        else ((1, 256), (3, 256), (2, 512), (4, 1024))
+    )
+    order: ByteOrder = "little" if kind.startswith("IQ") else "big"
+    for clean, unused in ((True, "reject"), (True, "zero"), (False, "zero")):
+        if not clean and kind in FLOATS:
+            continue  # scales are negative there
+        file = model(5, "big" if clean else "little", shapes=shapes, clean=clean)
+        data, result = converted(file, source, kind, unused_code=unused, byte_order=order)
+        with monkeypatch.context() as patch:
+            alone(patch)
+            assert (data, result) == converted(file, source, kind, unused_code=unused, byte_order=order)
+        assert {proof.target for proof in result.proofs} == {kind}
+        assert any(proof.rounding.relative for proof in result.proofs) == (kind not in ("F32", "IQ2_BN"))
+
+
+@pytest.mark.parametrize("kind", ["Q2_0", "F32"])
+def test_what_is_wrong_is_said_as_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in (model(5, shapes=((1, 256),)), broken(0.0), broken(float("nan")), broken(-1.0), broken(1e-30)):
+        answers = []
+        for small in (1 << 12, 0):
+            monkeypatch.setattr(small_recodings, "SMALL_UNPACKED", small)
+            out = io.BytesIO()
+            try:
+                answers.append((str(convert_file(file, out, to=kind)), out.getvalue()))
+            except ValueError as error:
+                answers.append((str(error), b""))
+        assert answers[0] == answers[1]
+
+
+def broken(scale: float) -> File:
+    """Two tensors, the second with a scale that types may not hold."""
+    out = io.BytesIO()
+    with Writer(out) as writer:
+        for name, each in (("a", 1.0), ("b", scale)):
+            writer.add_tensor(name, (1, 256), "I2_S", b"\x18" * 64 + np.float32(each).tobytes() + bytes(28))
+    return open(io.BytesIO(out.getvalue()))
+
+
+def test_blocks_that_hold_something_else_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_recodings, "rounding", lambda scale, kind: encode.Rounding(float(scale), 0.125))
+    monkeypatch.setattr(block_native, "unpack", lambda data, shape, *rest, **more: (np.zeros(shape), np.zeros(1)))
+    with pytest.raises(encode.ProofError, match="does not give back"):
+        converted(model(5, shapes=((1, 256),), clean=True), "canonical", "Q2_0")
 
 
 def test_codes_that_were_not_kept_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

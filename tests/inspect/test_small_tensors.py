@@ -24,6 +24,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, call: Any) -> Any:
     """What a call gives where no tensor is small."""
     with monkeypatch.context() as patch:
         patch.setattr(small_tensors, "SMALL", 0)
+        patch.setattr(small_tensors, "SMALL_FLOATS", 0)
         return call()
 
 
@@ -75,3 +76,25 @@ def test_a_tail_that_the_dialect_does_not_have_is_refused() -> None:
     file = open(io.BytesIO(out.getvalue()))
     with pytest.raises(ValueError, match="repeats the scale"):
         identity(file, "interleave-128/offset-1/replicated-8")
+
+
+@pytest.mark.parametrize("byte_order", ["little", "big"])
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
+def test_identities_of_small_matrices_of_floats(
+    kind: str, byte_order: ByteOrder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random, out = np.random.default_rng(7), io.BytesIO()
+    odd = (0.5, 2.0**-14, float("inf"), float("nan"), -0.0)
+    with Writer(out, byte_order=byte_order) as writer:
+        for i in range(300):
+            weights = random.choice([-1, 0, 1], (2, 4 + i % 3 * 2)).astype(np.float32) * np.float32(random.random() + 1)
+            weights *= i % 11 != 0
+            if i % 4 == 0:
+                weights[0, i % 4] = odd[i // 4 % len(odd)]
+            bits = weights.view(np.uint32) >> np.uint32(16) if kind == "BF16" else weights
+            dtype = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}[kind]
+            writer.add_tensor(f"t{i}", weights.shape, kind, bits.astype(dtype))
+    file = open(io.BytesIO(out.getvalue()))
+    together = identity(file)
+    assert together == alone(monkeypatch, lambda: identity(file))
+    assert {each.kind for each in together.tensors} == {"ternary", kind}

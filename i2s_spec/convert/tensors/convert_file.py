@@ -131,7 +131,7 @@ def convert_file(
     source = parse(source_dialect)
     plan = _planned(file, chosen, kind, wanted, source, fallback, unused_code, order, threads)
     replacements = {
-        name: Replacement("I2_S", plan.small.data(each))
+        name: Replacement(plan.small.kind, plan.small.data(each))
         if isinstance(each, int)
         else Replacement(each.form.type, partial(_named, name, each))
         for name, each in plan.recodings.items()
@@ -236,12 +236,11 @@ class _Plan(NamedTuple):
         from i2s_spec.convert.tensors.encode import Rounding
 
         small = self.small
-        source, target = f"I2_S {small.source}", f"I2_S {small.target}"
+        source, target = f"I2_S {small.source}", f"I2_S {small.target}" if small.kind == "I2_S" else small.kind
         for name, each in self.recodings.items():
             if isinstance(each, int):
-                scale = small.scales[each]
-                shape = file.tensors[name].shape
-                yield Proof(name, shape, source, target, Rounding(scale, scale), small.unused[each])
+                rounding = Rounding(small.scales[each], small.stored[each])
+                yield Proof(name, file.tensors[name].shape, source, target, rounding, small.unused[each])
             else:
                 yield _proof(name, each)
 
@@ -258,19 +257,19 @@ def _planned(
     threads: int,
 ) -> _Plan:
     """What becomes of each tensor that is not as it is wanted already."""
-    from i2s_spec.convert.tensors.small_recodings import SmallRecodings
+    from i2s_spec.convert.tensors.small_recodings import TOGETHER, SmallRecodings
 
-    plan = _Plan({}, SmallRecodings(file, source, wanted, order))
-    together = kind == "I2_S" and wanted != source and unused_code == "reject"
-    for tensor in chosen:
-        assert kind is not None
-        place = plan.small.add(tensor) if together else None
-        if place is not None:
-            plan.recodings[tensor.name] = place
-            continue
-        recoding = _recoding(file, tensor, kind, wanted, source, fallback, unused_code, order, threads)
-        if recoding is not None:
-            plan.recodings[tensor.name] = recoding
+    each: Recoding | GroupRecoding | int | None
+    plan = _Plan({}, SmallRecodings(file, source, kind or "I2_S", wanted, unused_code, order))
+    for first in range(0, len(chosen), TOGETHER):
+        part = chosen[first : first + TOGETHER]
+        for tensor, place in zip(part, plan.small.add(part), strict=True):
+            assert kind is not None
+            each = place
+            if each is None:
+                each = _recoding(file, tensor, kind, wanted, source, fallback, unused_code, order, threads)
+            if each is not None:
+                plan.recodings[tensor.name] = each
     return plan
 
 
@@ -346,6 +345,7 @@ def _layout(plan: _Plan, source: Dialect, types: Counter[str]) -> str | None:
     """The layout of the I2_S tensors that the new file has."""
     if "I2_S" not in types:
         return None
-    layout = plan.small.target.layout.name
-    written = {layout for each in plan.recodings.values() if isinstance(each, int) or each.form.type == "I2_S"}
+    small = plan.small
+    kinds = {small.kind if isinstance(each, int) else each.form.type for each in plan.recodings.values()}
+    written = {small.target.layout.name} if "I2_S" in kinds else set()
     return written.pop() if written else source.layout.name

@@ -101,7 +101,7 @@ class Encoder:
     :param form: type, shape, dialect and byte order
     :param scale: what +1 stands for
     :raises ValueError: for rows that begin inside a block of the layout (clause 5.3), and for a scale that the type
-        cannot hold
+        cannot hold, or whose sign floats would give to the trits
     """
 
     def __init__(self, form: Form, scale: np.float32) -> None:
@@ -110,6 +110,10 @@ class Encoder:
             raise ValueError(
                 f"rows of {form.cols:,} elements are no whole blocks of {layout.block}: kernels, which begin at rows, "
                 f"would read {layout} wrong"
+            )
+        if form.type in FLOAT_WORDS and scale < 0:
+            raise ValueError(
+                f"the scale is {scale:.9g}: as {form.type}, which holds weights, its trits would come back with turned signs"
             )
         self.form = form
         self.scale = scale

@@ -39,7 +39,6 @@ from i2s_spec.inspect.compare.canonical import (
     type_name,
     words_known,
 )
-from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -156,12 +155,12 @@ def _each(
 
     dialect = parse(dialect)  # once, and not for each of many tensors
     for part in parts(tensors):
-        for tensor, small in zip(part, small_tensors(file, part, dialect), strict=True):
+        for tensor, small in zip(part, small_tensors(file, part, dialect, floats=True), strict=True):
             if small is None:
                 yield tensor_identity(file, tensor, dialect, threads, reported, lineage)
             else:
                 yield _small_identity(tensor, small, lineage)
-                reported(len(small.codes) + TAIL_BYTES)
+                reported(tensor.nbytes)
 
 
 def _small_identity(tensor: Tensor, small: SmallTensor, lineage: bool) -> TensorIdentity:

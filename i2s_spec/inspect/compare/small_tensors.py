@@ -1,4 +1,4 @@
-"""This module reads many small I2_S tensors at once: a kernel, and a read, for hundreds of them instead of one for each.
+"""This module reads many small ternary tensors at once: a kernel, and a read, for hundreds of them instead of one for each.
 
 A file of 10 MB can hold 90,000 tensors of 32 bytes of codes, for which calls take a hundred times longer than the codes.
 Payloads of whole blocks, one behind the other, are a payload too, so that they are recoded together.
@@ -14,13 +14,14 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from i2s_spec.codec.form import Form
-from i2s_spec.codec.payload_native import recode
+from i2s_spec.codec.form import FLOAT_WORDS, Form, widened
+from i2s_spec.codec.payload_native import pack_trits, recode
 from i2s_spec.codec.tail import SCALE_BYTES, read_tail
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import read_spans
-from i2s_spec.inspect.compare.canonical import LAYOUT, SMALL
+from i2s_spec.inspect.compare.canonical import LAYOUT, SMALL, lengths
 from i2s_spec.inspect.compare.lineage import ZEROS
+from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.dialect import CODES_PER_BYTE, Dialect, parse
 from i2s_spec.schema.types import I2_S, TAIL_BYTES
 
@@ -29,12 +30,15 @@ _T = TypeVar("_T")
 #: Tensors that are read at once, of 16 KiB at most each.
 TOGETHER: Final = 256
 
+#: Elements of a matrix of floats that is read with others.
+SMALL_FLOATS: Final = 1 << 12
+
 #: How many of the four codes of a byte are not 0, from a byte that has bit 2*k where code k is not.
 _ODD_CODES: Final = np.array([bin(byte & 0x55).count("1") for byte in range(256)], dtype=np.int64)
 
 
 class SmallTensor(NamedTuple):
-    """The codes of a small I2_S tensor in the one form, four to a byte, and its tail; `scale` is that of the file."""
+    """The codes of a small tensor in the one form, four to a byte, and its tail where it is I2_S."""
 
     codes: bytes
     tail: bytes
@@ -53,17 +57,23 @@ def parts(tensors: Sequence[_T]) -> Iterator[Sequence[_T]]:
     return (tensors[at : at + TOGETHER] for at in range(0, len(tensors), TOGETHER))
 
 
-def small_tensors(file: File, tensors: Sequence[Tensor], dialect: Dialect) -> list[SmallTensor | None]:
+def small_tensors(
+    file: File, tensors: Sequence[Tensor], dialect: Dialect, floats: bool = False
+) -> list[SmallTensor | None]:
     """The small I2_S tensors among some, and None for each of the others, also for shapes that hold no trits.
 
     :param tensors: which the file holds whole, `TOGETHER` at most
     :param dialect: of the I2_S tensors, which the file does not say
+    :param floats: give small matrices of floats that are ternary, too
     :raises ValueError: for a tail that the dialect does not have
     """
     groups: dict[int, list[int]] = {}
+    words: dict[str, list[int]] = {}
     known: dict[tuple[int, ...], int | None] = {}
     for i, tensor in enumerate(tensors):
         if tensor.type is not I2_S:
+            if floats and tensor.kind in FLOAT_WORDS and _is_float_matrix(tensor):
+                words.setdefault(tensor.kind, []).append(i)
             continue
         ne = tensor.ne
         if ne not in known:
@@ -75,7 +85,42 @@ def small_tensors(file: File, tensors: Sequence[Tensor], dialect: Dialect) -> li
     for cols, members in groups.items():
         for i, small in zip(members, _recoded(file, [tensors[i] for i in members], dialect, cols), strict=True):
             found[i] = small
+    for kind, members in words.items():
+        for i, each in zip(members, _ternary_floats(file, [tensors[i] for i in members], kind), strict=True):
+            found[i] = each
     return found
+
+
+def _is_float_matrix(tensor: Tensor) -> bool:
+    """Whether floats may be ternary, and fill whole bytes of codes."""
+    count = tensor.elements
+    return 0 < count <= SMALL_FLOATS and count % CODES_PER_BYTE == 0 and len(lengths(tensor)) > 1
+
+
+def _ternary_floats(file: File, tensors: list[Tensor], kind: str) -> Iterator[SmallTensor | None]:
+    """Matrices of one type of floats; None for those that are not ternary, or all zero, or hold infinities or NaN."""
+    start = file.data_start or 0
+    word = np.dtype(FLOAT_WORDS[kind])
+    elements = [tensor.elements for tensor in tensors]
+    spans = [(start + tensor.offset, word.itemsize * count) for tensor, count in zip(tensors, elements, strict=True)]
+    stored = np.frombuffer(b"".join(read_spans(file.source, spans)), order_prefix(file.byte_order) + FLOAT_WORDS[kind])
+    bits = stored.astype(word, copy=False)
+    sign = word.type(1 << (8 * word.itemsize - 1))
+    magnitude = bits & ~sign
+    starts = np.array([0, *islice(accumulate(elements), len(elements) - 1)])
+    largest = np.maximum.reduceat(magnitude, starts)
+    present = magnitude != 0
+    fits = np.logical_and.reduceat(~present | (magnitude == np.repeat(largest, elements)), starts)
+    scales = widened(largest, kind)
+    fits &= np.isfinite(scales) & (largest != 0)
+    trits = present.view(np.int8) - np.int8(2) * (present & (bits >= sign)).view(np.int8)
+    codes: bytes = pack_trits(trits.reshape(1, -1), parse(LAYOUT))
+    each = scales.astype("<f4").tobytes()
+    at = 0
+    for i, (count, good) in enumerate(zip(elements, fits.tolist(), strict=True)):
+        size = count // CODES_PER_BYTE
+        yield SmallTensor(codes[at : at + size], b"", each[4 * i : 4 * i + 4]) if good else None
+        at += size
 
 
 def _joined_with(ne: tuple[int, ...], dialect: Dialect) -> int | None:

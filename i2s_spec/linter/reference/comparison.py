@@ -21,7 +21,7 @@ from i2s_spec.linter.reference.known import Known, of_tensor
 from i2s_spec.schema.dialect import Dialect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -34,6 +34,38 @@ SCALE: Final = 1 / 128
 
 #: Weights by which a difference is explained, about; ten thousand would do.
 DECIDING: Final = 1 << 18
+
+
+#: How many tensors of a file are read in every dialect, how many of them are explained in words, and how often, for all of
+#: these together, one is compared with another of its shape: small files hold thousands.
+DIALECTS: Final = 1 << 10
+EXPLAINED: Final = 64
+OTHERS: Final = 1 << 13
+
+
+class Budget:
+    """How much is still done to explain what differs in a file."""
+
+    def __init__(self) -> None:
+        self._dialects, self._explained, self._others = DIALECTS, EXPLAINED, OTHERS
+
+    def dialects(self) -> bool:
+        """Whether another tensor is read in every dialect."""
+        self._dialects -= 1
+        return self._dialects >= 0
+
+    def explained(self) -> bool:
+        """Whether another tensor is explained."""
+        self._explained -= 1
+        return self._explained >= 0
+
+    def some(self, others: Iterable[tuple[str, Rows]]) -> Iterator[tuple[str, Rows]]:
+        """As many of the others as one is still compared with."""
+        for other in others:
+            if self._others <= 0:
+                return
+            self._others -= 1
+            yield other
 
 
 class Difference(NamedTuple):
@@ -79,6 +111,7 @@ def compared(
     others: Callable[[], Iterable[tuple[str, Rows]]] = lambda: (),
     threads: int = 1,
     whole: bool = True,
+    budget: Budget | None = None,
 ) -> Outcome:
     """Compare a tensor with what is known of it.
 
@@ -86,6 +119,7 @@ def compared(
     :param twin: the tensor of the reference, where that is a GGUF file
     :param others: the reference's other tensors of this shape, with their names
     :param whole: look at all weights, not at the first `COMPARED` of them
+    :param budget: of the file, for what is done to explain a difference
     :raises ValueError: for shapes that have no place in the dialect
     :raises FormatError: where a file does not hold its tensor
     """
@@ -94,19 +128,23 @@ def compared(
     scale = _scales(ours.scale, known)
     if difference is None or (not known.exact and difference.weights <= (1 - AGREES) * difference.compared):
         return Outcome(None, None, "", scale)
+    budget = budget or Budget()
     rows = rows_compared(tensor, DECIDING)
-    trits = known.first_rows(rows)
-    best = _decided(matched(file, tensor, trits, known.scale).matches, expected)
-    if best is not None:
-        return Outcome(difference, best, "", scale)
-    how = _how(file, tensor, ours.first_rows(rows), trits)
-    if not how and twin is not None and known.dialect is not None:
-        other = _decided(matched(*twin, ours.first_rows(rows), None).matches, known.dialect)
-        if other is not None:
-            packed = other.dialect
-            how = f"they agree if it is the reference that is packed as {packed}: --reference-dialect {packed}"
-    if not how and difference.weights > (1 - AGREES) * difference.compared:
-        how = explanation(rows_of(file, tensor, expected), flat_rows(known.shape, known.unit, known.trits, 0.0), others)
+    how = ""
+    if rows * tensor.shape[-1] >= ENOUGH and budget.dialects():  # fewer weights decide nothing
+        trits = known.first_rows(rows)
+        best = _decided(matched(file, tensor, trits, known.scale).matches, expected)
+        if best is not None:
+            return Outcome(difference, best, "", scale)
+        how = _how(file, tensor, ours.first_rows(rows), trits)
+        if not how and twin is not None and known.dialect is not None:
+            other = _decided(matched(*twin, ours.first_rows(rows), None).matches, known.dialect)
+            if other is not None:
+                packed = other.dialect
+                how = f"they agree if it is the reference that is packed as {packed}: --reference-dialect {packed}"
+    if not how and difference.weights > (1 - AGREES) * difference.compared and budget.explained():
+        right = flat_rows(known.shape, known.unit, known.trits, 0.0)
+        how = explanation(rows_of(file, tensor, expected), right, lambda: budget.some(others()))
         if how:
             return Outcome(difference, None, how, None)  # of another tensor the scale is that tensor's
     alien = not how and difference.weights > (1 - AGREES) * difference.compared
