@@ -15,6 +15,7 @@ from i2s_spec._version import __version__
 from i2s_spec.conformance.run.protocol import PROTOCOL, Implementation
 from i2s_spec.conformance.run.results import FAILURES, CaseResult, RunResult, Status
 from i2s_spec.errors import SettingError, quote
+from i2s_spec.gguf.source import read_regular
 
 SCHEMA_VERSION: Final = 1
 _LARGEST: Final = 64 << 20
@@ -61,9 +62,8 @@ def read_ndjson(path: str | Path) -> RunResult:
     """
     name = quote(str(path), limit=4096, bare=True)
     try:
-        if Path(path).stat().st_size > _LARGEST:
-            raise SettingError(f"{name} is larger than {_LARGEST:,} bytes")
-        header, *rest = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines() if line]
+        text = read_regular(path, _LARGEST).decode("utf-8")
+        header, *rest = [json.loads(line) for line in text.splitlines() if line]
         if header["record"] != "header" or header["schema_version"] != SCHEMA_VERSION or rest[-1]["record"] != "footer":
             raise ValueError("header or footer is missing, or of another version")
         about = dict(header["implementation"])
@@ -80,6 +80,6 @@ def read_ndjson(path: str | Path) -> RunResult:
             if line.get("known"):
                 run.known.add(line["id"])
         run.given_up, run.unexpected = rest[-1]["given_up"], list(rest[-1]["unexpected"])
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
         raise SettingError(f"{name} is not the record of a run: {quote(str(error), bare=True)}") from None
     return run
