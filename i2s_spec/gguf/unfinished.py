@@ -143,10 +143,14 @@ def replace_folder(new: str | os.PathLike[str], old: str | os.PathLike[str]) -> 
     where the process ends in it.
     """
     if _exchange(os.fsencode(new), os.fsencode(old)):
+        if os.path.islink(new):  # what was replaced is the link, and no folder to be removed
+            os.unlink(new)
         return
     away = os.path.splitext(os.fspath(new))[0] + _AWAY
     os.rename(old, away)
     os.rename(new, old)
+    if os.path.islink(away):
+        os.unlink(away)
     shutil.rmtree(away, ignore_errors=True)
 
 

@@ -230,3 +230,16 @@ def test_a_folder_takes_the_place_of_another_only_by_force(tmp_path: Path) -> No
     write(True, b"three")
     assert (tmp_path / "a" / "x").read_bytes() == b"three"
     assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_link_to_a_folder_is_replaced_and_not_followed(
+    tmp_path: Path, exchanges: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not exchanges:
+        monkeypatch.setattr(unfinished, "_exchange", lambda one, other: False)
+    record(tmp_path / "g", 1)
+    (tmp_path / "link").symlink_to("g")
+    record(tmp_path / "link", 2, force=True)
+    assert names(tmp_path) == ["g", "link"]
+    assert [read_header(tmp_path / name)["token_ids"] for name in ("g", "link")] == [[1], [2]]
