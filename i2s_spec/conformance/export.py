@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +20,7 @@ from i2s_spec.conformance.without_i2s import same_fault, without_i2s
 from i2s_spec.fuzzing.inputs import sound
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
+from i2s_spec.gguf.unfinished import publish_folder, unfinished_folder
 from i2s_spec.linter.engine import lint, tool
 from i2s_spec.linter.rules import REGISTRY
 from i2s_spec.schema.limits import DEFAULT_ALIGNMENT
@@ -77,13 +77,9 @@ def export(
     if not force and target.is_dir() and any(target.iterdir()):
         raise FileExistsError(errno.EEXIST, "the folder is not empty; force replaces files in it", str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.parent / f".{target.name}.{os.getpid()}.part"
-    part.mkdir()
-    try:
-        done = _fill(part, huge, i2s, progress)
-        _publish(part, target)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    with unfinished_folder(target) as part:
+        done = _fill(Path(part), huge, i2s, progress)
+        _publish(Path(part), target)
     return done
 
 
@@ -202,9 +198,7 @@ def _write_sparse(path: Path, data: bytes) -> None:
 def _publish(part: Path, target: Path) -> None:
     """Give the files their place: the whole folder at once, or one by one into a folder that has others in it."""
     if not target.exists() or not any(target.iterdir()):
-        if target.is_dir():
-            target.rmdir()
-        part.rename(target)
+        publish_folder(str(part), target)
         return
     for folder in (MALFORMED, SOUND):
         (target / folder).mkdir(exist_ok=True)

@@ -11,7 +11,6 @@ import gzip
 import io
 import json
 import os
-import shutil
 import tarfile
 from collections.abc import Callable
 from hashlib import sha256
@@ -20,6 +19,7 @@ from typing import Final
 
 from i2s_spec.conformance.vectors.all_vectors import SUITE_VERSION
 from i2s_spec.conformance.vectors.write_suite import suite_files
+from i2s_spec.gguf.unfinished import publish_folder, unfinished_folder
 
 _ABOUT: Final = (
     "Test vectors for decoders of I2_S and other ternary GGUF types, with expected answers (data only, 0BSD)"
@@ -120,17 +120,11 @@ def write_package(target: str | os.PathLike[str], registry: str, source: bytes |
     files = _unpacked(source if source is not None else tarball())
     made = REGISTRIES[registry](files)
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.parent / f".{target.name}.{os.getpid()}.part"
-    part.mkdir()
-    try:
+    with unfinished_folder(target) as part:
         for path, data in made.items():
-            (part / path).parent.mkdir(parents=True, exist_ok=True)
-            (part / path).write_bytes(data)
-        if target.is_dir():
-            target.rmdir()
-        part.rename(target)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+            Path(part, path).parent.mkdir(parents=True, exist_ok=True)
+            Path(part, path).write_bytes(data)
+        publish_folder(part, target)
     return len(made)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import UTC, datetime
 from html import escape
 
@@ -12,11 +13,14 @@ from i2s_spec.draw.text import visible
 #: Characters of a command that are shown.
 COMMAND = 400
 
+#: Seconds up to the year 5138.
+_SECONDS = re.compile(r"[0-9]{1,11}")
+
 
 def made_at() -> datetime:
     """Now, or what the environment variable `SOURCE_DATE_EPOCH` says, so that the same input makes the same page."""
     given = os.environ.get("SOURCE_DATE_EPOCH", "")
-    return datetime.fromtimestamp(int(given), UTC) if given.isdigit() else datetime.now(UTC)
+    return datetime.fromtimestamp(int(given), UTC) if _SECONDS.fullmatch(given) else datetime.now(UTC)
 
 
 def made_by(command: str = "") -> str:

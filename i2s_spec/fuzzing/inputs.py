@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from random import Random
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.errors import quote
+from i2s_spec.gguf.source import read_regular
 from i2s_spec.schema import limits
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.types import BY_NAME, ValueType
@@ -147,5 +149,4 @@ def files_under(paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         for name in inside:
             if not os.path.isfile(name):
                 raise ValueError(f"{quote(name, limit=4096)} is neither a regular file nor a folder")
-            with open(name, "rb") as file:
-                yield name, file.read()
+            yield name, read_regular(name, sys.maxsize)

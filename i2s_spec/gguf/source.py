@@ -205,7 +205,8 @@ class FileSource:
             self._fd = -1
 
     def __del__(self) -> None:
-        self.close()
+        if os is not None:  # as it is where the interpreter ends
+            self.close()
 
 
 class SeekingSource(FileSource):
@@ -389,7 +390,10 @@ def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
     :raises OSError: as `open_regular` does
     """
     with open_regular(path, most) as file:
-        return file.read(min(most, max(os.fstat(file.fileno()).st_size, 1 << 16)))  # `read` takes that much memory
+        data = file.read(min(most, max(os.fstat(file.fileno()).st_size, 1 << 16)))  # `read` takes that much memory
+    if data is None:  # some files of /proc are called regular, and wait
+        raise OSError(errno.EAGAIN, "it has nothing to read now", os.fspath(path))
+    return data
 
 
 #: A file is read whole unless more than so many bytes of it lie in holes, and more than so many times what was written.

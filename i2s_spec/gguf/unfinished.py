@@ -13,7 +13,8 @@ import secrets
 import shutil
 import stat
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 try:
@@ -95,6 +96,46 @@ def _remove(path: str) -> bool:
         os.close(fd)
 
 
+@contextmanager
+def unfinished_folder(path: str | os.PathLike[str]) -> Iterator[str]:
+    """A folder beside a file or folder that will be, to be filled and then given its name, by `publish_folder` for one.
+
+    It is held, so that nobody takes it for left over; what lies under its first name in the end is removed. So is what
+    killed runs left of the same result, before.
+    """
+    recover(path)
+    parent, base = os.path.split(os.path.abspath(os.fsdecode(path)))
+    remove_leftovers(parent, base)
+    folder, fd = "", -1
+    try:
+        while True:
+            folder = os.path.join(parent, temporary_name(base))
+            os.mkdir(folder)
+            fd = os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)) if os.name == "posix" else -1
+            if fd < 0 or hold(fd, folder):
+                break
+            os.close(fd)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if fd >= 0:
+            os.close(fd)
+
+
+def publish_folder(part: str, path: str | os.PathLike[str], force: bool = False) -> None:
+    """Give a complete folder its name, which may be that of an empty folder.
+
+    :param force: put it in the place of a folder that is there; `part` is then the name of that one
+    :raises OSError: where the name is taken otherwise
+    """
+    if force and os.path.isdir(path) and os.listdir(path):
+        replace_folder(part, path)
+        return
+    with suppress(OSError):  # not every system replaces an empty folder; a full one stays, and is refused below
+        os.rmdir(path)
+    os.rename(part, path)
+
+
 def replace_folder(new: str | os.PathLike[str], old: str | os.PathLike[str]) -> None:
     """Put a folder in the place of another one, which then has the name of the first, to be removed.
 
@@ -102,10 +143,14 @@ def replace_folder(new: str | os.PathLike[str], old: str | os.PathLike[str]) -> 
     where the process ends in it.
     """
     if _exchange(os.fsencode(new), os.fsencode(old)):
+        if os.path.islink(new):  # what was replaced is the link, and no folder to be removed
+            os.unlink(new)
         return
     away = os.path.splitext(os.fspath(new))[0] + _AWAY
     os.rename(old, away)
     os.rename(new, old)
+    if os.path.islink(away):
+        os.unlink(away)
     shutil.rmtree(away, ignore_errors=True)
 
 

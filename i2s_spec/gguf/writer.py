@@ -35,7 +35,7 @@ from i2s_spec.gguf.source import CHUNK, Buffer, BufferSource
 from i2s_spec.schema import checks, limits
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.magic import MAGIC
-from i2s_spec.schema.types import TensorType, ValueType, padded
+from i2s_spec.schema.types import READINGS, TensorType, ValueType, common_reading, padded, reading
 
 #: Called with the bytes written so far and the bytes of the whole file.
 Progress = Callable[[int, int], object]
@@ -190,7 +190,8 @@ class Writer:
     def commit(self) -> None:
         """Write the file; nothing can be added afterwards.
 
-        :raises ValueError: where a callable gives other than the bytes that its tensor takes
+        :raises ValueError: where a callable gives other than the bytes that its tensor takes, and where a tensor would be
+            read as another type of the same number, since both take the same room there
         :raises OSError: where the file cannot be written; then it is not there
         """
         self._require_open()
@@ -198,6 +199,7 @@ class Writer:
         size = self.size
         if size >= tensors.INT64_END:
             raise ValueError(f"the file would have {size:,} bytes; no file can")
+        self._require_readings()
         if isinstance(self._target, str | os.PathLike):
             with OutputFile(self._target, force=self._force, size=size) as output:
                 self._write(output.write, size)
@@ -243,6 +245,24 @@ class Writer:
         if self._alignment not in (None, value):
             raise ValueError(f"general.alignment is given as {self._alignment} and as {value}")
         self._alignment = value
+
+    def _require_readings(self) -> None:
+        """Refuse tensors that readers of the file would take for another type: one number may mean several (clause 2.6),
+        and only the room up to the next tensor tells which."""
+        shared: dict[int, list[Planned]] = {}
+        for tensor in self._tensors.values():
+            if len(READINGS.get(tensor.type.number, ())) > 1:
+                shared.setdefault(tensor.type.number, []).append(tensor)
+        for number, alike in shared.items():
+            rooms = [(tensor.ne, padded(tensor.nbytes, self.alignment)) for tensor in alike]
+            common = common_reading(number, rooms, self.alignment)
+            for tensor, (ne, room) in zip(alike, rooms, strict=True):
+                found = reading(number, ne, room, self.alignment, common)
+                if found is not None and found.name != tensor.type.name:
+                    raise ValueError(
+                        f"tensor {quote(tensor.name)}: type {number} is {tensor.type.name} here, and the file would be read "
+                        f"as if it were {found.name}: in {room:,} bytes both have room"
+                    )
 
     def _header(self, tensors: int, keys: int) -> bytes:
         return MAGIC + struct.pack(self._prefix + "IQQ", self.version, tensors, keys)

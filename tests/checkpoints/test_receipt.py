@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -658,3 +658,17 @@ def test_witness_is_independent_of_the_importer() -> None:
     assert not {
         each for each in names.values() if getattr(each, "__module__", "") in (packed.__name__, source_weights.__name__)
     }
+
+
+def test_infinite_weights_bring_no_warning() -> None:
+    class Infinite:
+        """A witness whose gains no norm can take."""
+
+        def gains(self, module: str) -> Any:
+            return np.array([np.inf, np.nan, 0, 1], dtype=np.float32)
+
+    forward = CheckpointForward.__new__(CheckpointForward)
+    forward.witness, forward.eps = cast(Witness, Infinite()), np.float32(1e-5)
+    normed = forward._rms(np.array([[np.inf, 0, 1, 1]], dtype=np.float32), "norm")
+    assert normed.dtype == np.float32
+    assert not np.isfinite(normed).all()

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from itertools import product
@@ -25,11 +26,13 @@ from pace import units
 
 import i2s_spec
 from i2s_spec.cli import main
+from i2s_spec.cli.models.model_input import read_text
 from i2s_spec.convert.container.rewrite import rewrite
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.errors import FormatError
+from i2s_spec.gguf import source
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.gguf.source import require_written
+from i2s_spec.gguf.source import read_regular, require_written
 from i2s_spec.golden.candidates.dumps import read_dump
 from i2s_spec.golden.records.eval_callback import LONGEST_LINE, node_of, read_callback_text
 from i2s_spec.linter.batch.file_arguments import inputs
@@ -77,6 +80,10 @@ def deadline() -> Iterator[None]:
         ["lint", "m.gguf", "--baseline", "ODD"],
         ["lint", "@ODD"],
         ["lint", "m.gguf", "--reference", "ODD"],
+        ["conform", "report", "ODD"],
+        ["run", "m.gguf", "--file", "ODD", "-n", "1"],
+        ["perplexity", "m.gguf", "--file", "ODD"],
+        ["quantize", "m.gguf", "-o", "h", "--text", "ODD"],
     ],
     ids=lambda args: "-".join(word for word in args if word.islower()),
 )
@@ -84,6 +91,20 @@ def test_nothing_but_files_is_opened(place: Path, args: list[str], odd: str) -> 
     done = i2s(place, *(word.replace("ODD", odd) for word in args))
     assert done.returncode in (2, 3), done.stderr
     assert "FIFO" in done.stderr + done.stdout or "character device" in done.stderr + done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFO here")
+def test_a_file_that_waits_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some files of /proc are called regular and have nothing to read yet; a FIFO with a writer stands for them."""
+    os.mkfifo(tmp_path / "waits")
+    writer = os.open(tmp_path / "waits", os.O_RDWR)
+    monkeypatch.setattr(source, "_kind_of", lambda status: None)
+    try:
+        with pytest.raises(OSError, match="nothing to read"):
+            read_regular(tmp_path / "waits", 100)
+        assert read_text(str(tmp_path / "waits")) == ""
+    finally:
+        os.close(writer)
 
 
 @pytest.mark.usefixtures("deadline")
@@ -159,6 +180,20 @@ def test_an_archive_that_is_packed_too_well(tmp_path: Path) -> None:
         read_dump(tmp_path / "x.npz")["a"]
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_is_packed_as_numpy_packs(tmp_path: Path, method: int) -> None:
+    """Python unpacks a whole part of bzip2 or LZMA to give its first byte: a few hundred bytes are hundreds of megabytes."""
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", method) as archive, archive.open("a.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 23,)})
+        file.write(bytes(1 << 25))
+    tracemalloc.start()
+    with pytest.raises(FormatError, match="neither stored nor deflated"):
+        read_dump(tmp_path / "x.npz")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 21
+
+
 def test_an_archive_of_zeros_is_read(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "x.npz", a=np.zeros(1 << 20, dtype=np.float32))
     assert read_dump(tmp_path / "x.npz")["a"].value.size == 1 << 20
@@ -228,6 +263,25 @@ def test_globs_follow_no_circles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [each.path for each in inputs([f"{tmp_path}/**/[12].gguf"])] == [f"{tmp_path}/{name}" for name in wanted[:2]]
     assert [each.path for each in inputs(["gl/a/*.gguf"])] == ["gl/a/1.gguf"]
     assert inputs(["gl/**/*.bin"]).__next__().problem == "no file fits this pattern"
+
+
+def test_globs_visit_each_folder_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two links a level are as many ways as two to the power of the levels."""
+    monkeypatch.chdir(tmp_path)
+    for level in range(24):
+        (tmp_path / f"d{level}").mkdir()
+        for name in "ab":
+            (tmp_path / f"d{level}" / name).symlink_to(f"../d{level + 1}")
+    (tmp_path / "d24").mkdir()
+    (tmp_path / "d24" / "1.gguf").write_bytes(b"")
+    assert [each.path for each in inputs(["d0/" + "*/" * 24 + "*.gguf"])] == ["d0/" + "a/" * 24 + "1.gguf"]
+    (tmp_path / "v2").mkdir()
+    (tmp_path / "v2" / "x.gguf").write_bytes(b"")
+    (tmp_path / "latest").symlink_to("v2")
+    assert [each.path for each in inputs(["[lv]*/*.gguf"])] == ["v2/x.gguf"]
+    assert [each.path for each in inputs(["latest/*.gguf"])] == ["latest/x.gguf"]
+    assert [each.path for each in inputs(["[lv]*/x.gguf"])] == ["v2/x.gguf", "latest/x.gguf"][::-1]
+    assert [each.path for each in inputs(["[v]*/*/"])] == ["[v]*/*/"]
 
 
 def test_a_folder_of_any_depth(tmp_path: Path) -> None:

@@ -377,6 +377,14 @@ def test_reports(tmp_path: Path) -> None:
     assert again.results == bad.results
     assert ndjson(again) == ndjson(bad)
     assert str(tmp_path) not in ndjson(bad)
+    for old, new in (('"id": ', '"id": null, "x": '), ('"suite_version": ', '"suite_version": [], "x": '),
+                     ('"op": ', '"op": 1, "y": '), ('"name": ', '"homepage": {}, "name": ')):  # fmt: skip
+        record.write_text(ndjson(bad).replace(old, new))
+        with pytest.raises(SettingError, match="not the record of a run"):
+            read_ndjson(record)
+    record.write_text(ndjson(bad).replace('"date": "', '"date": "\\u001b[2J\\u202e\\u2028'))
+    for form in FORMS.values():
+        assert not {"\x1b", "\u202e", "\u2028"} & set(form([read_ndjson(record)]))
     record.write_text(ndjson(bad).rpartition('{"record": "footer"')[0])
     with pytest.raises(SettingError, match="is not the record of a run"):
         read_ndjson(record)

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from i2s_spec.convert.synthetic.new import new
 from i2s_spec.gguf import unfinished
 from i2s_spec.gguf.atomic_file import OutputFile
 from i2s_spec.golden.records.store import HEADER, NewRecord, read_header
@@ -164,3 +165,81 @@ def test_the_header_is_what_makes_a_record(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         NewRecord(tmp_path / "h", force=True)
     assert names(tmp_path) == ["g", "h"]
+
+
+#: Calls that make a folder: the module, its function in which the run is killed, what is called, and what is made.
+FOLDERS = {
+    "export": (
+        "i2s_spec.checkpoints.export.export_checkpoint",
+        "write_checkpoint",
+        "m.export_checkpoint('m.gguf', 'out')",
+        ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"],
+    ),
+    "vectors": (
+        "i2s_spec.conformance.vectors.write_suite",
+        "publish_folder",
+        "m.suite_files, m.suite = lambda: iter([('files/a', b'1'), ('manifest.json', b'{}')]), list\n"
+        "m.write_suite('out', force=True)",
+        ["files", "manifest.json"],
+    ),
+    "package": (
+        "i2s_spec.conformance.registry_packages",
+        "publish_folder",
+        "m.REGISTRIES, m._unpacked = {'x': lambda files: {'a/b': b'1'}}, lambda data: {}\n"
+        "m.write_package('out', 'x', b'')",
+        ["a"],
+    ),
+    "malformed": (
+        "i2s_spec.conformance.export",
+        "_publish",
+        "m.malformed, small = list, next(each for each in m.sound() if len(each.data) < 9999)\n"
+        "m.sound = lambda: [small]\n"
+        "m.export('out')",
+        ["malformed", "manifest.json", "sound"],
+    ),
+}
+
+
+@pytest.mark.parametrize("made", FOLDERS)
+def test_a_killed_folder_is_removed_by_the_next(tmp_path: Path, made: str) -> None:
+    module, last, call, inside = FOLDERS[made]
+    if made == "export":
+        new(tmp_path / "m.gguf", "bitnet-b1.58", layers=1)
+    before = names(tmp_path)
+    begin = f"import importlib\nm = importlib.import_module({module!r})\n"
+    for _ in range(2):
+        killed(tmp_path, f"{begin}m.{last} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n{call}")
+        assert len(names(tmp_path)) == len(before) + 1
+    done = subprocess.run([sys.executable, "-c", begin + call], cwd=tmp_path, check=False, timeout=100)
+    assert done.returncode == 0
+    assert names(tmp_path) == sorted([*before, "out"])
+    assert names(tmp_path / "out") == inside
+
+
+def test_a_folder_takes_the_place_of_another_only_by_force(tmp_path: Path) -> None:
+    def write(force: bool, content: bytes) -> None:
+        with unfinished.unfinished_folder(tmp_path / "a") as part:
+            Path(part, "x").write_bytes(content)
+            unfinished.publish_folder(part, tmp_path / "a", force)
+
+    (tmp_path / "a").mkdir()
+    write(False, b"one")
+    with pytest.raises(OSError, match=r"not empty|exist"):
+        write(False, b"two")
+    assert (tmp_path / "a" / "x").read_bytes() == b"one"
+    write(True, b"three")
+    assert (tmp_path / "a" / "x").read_bytes() == b"three"
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_link_to_a_folder_is_replaced_and_not_followed(
+    tmp_path: Path, exchanges: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not exchanges:
+        monkeypatch.setattr(unfinished, "_exchange", lambda one, other: False)
+    record(tmp_path / "g", 1)
+    (tmp_path / "link").symlink_to("g")
+    record(tmp_path / "link", 2, force=True)
+    assert names(tmp_path) == ["g", "link"]
+    assert [read_header(tmp_path / name)["token_ids"] for name in ("g", "link")] == [[1], [2]]

@@ -14,6 +14,7 @@ import textwrap
 import tracemalloc
 from collections import namedtuple
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import i2s_spec as i2s
+from i2s_spec.convert.container.rewrite import rewrite
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
@@ -32,6 +34,7 @@ from i2s_spec.gguf.writer import Writer
 from i2s_spec.schema import gguf as schema
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import ValueType, padded
+from i2s_spec.testing.sample import Draft, tensor_info
 
 MIB = 1 << 20
 ORDERS = ["little", "big"]
@@ -934,3 +937,31 @@ def test_an_alignment_is_stored_with_or_without_tensors(tensors: bool) -> None:
         if tensors:
             writer.add_tensor("a", (4,), "I8", bytes(4))
     assert i2s.open(out.getvalue()).metadata["general.alignment"] == 64
+
+
+@pytest.mark.parametrize(
+    "copy", [rewrite, partial(rewrite, byte_order="big"), partial(i2s.sanitize, keep_unknown=True)],
+    ids=["copy", "other order", "sanitize"],
+)  # fmt: skip
+def test_a_number_with_two_meanings_keeps_its_own(tmp_path: Path, copy: Callable[[Path, Path], object]) -> None:
+    """3 rows of 256 take 204 bytes as Q2_0 in groups of 128 and 216 as Q2_0, and 224 either way where padding follows."""
+    old = types.BY_NAME["Q2_0_G128"]
+    draft = Draft()
+    records = draft.records()
+    records.tensor_infos = [tensor_info(b"w", (256, 3), old.number, 0)]
+    records.data = b"\0\x3c" * (old.nbytes((256, 3)) // 2)
+    data = draft.built(records)
+    assert open_file(data).tensors["w"].type is old
+    (tmp_path / "a.gguf").write_bytes(data)
+    with pytest.raises(ValueError, match="type 42 is Q2_0_G128 here"):
+        copy(tmp_path / "a.gguf", tmp_path / "b.gguf")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.gguf"]
+
+
+def test_what_is_larger_tells_which_meaning_it_has() -> None:
+    old = types.BY_NAME["Q2_0_G128"]
+    out = io.BytesIO()
+    with Writer(out) as writer:
+        writer.add_tensor("w", (128, 256), old)
+        writer.add_tensor("v", (3, 256), old)  # as the other: most of a file are of one type
+    assert all(tensor.type is old for tensor in open_file(out.getvalue()).tensors.values())

@@ -17,7 +17,7 @@ from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.inspect.compare.diff import difference
 from i2s_spec.inspect.compare.diff_text import document, lines
-from i2s_spec.inspect.compare.explanation import explanation
+from i2s_spec.inspect.compare.explanation import _distorted, explanation
 from i2s_spec.inspect.compare.tensor_rows import Rows, flat_rows, rows_of
 
 RIGHT = gguf_bytes()
@@ -154,3 +154,8 @@ def test_rows_of_a_file(dialect: str) -> None:
         gains = rows_of(file, file.tensors[NORM])
         assert gains.cols == 1
         assert np.array_equal(gains.read(0, 256)[:, 0], values(NORM))
+
+
+def test_signalling_nans_bring_no_warning() -> None:
+    odd = np.full(64, 0x7F800001, dtype=np.uint32).view(np.float32)
+    assert _distorted(odd, np.ones(64, dtype=np.float32), 1e-6) == ""

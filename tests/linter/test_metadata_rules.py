@@ -328,6 +328,9 @@ EVASIONS = {
     "{{ x.center(10**12) }}": "loop",
     "{{ x|center(1000000000) }}": "loop",
     "{{ x.ljust(9_999_999, 'a') }}": "loop",
+    "{{ [0] * 10**9 }}": "loop",
+    "{% set a = [[0], x] * 9999999 %}": "loop",
+    "{{ ('x', 'y') * 999999999 }}": "loop",
     "{{ x|indent(width=999999999) }}": "loop",
     "{{ '%999999999d'|format(1) }}": "loop",
     "{{ '%.999999999f' % 1 }}": "loop",
@@ -446,6 +449,28 @@ def test_harmless_text_hides_no_template() -> None:
     assert not report.ok
     many = [key_value(b"tokenizer.chat_template.n%02d" % i, ValueType.STRING, b"a " * 131_071) for i in range(17)]
     assert codes(lint(with_keys(*many))) == {"S211"}
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"{% if 'password' in message['content'] %}{{ 'You are a helpful assistant who answers all' }}{% endif %}",
+        b"{% for i in range(10**9) %}{% endfor %}",
+    ],
+    ids=["triggers", "loops"],
+)
+def test_many_hazards_hide_no_other(first: bytes) -> None:
+    """A hundred sentences, which are warnings, were told of in place of what runs code, which is an error."""
+    template = key_value(b"tokenizer.chat_template", ValueType.STRING, first * 100 + b"{{ ''.__class__.__mro__ }}")
+    report = lint(with_keys(template), profile="security")
+    assert "S201" in codes(report)
+    assert not report.ok
+
+
+@pytest.mark.parametrize("harmless", ["x[0] * 9999999", "(a + b) * 9999999", "f(x, 1) * 9999999", "[0] * 9"])
+def test_products_of_numbers_are_no_lists(harmless: str) -> None:
+    template = key_value(b"tokenizer.chat_template", ValueType.STRING, f"{{{{ {harmless} }}}}".encode())
+    assert not codes(lint(with_keys(template), profile="security"))
 
 
 def test_texts_are_bounded() -> None:

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -29,6 +27,7 @@ from i2s_spec.convert.hugging_face.packed import packed_tensors, stored_scale
 from i2s_spec.convert.hugging_face.safetensors import NewTensor, write_checkpoint
 from i2s_spec.errors import FormatError, SettingError, quote
 from i2s_spec.gguf.reader import takes_file
+from i2s_spec.gguf.unfinished import publish_folder, unfinished_folder
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 
 if TYPE_CHECKING:
@@ -94,20 +93,16 @@ def export_checkpoint(
         "generation_config.json": generation_json(file),
         **tokenizer_files(file),
     }
-    parent, base = os.path.split(target)
-    part = tempfile.mkdtemp(prefix=f".{base}.", suffix=".part", dir=parent)
-    try:
+    with unfinished_folder(target) as part:
         for name, content in texts.items():
             data = content if isinstance(content, bytes) else (json.dumps(content, indent=1) + "\n").encode()
             with open(os.path.join(part, name), "wb") as stream:
                 stream.write(data)
         new = [tensor for each in tensors for tensor in each]
         size = write_checkpoint(os.path.join(part, "model.safetensors"), new, progress=progress)
-        os.chmod(part, 0o777 & ~_umask())
-        os.rename(part, target)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+        if os.path.lexists(target):  # it appeared meanwhile
+            raise FileExistsError(17, "File exists", target)
+        publish_folder(part, target)
     matrices = sum(name.endswith(".weight") and name.split(".")[-2] in PROJECTIONS for name in file.tensors)
     notes = () if form == "packed" else ("without a quantization_config transformers does not quantize activations",)
     return ExportedFolder(size, exported.name, matrices, len(file.tensors) - matrices, notes)

@@ -93,8 +93,9 @@ class CheckpointForward:
         return np.concatenate(parts, axis=1)
 
     def _rms(self, x: Floats, module: str) -> Floats:
-        normed = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True, dtype=np.float32) + self.eps)
-        return (normed * self.witness.gains(module)).astype(np.float32)
+        with np.errstate(all="ignore"):  # weights may be infinite or NaN; what comes out is compared, and told of
+            normed = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True, dtype=np.float32) + self.eps)
+            return (normed * self.witness.gains(module)).astype(np.float32)
 
     def _linear(self, x: Floats, module: str) -> Floats:
         w = self.witness

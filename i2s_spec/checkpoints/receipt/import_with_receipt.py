@@ -8,7 +8,6 @@ its receipt.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from i2s_spec.checkpoints.receipt.make_receipt import embed_receipt, make_receipt
 from i2s_spec.checkpoints.writing.import_checkpoint import Imported, import_checkpoint
 from i2s_spec.gguf.atomic_file import give_name, refuse_taken
-from i2s_spec.gguf.unfinished import hold, remove_leftovers, temporary_name
+from i2s_spec.gguf.unfinished import unfinished_folder
 
 if TYPE_CHECKING:
     from i2s_spec.checkpoints.receipt.make_receipt import Path
@@ -65,24 +64,12 @@ def import_with_receipt(
 
 @contextmanager
 def _workplace(name: str) -> Iterator[str]:
-    """A folder beside a file that will be, held so that nobody takes it for left over, and removed in the end."""
-    parent, base = os.path.split(os.path.abspath(name))
-    remove_leftovers(parent, base)
-    folder, fd = "", -1
+    """A folder beside a file that will be, in whose place the disk's refusals name the file."""
+    folder = ""
     try:
-        while True:
-            folder = os.path.join(parent, temporary_name(base))
-            os.mkdir(folder)
-            fd = os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)) if os.name == "posix" else -1
-            if fd < 0 or hold(fd, folder):
-                break
-            os.close(fd)
-        yield folder
+        with unfinished_folder(name) as folder:
+            yield folder
     except OSError as error:
-        if error.filename is None or not os.fsdecode(error.filename).startswith(folder):
+        if error.filename is None or not folder or not os.fsdecode(error.filename).startswith(folder):
             raise
         raise OSError(error.errno, error.strerror, name) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if fd >= 0:
-            os.close(fd)

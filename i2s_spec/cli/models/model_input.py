@@ -13,6 +13,7 @@ import click
 from i2s_spec.cli.files.target import reading
 from i2s_spec.cli.models.default_model import named, origin
 from i2s_spec.errors import FormatError, SettingError, quote
+from i2s_spec.gguf.source import open_regular
 
 if TYPE_CHECKING:
     from i2s_spec.model.tokenizer.tokenizer import Tokenizer
@@ -178,8 +179,8 @@ def read_text(path: str) -> str:
     if path == "-":
         data = sys.stdin.buffer.read(MOST_TEXT + 1)
     else:
-        with open(path, "rb") as file:
-            data = file.read(MOST_TEXT + 1)
+        with open_regular(path) as file:
+            data = file.read(MOST_TEXT + 1) or b""  # None of what waits
     if len(data) > MOST_TEXT:
         raise SettingError(f"the text has more than {MOST_TEXT >> 20} MB")
     try:

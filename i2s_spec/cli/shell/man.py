@@ -10,6 +10,7 @@ import click
 
 from i2s_spec._version import __version__
 from i2s_spec.errors import quote
+from i2s_spec.gguf.atomic_file import OutputFile
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -42,7 +43,8 @@ def command(verbs: tuple[str, ...], target: Path | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     pages = list(_all(cli, click.Context(cli, info_name="i2s")))
     for found, context in pages:
-        (folder / f"{_title(context)}.1").write_text(_page(found, context), encoding="utf-8")
+        with OutputFile(folder / f"{_title(context)}.1", force=True) as output:
+            output.write(_page(found, context).encode("utf-8"))
     click.echo(f"{len(pages)} pages in {quote(str(folder), 4096, bare=True)}")
 
 

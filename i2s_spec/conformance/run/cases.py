@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from i2s_spec.errors import SettingError, quote
+from i2s_spec.gguf.source import read_regular
 
 #: Name of the list of vectors in their folder.
 MANIFEST: Final = "manifest.json"
@@ -90,16 +91,14 @@ def read_cases(folder: str | Path, check: bool = True) -> CaseFolder:
     """
     root = Path(folder).resolve()
     try:
-        if (root / MANIFEST).stat().st_size > _LARGEST:
-            raise SettingError(f"{MANIFEST} is larger than {_LARGEST:,} bytes")
-        manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads(read_regular(root / MANIFEST, _LARGEST).decode("utf-8"))
         entries = manifest["vectors"]
         cases = tuple(_case(root, entry, check) for entry in entries)
         version = str(manifest["suite_version"])
     except FileNotFoundError as error:
         name = quote(str(error.filename), limit=4096, bare=True)
         raise SettingError(f"{name}: no such file; `i2s vectors export DIR` writes a folder of vectors") from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise SettingError(f"{MANIFEST} is damaged: {type(error).__name__}: {quote(str(error), bare=True)}") from None
     if len({case.id for case in cases}) != len(cases):
         raise SettingError(f"{MANIFEST} is damaged: an id occurs twice")
@@ -133,11 +132,9 @@ def _case(root: Path, entry: dict[str, Any], check: bool) -> Case:
 
 def _file(root: Path, entry: dict[str, Any], check: bool) -> Path:
     path = _inside(root, entry["path"])
-    if check and entry.get("sha256"):
-        if path.stat().st_size > _LARGEST:
-            raise ValueError(f"{entry['path']} is larger than {_LARGEST:,} bytes")
-        if sha256(path.read_bytes()).hexdigest() != str(entry["sha256"]).removeprefix("sha256:"):
-            raise ValueError(f"{entry['path']} has another SHA-256 than the manifest says")
+    wanted = str(entry.get("sha256") or "").removeprefix("sha256:") if check else ""
+    if wanted and sha256(read_regular(path, _LARGEST)).hexdigest() != wanted:
+        raise ValueError(f"{entry['path']} has another SHA-256 than the manifest says")
     return path
 
 

@@ -11,9 +11,13 @@ from typing import Final
 
 from i2s_spec.conformance.run.results import FAILURES, CaseResult, RunResult, Status
 from i2s_spec.errors import SettingError, quote
+from i2s_spec.gguf.atomic_file import OutputFile
+from i2s_spec.gguf.source import read_regular
 
 #: As much of a message is written to a list: its first figures, not what depends on the machine.
 _PREFIX: Final = 100
+#: No list is larger, in bytes.
+_LARGEST: Final = 1 << 24
 
 
 def read_list(path: str | Path) -> dict[str, str]:
@@ -23,9 +27,11 @@ def read_list(path: str | Path) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = read_regular(path, _LARGEST).decode("utf-8").splitlines()
     except FileNotFoundError:
         return {}
+    except UnicodeDecodeError as error:
+        raise SettingError(f"the list of known failures is not UTF-8 at byte {error.start:,}") from None
     for number, line in enumerate(lines, 1):
         id_, _, message = (part.strip() for part in line.partition("#"))
         if not id_:
@@ -65,7 +71,8 @@ def write_list(run: RunResult, path: str | Path) -> int:
         f"# Known failures of {quote(run.implementation.name, bare=True)}; `i2s conform run --fix` writes this list."
     ]
     lines += [f"{result.id}  # {_prefix(result)}" for result in failed]
-    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with OutputFile(path, force=True) as output:
+        output.write(("\n".join(lines) + "\n").encode("utf-8"))
     return len(failed)
 
 

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -16,6 +15,7 @@ from i2s_spec.conformance.vectors.bug_flags import FLAGS
 from i2s_spec.conformance.vectors.feature_flags import FEATURES
 from i2s_spec.conformance.vectors.single_file import single_file
 from i2s_spec.conformance.vectors.vector import Suite
+from i2s_spec.gguf.unfinished import publish_folder, unfinished_folder
 
 HERE: Final = Path(__file__).parent
 
@@ -45,20 +45,14 @@ def write_suite(target: str | os.PathLike[str], *, force: bool = False) -> Writt
     if taken and not (target / MANIFEST).is_file():
         raise FileExistsError(errno.EEXIST, "the folder holds other files than a suite", str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.parent / f".{target.name}.{os.getpid()}.part"
-    part.mkdir()
-    try:
+    with unfinished_folder(target) as part:
         count = size = 0
         for path, data in suite_files():
-            place = part / path
+            place = Path(part, path)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(data)
             count, size = count + 1, size + len(data)
-        if target.is_dir():
-            shutil.rmtree(target)
-        part.rename(target)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        publish_folder(part, target, force)
     return WrittenSuite(len(suite()), count, size)
 
 

@@ -37,6 +37,9 @@ MOST_TAPS: Final = 1 << 20
 LEAST_ROOM: Final = 1 << 26
 MOST_TIMES: Final = 64
 
+#: How NumPy packs members. Of the other ways Python unpacks a part of any size to give its first byte.
+_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
 #: What a dump without a name of its own is: the logits.
 UNNAMED: Final = ""
 
@@ -164,6 +167,8 @@ def _npz(path: Path) -> dict[str, Stored]:
             found = {}
             for member in members:
                 if member.filename.endswith(".npy"):
+                    if member.compress_type not in _METHODS:
+                        raise _malformed(f"{quote(member.filename)} is neither stored nor deflated")
                     name = member.filename.removesuffix(".npy")
                     with archive.open(member) as file:
                         found[name] = _array(name, file, member.file_size, partial(_opened, path, member))

@@ -102,7 +102,8 @@ def _distorted(sample: NDArray[Any], right: NDArray[Any], tolerance: float) -> s
         return "all signs are turned"
     if tolerance == 0 or sample.size < ENOUGH:
         return ""
-    one, other = sample.astype(np.float64), right.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        one, other = sample.astype(np.float64), right.astype(np.float64)
     if not (np.isfinite(one).all() and np.isfinite(other).all()):
         return ""
     added = float(np.median(one - other))

@@ -130,8 +130,11 @@ def _matching(pattern: str) -> Iterator[Input]:
     from glob import iglob
 
     some = False
-    deep = "**" in pattern.split(os.sep)
+    parts = pattern.split(os.sep)
+    deep = "**" in parts or sum(any(char in part for char in "*?[") for part in parts) > 1
     for name in sorted(_deep(pattern) if deep else iglob(pattern)):
+        if pattern.endswith(os.sep) and not os.path.isdir(name):
+            continue
         if os.path.isdir(name):
             if not pattern.endswith("**"):  # whose matches hold what is below them, too
                 some = True
@@ -144,11 +147,13 @@ def _matching(pattern: str) -> Iterator[Input]:
 
 
 def _deep(pattern: str) -> Iterator[str]:
-    """What a glob with `**` fits; links to folders are followed by no `**`, for they may lead in circles."""
+    """What a glob with several patterns fits; links to folders are followed by no `**`, for they may lead in circles, and
+    by the others to each folder once, under the first of its names, one that is no link if there is one."""
     from fnmatch import fnmatch
 
     parts = [part for part in pattern.split(os.sep) if part]
     left, met = [(os.sep if pattern.startswith(os.sep) else "", 0)], set[tuple[str, int]]()
+    listed = set[tuple[int, int, int]]()
     while left:
         step = place, i = left.pop()
         if step in met:
@@ -165,11 +170,17 @@ def _deep(pattern: str) -> Iterator[str]:
                 left.append((os.path.join(place, part), i + 1))
             continue
         try:
+            status = os.stat(place or os.curdir)
+            if (visit := (status.st_dev, status.st_ino, i)) in listed:
+                continue
+            listed.add(visit)
             with os.scandir(place or os.curdir) as found:
-                entries = [(entry.name, entry.is_dir(follow_symlinks=part != "**")) for entry in found]
+                entries = [
+                    (entry.name, entry.is_dir(follow_symlinks=part != "**"), entry.is_symlink()) for entry in found
+                ]
         except OSError:
             continue
-        for name, folder in entries:
+        for name, folder, _ in sorted(entries, key=lambda entry: (entry[2], entry[0]), reverse=True):  # the last first
             if name.startswith(".") and not part.startswith("."):
                 continue
             inner = os.path.join(place, name)

@@ -22,7 +22,7 @@ from i2s_spec.pattern import pattern
 #: What of a template is looked at; the largest of published models has 30 KB, and a longer one has a finding for that.
 LOOKED_AT: Final = 1 << 18
 
-#: Hazards of one template that are reported.
+#: Hazards of one template that each search reports.
 MOST_HAZARDS: Final = 32
 
 
@@ -49,7 +49,7 @@ _WORD: Final = pattern(r"[A-Za-z][A-Za-z .'-]{2,60}")
 
 
 def hazards(source: bytes) -> list[Hazard]:
-    """What in a template could do harm, at most `MOST_HAZARDS` places of its first `LOOKED_AT` bytes, in their order."""
+    """What in a template could do harm, of each sort the first places in its first `LOOKED_AT` bytes, in their order."""
     whole, text = len(source) <= LOOKED_AT, source[:LOOKED_AT].decode("utf-8", "surrogateescape")
     found = _found(text, whole)
     if text.isascii():
@@ -85,7 +85,7 @@ def _found(source: str, whole: bool) -> list[Hazard]:
     )
     for search in searches:
         found += islice(search, MOST_HAZARDS)
-    return sorted(set(found), key=lambda hazard: (hazard.start, hazard.kind))[:MOST_HAZARDS]
+    return sorted(set(found), key=lambda hazard: (hazard.start, hazard.kind))  # all: those of one kind hide no other
 
 
 def _reaches(part: Part) -> Iterator[Hazard]:

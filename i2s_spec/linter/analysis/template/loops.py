@@ -7,6 +7,9 @@ from i2s_spec.linter.analysis.template.lexer import Hazard, Part, Token
 
 #: Loops inside each other whose lists are remembered.
 _NESTED: Final = 16
+#: Tokens of a list that are looked at, and words that stand in front of one.
+_LONGEST_LIST: Final = 64
+_BEFORE_LISTS: Final = frozenset({"in", "if", "else", "and", "or", "not", "is", "set", "return"})
 #: More turns of a loop, or copies of a text, than any template needs.
 MANY: Final = 1_000_000
 
@@ -61,13 +64,38 @@ def powers(part: Part) -> Iterator[Hazard]:
                 yield Hazard("loop", tokens[i - 1].start, tokens[min(stop, len(tokens) - 1)].stop, "a huge power")
         if token.value == "*" and token.kind == "sign" and 0 < i < len(tokens) - 1:
             around = tokens[i - 1], tokens[i + 1]
-            if {t.kind for t in around} == {"text", "number"}:
+            if {t.kind for t in around} == {"text", "number"} or (
+                around[1].kind == "number" and _ends_list(tokens[:i])
+            ):
                 end = i + 2
                 while end + 1 < len(tokens) and tokens[end].value in ("*", "**") and end - i < 8:
                     end += 2
                 number = tokens[i + 1 : end] if around[1].kind == "number" else tokens[i - 1 : i]
                 if number_in(number) > MANY:
-                    yield Hazard("loop", around[0].start, around[1].stop, "a text that is repeated")
+                    what = "a list that is repeated" if around[0].kind == "sign" else "a text that is repeated"
+                    yield Hazard("loop", around[0].start, around[1].stop, what)
+
+
+def _ends_list(tokens: tuple[Token, ...]) -> bool:
+    """Whether a list, or a tuple with a text or a comma in it, ends here; a subscript and a call end otherwise."""
+    if tokens[-1].kind != "sign" or tokens[-1].value not in ("]", ")"):
+        return False
+    depth, holds = 0, tokens[-1].value == "]"
+    for at in range(len(tokens) - 1, max(-1, len(tokens) - _LONGEST_LIST), -1):
+        token = tokens[at]
+        if token.kind == "text":
+            holds = True
+        elif token.kind == "sign" and token.value in ("]", ")", "}"):
+            depth += 1
+        elif token.kind == "sign" and token.value in ("[", "(", "{"):
+            depth -= 1
+            if not depth:
+                before = tokens[at - 1] if at else None
+                free = before is None or before.kind in ("sign", "text") or before.value in _BEFORE_LISTS
+                return holds and free and (before is None or before.value not in ("]", ")"))
+        elif token.value == "," and depth == 1:
+            holds = True
+    return False
 
 
 def _ranges(part: Part) -> Iterator[tuple[Token, float]]:
