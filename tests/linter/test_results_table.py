@@ -108,6 +108,26 @@ def test_the_last_record_of_each_address_by_either_way(tmp_path: Path) -> None:
     assert [(each["url"], each["etag"]) for each in latest(path, sound=True)] == expected
 
 
+def test_results_of_others_are_no_way_to_stop_the_table(tmp_path: Path) -> None:
+    """Whatever is a record to the log has a row."""
+    strange = record(
+        "a", runtimes=[7, {"runtime": "\udcff", "loads": "yes"}], findings=[{"code": "\ud800<b>"}], size=True,
+        summary={"errors": 1 << 70, "notes": True, "elided": {"\udc80": {}}}, facts={"producer": 5},
+    )  # fmt: skip
+    bare = record("b", runtimes="all", size=1 << 64)
+    del bare["size"], bare["seconds"]
+    path = tmp_path / "r.jsonl"
+    lines = [json.dumps(each) for each in (strange, bare, record("c") | {"seconds": "long", "size": -1.5, "sha256": 3})]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    with ResultsLog(path) as log:
+        assert (len(log), log.damaged) == (3, 0)
+    assert write_parquet(latest(path), tmp_path / "t.parquet") == 3
+    rows = read_table(tmp_path / "t.parquet").to_pylist()
+    assert [row["size"] for row in rows] == [10, None, None]
+    assert [row["seconds"] for row in rows] == [0.0, None, None]
+    assert (rows[0]["errors"], rows[0]["codes"], rows[0]["loads"]) == (None, ["\\ud800<b>", "\\x80"], ["\\xff"])
+
+
 class Cluster:
     """In place of a cluster: it judges at once, or is lost on the way."""
 
