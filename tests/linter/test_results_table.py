@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -15,7 +17,7 @@ from i2s_spec.linter.cluster import lint_manifest as module
 from i2s_spec.linter.cluster import parquet
 from i2s_spec.linter.cluster.check_entry import Record, record_of
 from i2s_spec.linter.cluster.manifest import Entry
-from i2s_spec.linter.cluster.parquet import COLUMNS, write_parquet
+from i2s_spec.linter.cluster.parquet import COLUMNS, ResultsTable, write_parquet
 from i2s_spec.linter.cluster.results_log import ResultsLog, latest
 from i2s_spec.linter.options import defaults
 
@@ -126,6 +128,28 @@ def test_results_of_others_are_no_way_to_stop_the_table(tmp_path: Path) -> None:
     assert [row["size"] for row in rows] == [10, None, None]
     assert [row["seconds"] for row in rows] == [0.0, None, None]
     assert (rows[0]["errors"], rows[0]["codes"], rows[0]["loads"]) == (None, ["\\ud800<b>", "\\x80"], ["\\xff"])
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGTERM") or os.name == "nt", reason="only POSIX ends programs by signals")
+def test_a_run_that_is_told_to_end_leaves_no_part_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from i2s_spec.cli import main
+
+    def run(*_: Any) -> Iterator[tuple[str, Any]]:
+        with ResultsTable(tmp_path / "r.parquet") as table:
+            table.add(record("a"))
+            os.kill(os.getpid(), signal.SIGTERM)
+            yield "a", record("a")["report"]
+
+    monkeypatch.setattr("i2s_spec.cli.cluster_run.engine_run", run)
+    before = signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # else the tests end where the verb does not see to it
+    try:
+        with pytest.raises(SystemExit) as stop:
+            main(["lint", "--engine", "dask", "a.gguf"])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (stop.value.code, list(tmp_path.iterdir())) == (143, [])
 
 
 class Cluster:

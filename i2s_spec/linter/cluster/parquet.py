@@ -100,10 +100,14 @@ class ResultsTable:
             self._output.__exit__(kind, error, trace)
             self._writer.close()  # who is not asked to writes its end when it is collected
             return
-        with self._output:
-            if self._waiting:
-                self._flush()
-            self._writer.close()
+        try:
+            with self._output:
+                if self._waiting:
+                    self._flush()
+                self._writer.close()
+        except BaseException:
+            self._sink.is_open = False
+            raise
 
 
 def _row(record: Record) -> tuple[Any, ...]:
