@@ -114,11 +114,7 @@ def _row(record: Record) -> tuple[Any, ...]:
     """The values of a record in the order of `COLUMNS`; None for what is of another kind, as in results of others."""
     get, report, facts = record.get, record["report"], record["facts"] or {}
     summary, findings, elided = report["summary"], report["findings"], report["summary"]["elided"]
-    codes = (
-        sorted({_text(finding["code"]) or "" for finding in findings} | set(map(_text, elided)))
-        if findings or elided
-        else []
-    )
+    codes = sorted({_text(code) or "" for code in (*(finding["code"] for finding in findings), *elided)})
     runtimes = report.get("runtimes", ())
     size, seconds = get("size"), get("seconds")
     return (
@@ -127,7 +123,7 @@ def _row(record: Record) -> tuple[Any, ...]:
         len(report["bugs"]), *[_count(summary[name]) for name in ("errors", "warnings", "notes")], codes,
         _text(facts.get("architecture")), _text(facts.get("producer")), _text(facts.get("layout")),
         _loaders(runtimes) if runtimes else [],
-        float(seconds) if isinstance(seconds, float) or _count(seconds) is not None else None,
+        seconds if isinstance(seconds, float) else _count(seconds),
     )  # fmt: skip
 
 
