@@ -89,11 +89,12 @@ def affordable(source: Source, ranges: Sequence[tuple[int, int]]) -> Sequence[in
 
     :raises FormatError: where they cannot be had
     """
-    more = source.far_ranges(ranges) if ranges and isinstance(source, FetchingSource) else None
+    if not ranges or not isinstance(source, FetchingSource):
+        return range(len(ranges))
+    more = source.far_ranges(ranges)
     if more is None or 2 + more >= len(ranges):
         return range(len(ranges))
     chosen = [number * (len(ranges) - 1) // (1 + more) for number in range(2 + more)]
-    assert isinstance(source, FetchingSource)
     source.prefetch(ranges[number] for number in chosen)
     return chosen
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -22,6 +23,9 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.remote.policy import Policy, refused, require_public
 from i2s_spec.schema import faults
+
+#: Names of this machine that need no resolver.
+LOCAL = ("localhost", "localhost6", "ip6-localhost", "ip6-loopback")
 
 #: Sockets are shut down by a thread that has their number twice; the deadline of the thread that uses them says when.
 _OPENING = threading.local()
@@ -99,11 +103,26 @@ def proxy_for(url: str, policy: Policy) -> str | None:
     if not proxy or proxy_bypass_environment(host if parts.port is None else f"{host}:{parts.port}", proxies):
         return None
     try:
-        require_public(host, "127.0.0.1" if host == "localhost" or host.endswith(".localhost") else host, policy)
+        require_public(host, _numeric(host), policy)
     except ValueError as error:
         if isinstance(error, FormatError):
             raise
     return proxy
+
+
+def _numeric(host: str) -> str:
+    """The numeric address that a host is, in the spellings that resolvers take; any other host as it is.
+
+    >>> _numeric("2130706433"), _numeric("0x7f.1"), _numeric("localhost."), _numeric("hub.example")
+    ('127.0.0.1', '127.0.0.1', '127.0.0.1', 'hub.example')
+    """
+    name = unicodedata.normalize("NFKC", host).replace("\u3002", ".").rstrip(".").lower()
+    if name in LOCAL or name.endswith((".localhost", ".localdomain")):
+        return "127.0.0.1"
+    try:
+        return socket.inet_ntoa(socket.inet_aton(name)) if "0" <= name[:1] <= "9" and name.isascii() else name
+    except OSError:
+        return name
 
 
 def _connect(connection: Any) -> socket.socket:

@@ -51,12 +51,17 @@ def transport(timeout: str) -> Transport:
 
     :param timeout: the variable that says after how many seconds without a byte the hub counts as gone, unless the policy
         in force says something else than the default
+    :raises FormatError: S911 where HF_TOKEN can be no token
     """
     policy = current()
     stated = os.environ.get(timeout, "").strip()
     if stated.isascii() and stated.isdigit() and int(stated[:9]) > 0 and policy.timeout == Policy().timeout:
         policy = policy._replace(timeout=int(stated[:9]))
-    return Transport(policy, (os.environ.get("HF_TOKEN") or "").strip() or None, endpoint())
+    token = (os.environ.get("HF_TOKEN") or "").strip() or None
+    if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
+        # Before it is sent: who refuses a header says what it was.
+        raise FormatError(faults.REMOTE_DENIED, Span(0, 0), reason=TrustedText("HF_TOKEN is not the text of a token"))
+    return Transport(policy, token, endpoint())
 
 
 def cached(address: HubAddress, commit: str | None = None) -> str | None:

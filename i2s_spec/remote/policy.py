@@ -92,13 +92,20 @@ def require_public(host: str, numeric: str, policy: Policy) -> None:
     """
     import ipaddress
 
+    def within(*networks: str) -> bool:
+        return any(address in ipaddress.ip_network(each) for each in networks)
+
     address: ipaddress.IPv4Address | ipaddress.IPv6Address = ipaddress.ip_address(numeric.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
-        if inner is None and address in ipaddress.ip_network("64:ff9b::/96"):  # NAT64
+        if inner is None and within("64:ff9b::/96"):  # NAT64
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         address = inner or address
-    if policy.private or (address.is_global and not address.is_multicast):
+    if address.version == 6:  # nothing else was ever given out; 3fff::/20 is for documents
+        public = address.is_global and within("2000::/3") and not within("3fff::/20")
+    else:  # relays of 6to4, and addresses of protocols
+        public = address.is_global and not address.is_multicast and not within("192.88.99.0/24", "192.0.0.0/24")
+    if policy.private or public:
         return
     name = str(address) if host == str(address) else f"{quote(host, bare=True)} is {address}, which"
     raise refused(f"{name} is in no public network; --allow-private allows it")

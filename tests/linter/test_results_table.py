@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -15,7 +17,7 @@ from i2s_spec.linter.cluster import lint_manifest as module
 from i2s_spec.linter.cluster import parquet
 from i2s_spec.linter.cluster.check_entry import Record, record_of
 from i2s_spec.linter.cluster.manifest import Entry
-from i2s_spec.linter.cluster.parquet import COLUMNS, write_parquet
+from i2s_spec.linter.cluster.parquet import COLUMNS, ResultsTable, write_parquet
 from i2s_spec.linter.cluster.results_log import ResultsLog, latest
 from i2s_spec.linter.options import defaults
 
@@ -106,6 +108,48 @@ def test_the_last_record_of_each_address_by_either_way(tmp_path: Path) -> None:
     assert [(each["url"], each["etag"]) for each in latest(path)] == expected
     path.write_bytes(b"\n".join(path.read_bytes().split(b"\n")[:-2]) + b"\n")
     assert [(each["url"], each["etag"]) for each in latest(path, sound=True)] == expected
+
+
+def test_results_of_others_are_no_way_to_stop_the_table(tmp_path: Path) -> None:
+    """Whatever is a record to the log has a row."""
+    strange = record(
+        "a", runtimes=[7, {"runtime": "\udcff", "loads": "yes"}], findings=[{"code": "\ud800<b>"}], size=True,
+        summary={"errors": 1 << 70, "notes": True, "elided": {"\udc80": {}}}, facts={"producer": 5},
+    )  # fmt: skip
+    bare = record("b", runtimes="all", size=1 << 64)
+    del bare["size"], bare["seconds"]
+    path = tmp_path / "r.jsonl"
+    lines = [json.dumps(each) for each in (strange, bare, record("c") | {"seconds": "long", "size": -1.5, "sha256": 3})]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    with ResultsLog(path) as log:
+        assert (len(log), log.damaged) == (3, 0)
+    assert write_parquet(latest(path), tmp_path / "t.parquet") == 3
+    rows = read_table(tmp_path / "t.parquet").to_pylist()
+    assert [row["size"] for row in rows] == [10, None, None]
+    assert [row["seconds"] for row in rows] == [0.0, None, None]
+    assert (rows[0]["errors"], rows[0]["codes"], rows[0]["loads"]) == (None, ["\\ud800<b>", "\\x80"], ["\\xff"])
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGTERM") or os.name == "nt", reason="only POSIX ends programs by signals")
+def test_a_run_that_is_told_to_end_leaves_no_part_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from i2s_spec.cli import main
+
+    def run(*_: Any) -> Iterator[tuple[str, Any]]:
+        with ResultsTable(tmp_path / "r.parquet") as table:
+            table.add(record("a"))
+            os.kill(os.getpid(), signal.SIGTERM)
+            yield "a", record("a")["report"]
+
+    monkeypatch.setattr("i2s_spec.cli.cluster_run.engine_run", run)
+    before = signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # else the tests end where the verb does not see to it
+    try:
+        with pytest.raises(SystemExit) as stop:
+            main(["lint", "--engine", "dask", "a.gguf"])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (stop.value.code, list(tmp_path.iterdir())) == (143, [])
 
 
 class Cluster:

@@ -90,6 +90,18 @@ def test_the_token_goes_to_the_hub_alone(hub: Server, monkeypatch: pytest.Monkey
     assert "Authorization" not in hub.seen[-1].headers
 
 
+@pytest.mark.parametrize("token", ["hf_secret\nX-More: 1", "hf_secret\u20ac", "hf_secret word"])
+def test_what_can_be_no_token_is_neither_sent_nor_printed(
+    hub: Server, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", token)
+    for ask in (open_file, lambda text: list(files_of(text))):
+        with pytest.raises(FormatError, match=r"S911.*HF_TOKEN is not") as error:
+            ask("hf://org/repo" if ask is not open_file else FIRST)
+        assert "secret" not in str(error.value)
+    assert hub.seen == []
+
+
 @pytest.mark.parametrize(
     ("code", "error", "fault", "words"),
     [

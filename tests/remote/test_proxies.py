@@ -78,7 +78,11 @@ def test_hosts_that_are_excepted_are_asked_themselves(
         assert ([seen.path for seen in other.seen], proxy.seen) == (["/f"], [])
 
 
-@pytest.mark.parametrize("host", ["10.0.0.1", "169.254.169.254", "[::1]", "localhost", "x.localhost"])
+@pytest.mark.parametrize("host", [
+    "10.0.0.1", "169.254.169.254", "[::1]", "localhost", "x.localhost", "LOCALHOST", "localhost.", "127.1", "2130706433",
+    "0x7f000001", "0177.0.0.1", "169.254.169.254.", "[::ffff:10.0.0.1]",
+    "\u2460\u2461\u2466.0.0.1", "127\u30020\u30020\u30021",
+])  # fmt: skip
 def test_numeric_addresses_are_looked_at_all_the_same(
     proxy: Server, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:

@@ -80,6 +80,9 @@ def test_a_file_whose_name_looks_like_an_address(tmp_path: Path, monkeypatch: py
         ("169.254.169.254", False), ("192.168.0.1", False), ("100.64.0.1", False), ("0.0.0.0", False), ("::1", False),
         ("fe80::1%eth0", False), ("fd00::1", False), ("::ffff:127.0.0.1", False), ("64:ff9b::7f00:1", False),
         ("2002:7f00:1::", False), ("224.0.0.1", False), ("255.255.255.255", False),
+        ("64:ff9b::808:808", True), ("2002:808:808::", True), ("::ffff:8.8.8.8", True), ("::7f00:1", False),
+        ("::ffff:0:127.0.0.1", False), ("64:ff9b:1::7f00:1", False), ("fec0::1", False), ("5f00::1", False),
+        ("3fff::1", False), ("4000::1", False), ("192.88.99.1", False), ("192.0.0.8", False), ("ff0e::1", False),
     ],
 )  # fmt: skip
 def test_networks(numeric: str, public: bool) -> None:

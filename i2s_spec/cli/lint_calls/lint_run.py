@@ -146,7 +146,7 @@ def lint_run(files: tuple[str, ...], given: dict[str, Any], sources: dict[str, s
 
         bar = Bar()
     with ExitStack() as stack:
-        if forms[1:] or given["output"] is not None:
+        if forms[1:] or given["output"] is not None or given["engine"] is not None:
             from i2s_spec.cli.termination import cleaned_up
 
             stack.enter_context(cleaned_up())

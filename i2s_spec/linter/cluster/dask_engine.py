@@ -76,6 +76,9 @@ def dask_client(scheduler: str | None, workers: int) -> Iterator[Client]:
         "distributed.scheduler.allowed-failures": 0,  # the coordinator repeats what a worker died at
         "distributed.worker.memory.terminate": False,  # files are read in windows; a restart would lose a whole batch
         "distributed.worker.memory.pause": False,
+        "distributed.worker.memory.target": False,  # answers are small: nothing looks ten times a second whether they are
+        "distributed.worker.memory.spill": False,
+        "distributed.scheduler.active-memory-manager.start": False,
         # Freed memory that goes back at once costs a quarter of a file's time; so much may stay.
         "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 27,
         "distributed.worker.profile.enabled": False,  # nobody looks at the samples that it takes every 10 ms
@@ -87,6 +90,7 @@ def dask_client(scheduler: str | None, workers: int) -> Iterator[Client]:
     }
     with ExitStack() as stack:
         stack.enter_context(dask.config.set(settings))
+        is_local = scheduler is None
         if scheduler is None:
             stack.enter_context(_without_main())
             scheduler = stack.enter_context(
@@ -99,7 +103,11 @@ def dask_client(scheduler: str | None, workers: int) -> Iterator[Client]:
                 )
             )
         try:
-            client = stack.enter_context(Client(scheduler, timeout=CONNECTING, set_as_default=False))
+            # Workers of this machine can be reached: what they answer needs no way through the scheduler.
+            direct = True if is_local else None
+            client = stack.enter_context(
+                Client(scheduler, timeout=CONNECTING, set_as_default=False, direct_to_workers=direct)
+            )
         except (OSError, ValueError) as error:
             name = quote(str(scheduler), 4096, bare=True)
             raise SettingError(f"--scheduler {name}: no scheduler answers: {quote(str(error), bare=True)}") from None

@@ -100,25 +100,42 @@ class ResultsTable:
             self._output.__exit__(kind, error, trace)
             self._writer.close()  # who is not asked to writes its end when it is collected
             return
-        with self._output:
-            if self._waiting:
-                self._flush()
-            self._writer.close()
+        try:
+            with self._output:
+                if self._waiting:
+                    self._flush()
+                self._writer.close()
+        except BaseException:
+            self._sink.is_open = False
+            raise
 
 
 def _row(record: Record) -> tuple[Any, ...]:
-    """The values of a record in the order of `COLUMNS`."""
+    """The values of a record in the order of `COLUMNS`; None for what is of another kind, as in results of others."""
     get, report, facts = record.get, record["report"], record["facts"] or {}
     summary, findings, elided = report["summary"], report["findings"], report["summary"]["elided"]
-    codes = sorted({finding["code"] for finding in findings} | set(elided)) if findings or elided else []
-    loads = [_text(each.get("runtime")) for each in report.get("runtimes", ()) if each.get("loads") == "yes"]
-    size = record["size"]
+    codes = sorted({_text(code) or "" for code in (*(finding["code"] for finding in findings), *elided)})
+    runtimes = report.get("runtimes", ())
+    size, seconds = get("size"), get("seconds")
     return (
-        _text(get("url")), _text(get("etag")), report.get("size") if size is None else size, _text(get("sha256")),
+        _text(get("url")), _text(get("etag")), _count(report.get("size") if size is None else size), _text(get("sha256")),
         _text(get("same_as")), _text(get("rules")), report["ok"], bool(summary.get("readable")), "skipped" in report,
-        len(report["bugs"]), summary["errors"], summary["warnings"], summary["notes"], codes,
-        _text(facts.get("architecture")), _text(facts.get("producer")), _text(facts.get("layout")), loads, get("seconds"),
+        len(report["bugs"]), *[_count(summary[name]) for name in ("errors", "warnings", "notes")], codes,
+        _text(facts.get("architecture")), _text(facts.get("producer")), _text(facts.get("layout")),
+        _loaders(runtimes) if runtimes else [],
+        seconds if isinstance(seconds, float) else _count(seconds),
     )  # fmt: skip
+
+
+def _loaders(runtimes: Any) -> list[str | None]:
+    """The runtimes that load a file."""
+    found = (each for each in runtimes if isinstance(each, dict)) if isinstance(runtimes, list) else ()
+    return [_text(each.get("runtime")) for each in found if each.get("loads") == "yes"]
+
+
+def _count(value: Any) -> int | None:
+    """A number that fits the table's columns of counts."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and -1 << 63 <= value < 1 << 63 else None
 
 
 def _text(value: Any) -> str | None:
