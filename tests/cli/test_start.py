@@ -54,8 +54,8 @@ STARTS = {
     "header": Start(["lint", "--header-only", "MODEL"], 113, 161, {"re", "enum"}),
     "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 99, 147, {"re", "enum"}),
     "json": Start(["lint", "--json", "FILE"], 91, 144, {"json", "re", "enum"}),
-    "rules": Start(["rules", "--format", "json"], 107, 214, CLICK | {"json", "pathlib"}),
-    "help": Start(["lint", "--help"], 68, 164, CLICK),
+    "rules": Start(["rules", "--format", "json"], 107, 217, CLICK | {"json", "pathlib"}),
+    "help": Start(["lint", "--help"], 68, 166, CLICK),
 }
 
 
