@@ -1,6 +1,7 @@
 """Rules about the keys that a model has: which are there, of which type, under which name."""
 
 from collections.abc import Iterator
+from functools import cache
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.light_typing import Final
@@ -45,11 +46,12 @@ def architecture_unknown(subject: Subject) -> Iterator[Finding]:
         yield architecture_unknown.at(known.keys.value_span(_ARCHITECTURE), got=name, want=want)
 
 
-def _of_rotation(key: str) -> bool:
-    """Whether any architecture may have a key, and none needs it."""
+@cache
+def _of_rotations() -> frozenset[str]:
+    """Keys that any architecture may have, and none needs; few files have one that is not declared otherwise."""
     from i2s_spec.schema.architectures.rotation import KEYS
 
-    return any(key == each.name for each in KEYS)
+    return frozenset(key.name for key in KEYS)
 
 
 def _required(known: ArchitectureView) -> Iterator[Key]:
@@ -199,7 +201,7 @@ def keys_undeclared(subject: Subject) -> Iterator[Finding]:
     spoken_of = (*_OTHERS, *others)
     for i, name in subject.key_names():
         key = name.decode("utf-8", "surrogateescape")
-        if key in known.keys.declared or name.startswith(spoken_of) or _of_rotation(key):
+        if key in known.keys.declared or name.startswith(spoken_of) or key in _of_rotations():
             continue
         count += 1
         first = first or (i, name)
