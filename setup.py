@@ -30,7 +30,7 @@ class BuildExtensions(build_ext):
     def finalize_options(self) -> None:
         declared = self.distribution.ext_modules
         if not any(extension.name == SHARED for extension in declared):
-            declared.append(Extension(SHARED, ["_cyutility.c"], extra_compile_args=["-O2", "-g0"]))
+            declared.append(Extension(SHARED, ["_cyutility.c"], extra_compile_args=["-O1", "-g0"]))
         super().finalize_options()
         if self.parallel is None:
             self.parallel = processors()

@@ -48,7 +48,7 @@ enum { I2S_PLANES = 8, I2S_MOST_BYTES = 64 };
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #define I2S_SUMS_X86 1
-#include <immintrin.h>
+#include "intrinsics.h"
 /* Adds four sums of 16 bits in each half of 128 bits to counters. */
 #define I2S_SUMS_SPREAD_128(x, out)                                                                                     \
     do {                                                                                                                \

@@ -100,7 +100,7 @@ I2S_ALWAYS void i2s_pour_portable(void *dst, const void *src, size_t n, int stre
 #endif
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
-#include <immintrin.h>
+#include "intrinsics.h"
 
 #include "blocks_x86.h"
 

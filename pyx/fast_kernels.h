@@ -124,7 +124,7 @@ static const i2s_fast_set i2s_fast_portable = I2S_FAST_SET("portable", i2s_fast_
 #undef AHEAD
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-#include <immintrin.h>
+#include "intrinsics.h"
 
 /* ---- AVX2, FMA and F16C ---- */
 

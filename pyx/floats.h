@@ -36,7 +36,7 @@ typedef struct {
 } i2s_floats_set;
 
 #if defined(I2S_CPU_X86)
-#include <immintrin.h>
+#include "intrinsics.h"
 #define NAME(x) x##_portable
 #define TARGET
 #define BYTES 16

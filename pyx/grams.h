@@ -42,7 +42,7 @@ static void i2s_gram_products_portable(const int8_t *vectors, int64_t n, int64_t
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #define I2S_GRAMS_X86 1
-#include <immintrin.h>
+#include "intrinsics.h"
 
 #define I2S_GRAM_256 __attribute__((target("avx2,fma")))
 /* Four sums of vectors of 32-bit numbers, beside each other: those of pairs of vectors first, in turn. */

@@ -60,7 +60,7 @@ static inline float i2s_weight(uint8_t code, int map, float scale) {
 #include "kernels_portable.h"
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
-#include <immintrin.h>
+#include "intrinsics.h"
 #define I2S_X86 1
 
 #pragma GCC diagnostic push

@@ -58,7 +58,7 @@ static void i2s_lookup_portable(const uint8_t *w, int64_t groups, int64_t bytes,
 }
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-#include <immintrin.h>
+#include "intrinsics.h"
 #define I2S_LU_X86 1
 
 __attribute__((target("avx2"))) static void i2s_lookup_avx2(const uint8_t *w, int64_t groups, int64_t bytes,

@@ -80,7 +80,7 @@ static void i2s_probe_peak_part(void *of, int64_t part) {
 }
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-#include <immintrin.h>
+#include "intrinsics.h"
 #define I2S_PROBE_READ(NAME, TARGET, WIDE, LOAD, OR, ZERO)                                                              \
     __attribute__((target(TARGET))) static uint64_t NAME(const uint8_t *p, int64_t n) {                                 \
         WIDE a = ZERO, b = ZERO, c = ZERO, d = ZERO;                                                                    \

@@ -9,7 +9,7 @@
 #ifndef I2S_MATMUL_X86_H
 #define I2S_MATMUL_X86_H
 
-#include <immintrin.h>
+#include "intrinsics.h"
 
 #if defined(__clang__)
 #define I2S_MM_UNROLL _Pragma("clang loop unroll(full)")

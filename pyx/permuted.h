@@ -122,7 +122,7 @@ static int64_t i2s_float_ranks(const float *values, int64_t n, uint64_t *keys, d
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
 #define I2S_PERMUTED_X86 1
-#include <immintrin.h>
+#include "intrinsics.h"
 /* Gathers are slow in many processors, and single loads are not. */
 #define I2S_PERMUTED_BYTES 32
 #define I2S_PERMUTED(name) i2s_##name##_avx2

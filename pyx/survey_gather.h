@@ -8,7 +8,7 @@
 #define I2S_SURVEY_GATHER_H
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
-#include <immintrin.h>
+#include "intrinsics.h"
 
 /* The lanes of vector i whose words are the last of a block: lane l is word lanes * i + l. */
 #define I2S_LAST_OF_7(word) ((word) % 7 == 6)

@@ -336,7 +336,7 @@ I2S_TILE(portable, )
 #undef I2S_TARGET
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
-#include <immintrin.h>
+#include "intrinsics.h"
 
 #include "survey_gather.h"
 

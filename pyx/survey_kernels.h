@@ -88,7 +88,7 @@ I2S_FLOATS_PORTABLE(i2s_floats_4_portable, uint32_t)
 I2S_FLOATS_PORTABLE(i2s_floats_8_portable, uint64_t)
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
-#include <immintrin.h>
+#include "intrinsics.h"
 #define I2S_SURVEY_X86 1
 
 #define I2S_AVX2 __attribute__((target("avx2")))

@@ -95,7 +95,7 @@ def main(args: list[str] | None = None) -> None:
 
 def _main(args: list[str] | None) -> NoReturn:
     try:
-        status = _answer(sys.argv[1:] if args is None else list(args))
+        status = _answer(sys.argv[1:], True) if args is None else _answer(list(args), False)
         sys.stdout.flush()
         sys.exit(status if isinstance(status, int) else 0)
     except KeyboardInterrupt:
@@ -173,11 +173,18 @@ def _say(text: str) -> None:
     print(f"i2s: {text}", file=sys.stderr, flush=True)
 
 
-def _answer(args: list[str]) -> object:
-    """Do what the command line asks for, by click unless it is one of the two that start without; the exit code."""
+def _answer(args: list[str], own_process: bool) -> object:
+    """Do what the command line asks for, by click unless it is one of the two that start without; the exit code.
+
+    :param own_process: this is no call from another program's Python
+    """
     if args == ["--version"]:
         print(f"i2s-spec {__version__}")
         return 0
+    if own_process:
+        from i2s_spec.quick_import import install
+
+        install()
     if args[:1] in (["lint"], ["validate"]):
         from i2s_spec.cli.lint_calls.plain_call import plain_call
 

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable
 from functools import cache
 
-from i2s_spec.codec import _codec, _cpu
+from i2s_spec.codec import _cpu
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.light_typing import NamedTuple
 
@@ -40,6 +40,8 @@ def table(rows: Iterable[tuple[str, bool]]) -> tuple[KernelSet, ...]:
 @cache
 def kernel_sets() -> tuple[KernelSet, ...]:
     """Every set of the codec that was compiled, the slowest first; `portable` is always there and can always run."""
+    from i2s_spec.codec import _codec  # what only reads headers, or surveys, does without it
+
     return table(_codec.kernel_sets())
 
 

@@ -105,6 +105,8 @@ FAMILIES = {
 class Rule(NamedTuple):
     """One way to be wrong, as the linter knows it.
 
+    `written` is its text as the module has it.
+
     `provenance` names upstream issues, pull requests, tests and CVEs; `cwe` is the weakness that a careless reader has
     here. `when` says in a few words to which files the rule applies, `payload` whether it looks at the weights, which a
     header-only run does not read. A rule is `late` where it asks what is in the weights if they are read: that comes
@@ -119,7 +121,7 @@ class Rule(NamedTuple):
     fault: Fault
     severity: Severity
     clause: str
-    text: str
+    written: str
     provenance: tuple[str, ...] = ()
     cwe: int | None = None
     fix: Fix = Fix.NONE
@@ -146,6 +148,11 @@ class Rule(NamedTuple):
     @property
     def family(self) -> str:
         return self.fault.code[0]
+
+    @property
+    def text(self) -> str:
+        """What its page says: a title, then paragraphs."""
+        return "\n".join(line.strip() for line in self.written.strip().splitlines())
 
     @property
     def title(self) -> str:
@@ -359,8 +366,7 @@ def _register(home: str, fault: Fault, severity: Severity, clause: str, text: st
     if REGISTRY.declared(fault.code):
         raise ValueError(f"rule code {fault.code} is used twice")
     REGISTRY.places[fault.code] = home
-    lines = [line.strip() for line in text.strip().splitlines()]
-    made = REGISTRY[fault.code] = Rule(fault, severity, clause, "\n".join(lines), **facts)
+    made = REGISTRY[fault.code] = Rule(fault, severity, clause, text, **facts)
     return made
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 
 from i2s_spec.errors import quote
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
-from i2s_spec.schema.types import TAIL_BYTES
+from i2s_spec.schema.types import I2_S_BLOCK, TAIL_BYTES
 
 #: Codes are two bits wide, so four share a byte.
 CODES_PER_BYTE: Final = 4
@@ -136,7 +136,7 @@ LAYOUTS: Final = _by_name(
         "interleave-128",
         byte_of=Formula("k // 128 * 32 + k % 32"),
         shift_of=Formula("6 - k % 128 // 32 * 2"),
-        block=128,
+        block=I2_S_BLOCK,
         known_as="the file format; x86 kernels, both Python converters, every release before November 2025",
     ),
     Layout(

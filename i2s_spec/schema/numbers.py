@@ -48,12 +48,6 @@ FILE_TYPES: Final[dict[int, tuple[Meaning, ...]]] = {
 #: Meanings that a finding needs no words for: every official I2_S file says 40, every Q2_0 file of llama.cpp's 41.
 USUAL: Final = frozenset({(40, "I2_S"), (41, "Q2_0"), (141, "PQ2_0"), (143, "PTQ1_0")})
 
-#: What llama.cpp calls a tensor type that it took back; BitNet's forks took the numbers over.
-RETIRED: Final = {36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8"}
-
-#: Elements and bytes of a block of the retired types 36 to 38, whatever was interleaved in them.
-RETIRED_BLOCK: Final = (32, 18)
-
 _FAMILIES: Final = {"BitNet": BITNET, "ggml": UPSTREAM, "one fork": "a fork with row scales"}
 
 
@@ -85,8 +79,8 @@ def tensor_types(number: int) -> tuple[Meaning, ...]:
     ]
     known = {meaning.name for meaning in found}
     found += [meaning for meaning in _in_files(registry.tensor_meanings(number)) if meaning.name not in known]
-    if number in RETIRED:
-        found.append(Meaning(f"the retired {RETIRED[number]}", UPSTREAM))
+    if number in types.TAKEN_OVER:
+        found.append(Meaning(f"the retired {types.TAKEN_OVER[number]}", UPSTREAM))
     return tuple(sorted(found, key=lambda meaning: (meaning.whose != BITNET, meaning.whose == UPSTREAM)))
 
 

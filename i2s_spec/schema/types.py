@@ -177,6 +177,15 @@ TENSOR_TYPES: Final[tuple[TensorType, ...]] = (
 #: Numbers that ggml gave out once and took back; files that carry them were written by software of that time.
 RETIRED: Final = {4: "Q4_2", 5: "Q4_3", 31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8", 37: "IQ4_NL_4_8"}
 
+#: Weights that share bytes in the canonical layout of I2_S, whose definition `dialect` has.
+I2_S_BLOCK: Final = 128
+
+#: What llama.cpp calls a tensor type that it took back; BitNet's forks took the numbers over.
+TAKEN_OVER: Final = {36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8"}
+
+#: Elements and bytes of a block of these, whatever was interleaved in them.
+TAKEN_OVER_BLOCK: Final = (32, 18)
+
 READINGS: Final[dict[int, tuple[TensorType, ...]]] = {
     number: tuple(t for t in TENSOR_TYPES if t.number == number) for number in sorted({t.number for t in TENSOR_TYPES})
 }

@@ -46,7 +46,7 @@ def test_types_that_a_file_type_names_exist() -> None:
 
 
 def test_sizes_of_retired_types_are_not_those_of_today() -> None:
-    block, size = numbers.RETIRED_BLOCK
-    for number in numbers.RETIRED:
+    block, size = types.TAKEN_OVER_BLOCK
+    for number in types.TAKEN_OVER:
         for ne in ((4096, 4096), (2560, 640)):
             assert types.READINGS[number][0].nbytes(ne) != ne[0] * ne[1] // block * size

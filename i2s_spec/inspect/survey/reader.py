@@ -22,7 +22,6 @@ from math import lcm, prod
 
 from i2s_spec.codec import _survey
 from i2s_spec.codec._survey import BLOCK, Parts
-from i2s_spec.codec.blocks.kernel_kinds import KINDS, TILE, group_bytes
 from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.codec.payload_facts import GROUPS_FROM
 from i2s_spec.errors import FormatError, Span, TrustedText
@@ -30,7 +29,6 @@ from i2s_spec.gguf.source import FetchingSource, FileSource
 from i2s_spec.inspect.survey.result import WINDOWS, Reading, Survey, Surveyed
 from i2s_spec.light_typing import TYPE_CHECKING, Final
 from i2s_spec.schema import faults, limits, types
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, TensorType
 
 if TYPE_CHECKING:
@@ -230,9 +228,7 @@ class SurveyReader:
         add, surveyed, number = self._parts.add, self._surveyed, len(self._parts)
         for row, offset, size, tail, name in self._chosen(base) if sample else self._tensors():
             width, mask = EXPONENTS.get(name, (1, 0)) if not tail else (0, 0)
-            layout = BLOCK_LAYOUTS.get(name)
-            group = group_bytes(layout, self._file.index.tensor(row).ne[0]) if layout is not None else 0
-            cut = lcm(BLOCK, TILE * group) if layout is not None and layout.scale.per == "block" else BLOCK
+            cut, groups = (BLOCK, None) if tail or mask else self._cut(name, row, size)
             if big and mask:
                 mask = int.from_bytes(mask.to_bytes(width, "little"), "big")
             rows, numbers, sizes = surveyed.i2s if tail else surveyed.others
@@ -243,8 +239,8 @@ class SurveyReader:
             for start, stop in _windows(size, cut, self._windows) if sample else _pieces(size, -(-step // cut) * cut):
                 behind = tail if stop == size else 0
                 add(base + offset + start, start, stop - start, behind, width, mask)
-                if layout is not None:
-                    self._parts.of_groups(KINDS[name], group, big, size >= GROUPS_FROM * group)
+                if groups is not None:
+                    self._parts.of_groups(*groups)
                 self._total += stop - start + behind
                 count += 1
             self._counts.append(count)
@@ -255,6 +251,21 @@ class SurveyReader:
             self._parts.of_file(self._descriptor, _is_sparse(self._descriptor))
         elif source.view is not None:
             self._parts.of_memory(source.view)
+
+    def _cut(self, name: str, row: int, size: int) -> tuple[int, tuple[int, int, bool, bool] | None]:
+        """Of what a part of a tensor is a multiple, and what is said of its groups, where it has any that are known.
+
+        Few files have such tensors; what knows them is imported for those.
+        """
+        from i2s_spec.codec.blocks.kernel_kinds import KINDS, TILE, group_bytes
+        from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+
+        layout = BLOCK_LAYOUTS.get(name)
+        if layout is None:
+            return BLOCK, None
+        group = group_bytes(layout, self._file.index.tensor(row).ne[0])
+        groups = (KINDS[name], group, self._file.byte_order == "big", size >= GROUPS_FROM * group)
+        return lcm(BLOCK, TILE * group) if layout.scale.per == "block" else BLOCK, groups
 
     def _chosen(self, base: int) -> Iterable[tuple[int, int, int, int, str]]:
         """The tensors of a sample: all, but of a server that gives one range at a time the ends of some, evenly spread.

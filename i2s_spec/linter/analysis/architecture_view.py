@@ -11,19 +11,19 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from i2s_spec.errors import FormatError, Span
-from i2s_spec.gguf import string_arrays
-from i2s_spec.gguf.string_arrays import Strings
-from i2s_spec.light_typing import Any, Final, NamedTuple
+from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, NamedTuple
 from i2s_spec.linter.analysis.declared_keys import DeclaredKeys
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.pattern import pattern
 from i2s_spec.schema import limits
 from i2s_spec.schema.architectures import keys
 from i2s_spec.schema.architectures.architecture import Architecture
-from i2s_spec.schema.architectures.hyperparameters import hyperparameters
 from i2s_spec.schema.architectures.inventory import TERNARY_TYPES, TensorSpec
 from i2s_spec.schema.architectures.keys import MAX_LAYERS
 from i2s_spec.schema.architectures.sizes import Hyperparameters
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.string_arrays import Strings
 
 #: Names by which models of llama.cpp's family, and checkpoints that were never converted to it, are recognised.
 MODEL_NAME: Final = pattern(
@@ -209,6 +209,8 @@ class ArchitectureView:
                 return None
         if not self.has_experts:
             metadata.pop(f"{self.name}.expert_count", None)
+        from i2s_spec.schema.architectures.hyperparameters import hyperparameters
+
         try:
             return hyperparameters(metadata, tokens=self.tokens)
         except FormatError:
@@ -240,7 +242,7 @@ class ArchitectureView:
     @cached_property
     def vocabulary(self) -> Strings | None:
         """What is in the array of tokens; None where there is none."""
-        return self._look("tokenizer.ggml.tokens", self.sought, string_arrays.COMPARED)
+        return self._look("tokenizer.ggml.tokens", self.sought, None)
 
     @cached_property
     def merges(self) -> Strings | None:
@@ -253,20 +255,22 @@ class ArchitectureView:
         arrays = (("tokenizer.ggml.tokens", self.vocabulary), ("tokenizer.ggml.merges", self.merges))
         return {self.keys.places[name] for name, seen in arrays if seen is not None and seen.is_utf8}
 
-    def _look(self, name: str, texts: tuple[bytes, ...], compared: int) -> Strings | None:
+    def _look(self, name: str, texts: tuple[bytes, ...], compared: int | None) -> Strings | None:
         if not self.keys.has(name) or self.file.fault is not None:
             return None
+        from i2s_spec.gguf.string_arrays import COMPARED, look
+
         entry, big = self.file.index.key(self.keys.places[name]), self.file.byte_order == "big"
         source, start, stop = self.file.source, entry.value_start, entry.stop
-        return string_arrays.look(source, start, stop, entry.count, big, texts, compared)
+        return look(source, start, stop, entry.count, big, texts, COMPARED if compared is None else compared)
 
     def item_span(self, name: str, index: int) -> Span:
         """The bytes of one string of an array, without its length."""
+        from i2s_spec.gguf.string_arrays import span_of
+
         i = self.keys.places[name]
         entry = self.file.index.key(i)
-        span = string_arrays.span_of(
-            self.file.source, entry.value_start, entry.stop, self.file.byte_order == "big", index
-        )
+        span = span_of(self.file.source, entry.value_start, entry.stop, self.file.byte_order == "big", index)
         return Span(*span, f"key_values[{i}].value.items[{index}]")
 
     def item(self, span: Span) -> bytes:

@@ -19,7 +19,6 @@ from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, Placement
 from i2s_spec.inspect.survey.result import Reading
 from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter.analysis.shifted_data import Shift, shifted
-from i2s_spec.linter.analysis.uncounted_infos import uncounted
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.architectures.architecture import Architecture, declared_architecture
 from i2s_spec.schema.types import padded
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from i2s_spec.inspect.survey.reader import SurveyReader
     from i2s_spec.inspect.survey.result import Survey
+    from i2s_spec.linter.analysis.uncounted_infos import Uncounted
     from i2s_spec.linter.reference.weights import Weights
 
     T = TypeVar("T")
@@ -97,7 +97,7 @@ class Subject:
         self.results: dict[Callable[[Subject], Any], Any] = {}
         self._surveying: SurveyReader | None = None
         #: Tensor infos that the header does not count; the data section begins after them.
-        self.uncounted = uncounted(file)
+        self.uncounted = self._uncounted()
         if self.uncounted is not None:
             file.index.data_start = padded(self.uncounted.end, file.alignment or limits.DEFAULT_ALIGNMENT)
         #: Whether the data section begins elsewhere than `general.alignment` says; `file.data_start` is where it does.
@@ -160,6 +160,18 @@ class Subject:
         """Whether the header was read and the file holds much more than its tensors."""
         end = max((placement.end for placement in self.placements), default=0)
         return bool(self.placements) and self.data_size > padded(end, limits.DEFAULT_ALIGNMENT)
+
+    def _uncounted(self) -> Uncounted | None:
+        """Tensor infos after the last that is counted; what reads them is imported where the length of a name is there."""
+        file = self.file
+        if file.infos_end is None or file.fault is not None or file.size - file.infos_end < 8:
+            return None
+        length = int.from_bytes(file.source.read(file.infos_end, 8), "big" if file.byte_order == "big" else "little")
+        if not 0 < length <= 64:
+            return None
+        from i2s_spec.linter.analysis.uncounted_infos import uncounted
+
+        return uncounted(file)
 
     def begin(self) -> None:
         """Let all threads but this one start to read the payloads; `end` must follow. Without it they start when a rule

@@ -14,8 +14,7 @@ from math import prod
 from i2s_spec.inspect.placement import Extent, Placement
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.schema.checks import order_prefix
-from i2s_spec.schema.dialect import CANONICAL
-from i2s_spec.schema.types import I2_S, TAIL_BYTES, padded
+from i2s_spec.schema.types import I2_S, I2_S_BLOCK, TAIL_BYTES, padded
 
 #: Where the scales of trained models lie, with a margin of a power of ten or more on either side: the float32 1e-4 to 1e2.
 USUAL = (struct.unpack("<f", struct.pack("<f", 1e-4))[0], 1e2)
@@ -24,7 +23,7 @@ USUAL = (struct.unpack("<f", struct.pack("<f", 1e-4))[0], 1e2)
 CODES_PER_BYTE, ROWS = 4, 8
 
 #: Elements of one block of the canonical layout, `interleave-128`.
-BLOCK = CANONICAL.layout.block
+BLOCK = I2_S_BLOCK
 
 
 class ExtentAnomalies:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
 
@@ -62,9 +63,8 @@ def _type(subject: Subject, number: int) -> str:
 
 def _layout(subject: Subject) -> str | None:
     """Whether the weights decided their layout, where a rule asked them."""
-    from i2s_spec.linter.analysis.weight_layout import weight_layout
-
-    asked = subject.results.get(weight_layout.__wrapped__)  # type: ignore[attr-defined]
+    asking = sys.modules.get("i2s_spec.linter.analysis.weight_layout")
+    asked = None if asking is None else subject.results.get(asking.weight_layout.__wrapped__)
     return None if asked is None else "undecided" if asked.usual is None else "decided"
 
 

@@ -12,11 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from i2s_spec.light_typing import Any
-from i2s_spec.linter.next_step import on_command_line, other_command, repair_step, repair_words
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.examined import examined, sentence
-from i2s_spec.linter.report.proof import proof
-from i2s_spec.linter.report.runtime_table import text_table
 from i2s_spec.linter.report_data import FileReport, Totals, ok_words, reading_words
 from i2s_spec.linter.rule import REGISTRY, Needs, Severity
 
@@ -48,6 +45,9 @@ class Text(Format):
 
     def _lines(self, file_report: FileReport) -> Iterator[str]:
         path, silent, shown = file_report["path"], True, set()
+        if file_report["findings"]:
+            from i2s_spec.linter.next_step import repair_words
+            from i2s_spec.linter.report.proof import proof
         for finding in file_report["findings"]:
             silent, code = False, finding["code"]
             if not self._brief and _in_table(finding, file_report):
@@ -66,7 +66,10 @@ class Text(Format):
         for suppressed in () if self._quiet else file_report["excused"]:
             count = suppressed["findings"]
             yield f"{path}: {count:,} finding{_s(count)} of {suppressed['code']} suppressed: {suppressed['reason']}"
-        yield from text_table(file_report, self.columns)
+        if file_report.get("runtimes"):
+            from i2s_spec.linter.report.runtime_table import text_table
+
+            yield from text_table(file_report, self.columns)
         yield from (f"{path}: {words}" for words in reading_words(file_report) if not silent or not self._quiet)
         if not silent or not self._quiet:
             yield f"{path}: {self._verdict(file_report)}{'' if self._brief else self._basis(file_report)}"
@@ -83,6 +86,10 @@ class Text(Format):
 
     def _summary(self, file_report: FileReport) -> Iterator[str]:
         """How many findings there are of each code, where there is more than one."""
+        if not file_report["findings"]:
+            return
+        from i2s_spec.linter.next_step import other_command, repair_words
+
         elided = file_report["summary"]["elided"]
         first: dict[str, Mapping[str, Any]] = {}
         counts: dict[str, int] = {}
@@ -109,6 +116,8 @@ class Text(Format):
         """What to type next, in one line; nothing where there was no finding."""
         if not self._codes:
             return ""
+        from i2s_spec.linter.next_step import on_command_line, repair_step
+
         path = on_command_line(self._paths[0]) if len(self._paths) == 1 else "FILE"
         worst_first = sorted(self._codes.items(), key=lambda item: -self._ranks[item[0]])
         explain = f"i2s explain {worst_first[0][0]}"

@@ -44,6 +44,12 @@ def _i2s(subject: Subject) -> bool:
     return I2_S.number in _types(subject) or not LEGACY_I2_S.isdisjoint(_types(subject))
 
 
+def _i2s_layers(subject: Subject) -> bool:
+    """Whether there are I2_S tensors, and names of layers."""
+    tensor = subject.file.index.tensor
+    return _i2s(subject) and any(tensor(i).name.startswith(b"blk.") for i in range(subject.file.index.tensors))
+
+
 def _groups(subject: Subject) -> bool:
     return bool(_types(subject) - _NO_GROUPS)
 
@@ -73,7 +79,7 @@ _CONCERNS: Final[dict[str, Callable[[Subject], bool]]] = {
     "container.type_numbers": _groups_of_128,
     "ternary.group_rules": _groups,
     "ternary.i2s_codes": _i2s,
-    "ternary.i2s_layout": _i2s,
+    "ternary.i2s_layout": _i2s_layers,
     "ternary.i2s_scale": _i2s,
     "tokenizer.token_lists": _tokenizer,
     "tokenizer.tokenizer_keys": _tokenizer,

@@ -10,10 +10,9 @@ from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
-from i2s_spec.schema import numbers
 from i2s_spec.schema.architectures import keys
 from i2s_spec.schema.architectures.inventory import TERNARY_TYPES
-from i2s_spec.schema.types import READINGS, padded
+from i2s_spec.schema.types import READINGS, TAKEN_OVER, TAKEN_OVER_BLOCK, padded
 
 _FILE_TYPE: Final = "general.file_type"
 
@@ -54,6 +53,8 @@ def file_type_contents(subject: Subject) -> Iterator[Finding]:
     stated, common = _stated(known), _commonest(known)
     if stated is None or common is None:
         return
+    from i2s_spec.schema import numbers
+
     value, span = stated
     kind, count, total = common
     if (
@@ -93,6 +94,8 @@ def file_type_collision(subject: Subject) -> Iterator[Finding]:
     stated, common = _stated(known), _commonest(known)
     if stated is None or common is None:
         return
+    from i2s_spec.schema import numbers
+
     value, span = stated
     meanings = numbers.file_types(value)
     if len(meanings) < 2 or (value, common[0]) in numbers.USUAL or not known.is_ternary:
@@ -115,13 +118,13 @@ def retired_type_size(subject: Subject) -> Iterator[Finding]:
 
     Fix: none in the file; quantize the model again.
     """
-    block, size = numbers.RETIRED_BLOCK
-    if not any(number in numbers.RETIRED for number in _numbers(subject)):
+    block, size = TAKEN_OVER_BLOCK
+    if TAKEN_OVER.keys().isdisjoint(_numbers(subject)):
         return
     least = 4096 // block * size - subject.effective_alignment
     for extent in subject.extents:
         number = extent.placement.number
-        if extent.allotted_bytes < least or number not in numbers.RETIRED:
+        if extent.allotted_bytes < least or number not in TAKEN_OVER:
             continue
         ne = subject.file.index.tensor(extent.placement.row).ne
         wanted = READINGS[number][0].nbytes(ne)
@@ -134,9 +137,11 @@ def retired_type_size(subject: Subject) -> Iterator[Finding]:
         if (
             whole and need != there and padded(other, subject.effective_alignment) == there
         ):  # a large alignment may fit both sizes
+            from i2s_spec.schema import numbers
+
             yield retired_type_size.at(
                 subject.info_span(extent.placement.row, "type"), got=number, want=wanted, size=other,
-                name=subject.name(extent.placement.row), retired=TrustedText(numbers.RETIRED[number]),
+                name=subject.name(extent.placement.row), retired=TrustedText(TAKEN_OVER[number]),
                 kind=TrustedText(READINGS[number][0].name), meaning=TrustedText(numbers.tensor_type_words(number)),
             )  # fmt: skip
 

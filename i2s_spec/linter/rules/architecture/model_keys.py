@@ -1,13 +1,13 @@
 """Rules about the keys that a model has: which are there, of which type, under which name."""
 
 from collections.abc import Iterator
+from functools import cache
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import NOTE, WARNING, Finding, Fix, rule
-from i2s_spec.schema.architectures import rotation
 from i2s_spec.schema.architectures.architecture import ELSEWHERE, PREFIXES, resembles
 from i2s_spec.schema.architectures.hyperparameters import ARCHITECTURE_UNKNOWN, KEY_MISSING, KEY_TYPE
 from i2s_spec.schema.architectures.keys import REQUIRED, Key
@@ -17,9 +17,6 @@ MODELS: Final = "models of a declared architecture"
 TERNARY: Final = "models of a declared architecture that are ternary, or say so"
 
 _ARCHITECTURE: Final = "general.architecture"
-
-#: Keys that any architecture may have, and none needs.
-_OF_ROTATIONS: Final = frozenset(key.name for key in rotation.KEYS)
 
 
 @rule(ARCHITECTURE_UNKNOWN, clause="3.1", fix=Fix.UNSAFE, when="files that hold a model",
@@ -47,6 +44,14 @@ def architecture_unknown(subject: Subject) -> Iterator[Finding]:
         words = f"{meant} may be meant" if meant is not None else f"I2_S models are of {', '.join(PREFIXES)}"
         want = TrustedText(f"no loader knows it; {words}")
         yield architecture_unknown.at(known.keys.value_span(_ARCHITECTURE), got=name, want=want)
+
+
+@cache
+def _of_rotations() -> frozenset[str]:
+    """Keys that any architecture may have, and none needs; few files have one that is not declared otherwise."""
+    from i2s_spec.schema.architectures.rotation import KEYS
+
+    return frozenset(key.name for key in KEYS)
 
 
 def _required(known: ArchitectureView) -> Iterator[Key]:
@@ -196,7 +201,7 @@ def keys_undeclared(subject: Subject) -> Iterator[Finding]:
     spoken_of = (*_OTHERS, *others)
     for i, name in subject.key_names():
         key = name.decode("utf-8", "surrogateescape")
-        if key in known.keys.declared or key in _OF_ROTATIONS or name.startswith(spoken_of):
+        if key in known.keys.declared or name.startswith(spoken_of) or key in _of_rotations():
             continue
         count += 1
         first = first or (i, name)

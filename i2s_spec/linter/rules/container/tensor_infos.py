@@ -9,7 +9,7 @@ from i2s_spec.inspect.placement import INT64_END, sound_shape
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, DATA_MISSING, WARNING, Finding, Fix, Stops, raised, rule
 from i2s_spec.pattern import pattern
-from i2s_spec.schema import faults, limits, numbers, types
+from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.checks import TENSOR_COUNT_SPAN
 
 raised(
@@ -249,7 +249,9 @@ def type_unknown(subject: Subject) -> Iterator[Finding]:
             unknown.setdefault(tensor.number, []).append(tensor)
     for number, tensors in unknown.items():
         more = f", and so have {len(tensors) - 1:,} others" if len(tensors) > 1 else ""
-        meanings = numbers.tensor_type_words(number)
+        from i2s_spec.schema.numbers import tensor_type_words
+
+        meanings = tensor_type_words(number)
         yield type_unknown.at(
             subject.info_span(tensors[0].index, "type"), got=number, name=tensors[0].raw_name, others=TrustedText(more),
             meaning=TrustedText(f"; it is {meanings}" if meanings else ""),
