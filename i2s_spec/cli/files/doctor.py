@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from i2s_spec.cli.progress import progress_bar
-from i2s_spec.draw.text import json_document, visible
+from i2s_spec.draw.text import cut, json_document, visible
 
 if TYPE_CHECKING:
     from i2s_spec.draw.terminal import Line
@@ -130,7 +130,7 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
     for code in codes[:SHOWN]:
         rule, count = first[code].rule, counts[code]
         mark = repair_words(code)
-        text = visible(first[code].message, 400, bare=True) if count == 1 else rule.title
+        text = cut(first[code].message, 400) if count == 1 else rule.title  # what is from the file is quoted there
         words = f"{count:,} {rule.severity.value}{'s' * (count != 1)}: {code} {rule.slug}: {text}"
         yield from _wrapped(words + (f" [{mark}]" if mark else ""), width)
     if len(codes) > SHOWN:
