@@ -84,7 +84,7 @@ def assess(tap: TapResult, replay: Replay, got: NDArray[Any], rows: int | None) 
 def explaining(tap: TapResult, found: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
     """What proves that logits of a whole run are wrong although they might be a correct runtime's.
 
-    That is a mistake which gives them exactly, or one with which they are plausible, and a tenth of the way off remains.
+    That is a mistake which gives them exactly, or one that makes them plausible and leaves at most a tenth of the distance.
     """
     far = tap.measures.relative if tap.measures is not None else 0.0
     found = [each for each in found if each.fits != "by pattern"]
