@@ -37,8 +37,8 @@ ROWS = 20
 def command(results: str, form: str | None, output: str | None) -> None:
     """Count findings by code, and files by producer, layout, architecture and runtime.
 
-    RESULTS is the file of results of `i2s lint --engine`, or what `check` gives on any engine, one record a line. Of each
-    address its last record counts.
+    RESULTS is the file of results of `i2s lint --engine`, or what `check` gives on any engine, one record a line. For
+    each address the last record counts.
     """
     if form is None:
         form = "html" if output is not None and output.endswith((".html", ".htm")) else "text"

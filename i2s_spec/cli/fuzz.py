@@ -64,17 +64,20 @@ def statuses(value: str) -> frozenset[int]:
 )
 @click.option("--max-size", type=size, metavar="SIZE", default="256K", show_default=True, help="Largest file to try.")
 @click.option(
-    "--accept", type=statuses, metavar="LIST", default="0", show_default=True, help="Exit statuses that mean yes."
+    "--accept", type=statuses, metavar="LIST", default="0", show_default=True, help="Exit statuses that accept a file."
 )
 @click.option(
-    "--reject", type=statuses, metavar="LIST", help="Those that mean no; others are then crashes. [default: all others]"
+    "--reject",
+    type=statuses,
+    metavar="LIST",
+    help="Those that reject it; others are then crashes. [default: all others]",
 )
 @click.option("--reads", type=click.Choice(["header", "tensors", "model"]), default="tensors", show_default=True,
               help="How far the decoder reads: metadata and table, the tensors' bytes too, or a whole model.")  # fmt: skip
 @click.option("--supports", default="i2s,alignment", show_default=True, metavar="LIST",
-              help="What it claims, of: i2s, alignment, version-2, big-endian, every-type, empty; or none.")  # fmt: skip
-@click.option("--must-reject", multiple=True, metavar="CODE", help="A rule whose breach it must refuse besides.")
-@click.option("--may-accept", multiple=True, metavar="CODE", help="A rule whose breach it need not refuse.")
+              help="What it supports, of: i2s, alignment, version-2, big-endian, every-type, empty; or none.")  # fmt: skip
+@click.option("--must-reject", multiple=True, metavar="CODE", help="A rule whose breach it must reject as well.")
+@click.option("--may-accept", multiple=True, metavar="CODE", help="A rule whose breach it need not reject.")
 @click.option("--profile", type=click.Choice(list(PROFILES)), default="default", show_default=True,
               help="Linter profile that decides which files must be accepted.")  # fmt: skip
 @click.option("--effort", type=click.IntRange(0), default=300, show_default=True, metavar="N",
@@ -97,10 +100,12 @@ def command(
 ) -> int:
     """Give files to COMMAND, one at a time, and see how it ends.
 
-    The file's name stands for {} in COMMAND, or comes last. COMMAND says yes by exit status 0 and no by another one. It is
-    given sound files, the malformed catalogue, every number at its edges, and changes by chance. Reported are crashes
+    The file's name replaces {} in COMMAND, or is added at its end. COMMAND accepts a file by exit status 0, and rejects
+    it by any other. It is given sound files, the malformed catalogue, every number at its limits, and random changes.
+    Reported are crashes
     (signals), hangs, memory beyond its bound, sound files that it rejects, and files that it accepts although no reader
-    can reach their bytes; each is made small and named with the rule and its clause. The same seed gives the same files.
+    can reach their bytes; each is reduced to a small file, and named with the rule and its clause.
+    The same seed gives the same files.
 
     Exit status: 0 nothing found, 1 findings, 2 usage.
     """

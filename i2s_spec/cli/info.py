@@ -103,7 +103,7 @@ def _kernels(sets: tuple[isa.KernelSet, ...], needs: list[list[str]]) -> dict[st
 @click.command("info", epilog="Example:  i2s info --json", short_help="Versions, processor features, kernels in use.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(as_json: bool) -> None:
-    """Say what is installed and what this machine can do: put it into bug reports."""
+    """Print what is installed and what this machine can do, for bug reports."""
     facts = describe()
     if as_json:
         click.echo(json.dumps(facts, indent=2))

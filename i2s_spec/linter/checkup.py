@@ -130,7 +130,7 @@ def _steps(report: Report, found: Identification | None, verdicts: tuple[Verdict
             "decides the layout by the checkpoint, or by another file of the model",
         )
     if verdicts and not any(verdict.loads == "yes" and verdict.computes == "correctly" for verdict in verdicts):
-        none = "no runtime is known to compute it rightly" if found.tensors else "no runtime runs it"
+        none = "no runtime is known to compute it correctly" if found.tensors else "no runtime runs it"
         yield Step(f"i2s lint {path} --runtimes", f"says why {none}, with sources")
     if found.tensors:
         yield Step(f"i2s run {path} --prompt TEXT", "generates text by the reference forward pass")

@@ -88,18 +88,22 @@ def test_files_that_hold_no_model(
     assert "S901 unreadable: the file cannot be read: No such file" in called(capsys, "doctor", "missing.gguf")[1]
     code, page = called(capsys, "doctor", "folder")
     assert code == 3
-    assert "Is it sound?  it is no GGUF file that can be read\n" in page
+    assert "Is it sound?  no: it cannot be read as a GGUF file\n" in page
     assert "this is a directory, not a regular file" in page
     assert "  i2s lint folder\n" in page
-    assert "i2s lint page.gguf" not in called(capsys, "doctor", "page.gguf")[1]
+    page = called(capsys, "doctor", "page.gguf")[1]
+    assert "i2s lint page.gguf" not in page
+    Path("line.gguf").write_bytes(b"vm\n")
+    assert r"starts with 'vm\x0a', not with" in called(capsys, "doctor", "line.gguf")[1], "escaped once"
     code, page = called(capsys, "doctor", "vocabulary.gguf")
     assert code == 0
     assert "What is it?\n  a header without tensors, such as a vocabulary: there is no model in it\n" in page
-    assert "  load its vocabulary, and no model: " in page
+    assert "Who runs it?\n  no runtime of those that were tried\n" in page
+    assert "  load its vocabulary only: " in page
     assert "packed as most" not in page
     assert "says why no runtime runs it, with sources" in page
     page = called(capsys, "doctor", "cut.gguf")[1]
-    assert "What is it?\n  not to be told: its header cannot be read to its end\n" in page
+    assert "What is it?\n  unknown: its header cannot be read to its end\n" in page
     page = called(capsys, "doctor", "alignment.gguf")[1]
     assert "  crash on it: bitnet.cpp, " in page
 

@@ -32,7 +32,7 @@ def command(file: str, target: str, form: str, mode: str, as_json: bool, quiet: 
     """Write the folder DIR from the GGUF file FILE: config.json, model.safetensors, the files of the tokenizer.
 
     Packed matrices have a weight_scale in F32 that multiplies, and config.json says so (`autobitlinear`, `offline`). Floats
-    have no quantization_config. The folder is complete or not there.
+    have no quantization_config. The folder appears only when it is complete.
     """
     from i2s_spec.checkpoints.export.export_checkpoint import export_checkpoint
     from i2s_spec.gguf.reader import open as open_file

@@ -89,7 +89,7 @@ def command(
     """Write the GGUF file OUT from the folder CHECKPOINT: config.json, safetensors, the files of the tokenizer.
 
     The family is recognised by config.json and the tensors; it decides the names, the rule by which weights become trits,
-    what weight_scale does, and the order of rows. What is not known is refused, with what was seen. Weights are copied a
+    what weight_scale does, and the order of rows. An unknown family is refused, with what was seen. Weights are copied a
     tensor at a time, and OUT gets its name when it is complete.
 
     CHECKPOINT may be a repository of a hub, as hf://ORG/REPO@REVISION: the files that are needed are read from there by

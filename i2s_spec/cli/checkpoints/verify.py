@@ -33,7 +33,7 @@ EXIT_FINDINGS = 1
 @click.option(
     "--positions", type=click.IntRange(1), default=32, show_default=True, help="Tokens whose logits are compared."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the receipt of now as JSON, with what changed.")
+@click.option("--json", "as_json", is_flag=True, help="Print the new receipt as JSON, with what changed.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code says it.")
 @remote_options
 def command(file: str, receipt: str | None, against: str | None, positions: int, as_json: bool, quiet: bool) -> None:

@@ -52,7 +52,7 @@ _CHECKPOINT = ".safetensors"
 @click.option("--fallback", type=click.Choice(["F16", "BF16", "F32"]),
               help="Type for tensors that TYPE cannot hold, such as rows of 8,640 in TQ2_0.")  # fmt: skip
 @click.option("--code3", type=click.Choice(["reject", "zero"]), default="reject", show_default=True,
-              help="The undefined code: an error (between dialects: kept), or 0.")  # fmt: skip
+              help="The undefined code 3: an error (between dialects: kept), or 0.")  # fmt: skip
 @click.option("--arch", metavar="NAME", help="Rename the architecture to NAME, and its keys with it. Upstream: bitnet.")
 @click.option(
     "--hidden-activation", metavar="NAME", help="Store the activation of the feed-forward: relu2, silu, gelu."

@@ -34,7 +34,7 @@ from i2s_spec.draw.text import float32_words, visible
     type=click.Choice(["reject", "zero"]),
     default="reject",
     show_default=True,
-    help="The code that stands for nothing: an error, or 0.",
+    help="The undefined code 3: an error, or 0.",
 )
 @click.option("--force", is_flag=True, help="Replace OUT if there is one.")
 @click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
@@ -46,8 +46,9 @@ def command(
 ) -> None:
     """Write TENSOR of the GGUF file FILE as the NumPy file OUT, in rows and columns.
 
-    Trits can be had of I2_S tensors, and of F32, F16, BF16 and block types (Q2_0, TQ2_0 ...) with one scale for all
-    weights; weights (float32) of all of these, whatever their scales. The scale of trits is printed: encode wants it back.
+    Trits are decoded from I2_S tensors, and from F32, F16, BF16 and block types (Q2_0, TQ2_0 ...) with one scale for all
+    weights; weights (float32) from all of these, whatever their scales. The scale of the trits is printed: `i2s encode`
+    needs it.
     """
     from i2s_spec.convert.tensors.tensor_io import decode_tensor
     from i2s_spec.gguf.reader import open as open_file

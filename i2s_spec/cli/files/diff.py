@@ -55,8 +55,8 @@ def command(
 ) -> int:
     """Compare the GGUF files A and B by meaning: keys, inventory, trits, scales, data of other tensors.
 
-    Order, padding, alignment, byte order, dialect and the bytes of a tail that mean nothing make no difference; where
-    they differ, that is told below the rest. With --lineage a table says how many trits of each layer changed from A to B:
+    Order, padding, alignment, byte order, dialect and the meaningless bytes of a tail do not count as differences; they
+    are listed last. With --lineage a table says how many trits of each layer changed from A to B:
     where that is 0.0 %, a fine-tune was lost. Rows that are all zero in a base model stay so in its fine-tunes.
 
     Exit code: 0 if the files mean the same, 1 if not.

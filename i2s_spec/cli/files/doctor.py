@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from i2s_spec.cli.progress import progress_bar
-from i2s_spec.draw.text import json_document, visible
+from i2s_spec.draw.text import cut, json_document, visible
 
 if TYPE_CHECKING:
     from i2s_spec.draw.terminal import Line
@@ -29,15 +29,15 @@ NARROWEST: Final = 40
 
 #: What runtimes make of the file, the best first: heading, style, loads, computes.
 _GROUPS: Final = (
-    ("run it rightly", "green", ("yes",), ("correctly",)),
-    ("depend on the machine", "yellow", ("yes",), ("depends on the machine",)),
-    ("take another step first", "yellow", ("with option",), None),
-    ("run it wrongly", "red", ("yes",), ("wrongly",)),
-    ("load its vocabulary, and no model", "", ("vocabulary only",), ("-",)),
-    ("read its header", "", ("yes",), ("-",)),
+    ("compute it correctly", "green", ("yes",), ("correctly",)),
+    ("correct on some machines only", "yellow", ("yes",), ("depends on the machine",)),
+    ("need a conversion first", "yellow", ("with option",), None),
+    ("compute it wrongly", "red", ("yes",), ("wrongly",)),
+    ("load its vocabulary only", "", ("vocabulary only",), ("-",)),
+    ("read its header only", "", ("yes",), ("-",)),
     ("refuse it", "red", ("no",), None),
     ("crash on it", "red", ("crash",), None),
-    ("were not tried", "", ("yes", "not tried"), ("not tried",)),
+    ("not tried", "", ("yes", "not tried"), ("not tried",)),
 )
 
 
@@ -120,7 +120,7 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
         return
     answer = ("yes, with remarks", "green") if report.ok else ("no", "red")
     if not report.readable:
-        answer = ("it is no GGUF file that can be read", "red")
+        answer = ("no: it cannot be read as a GGUF file", "red")
     if report.bugs:
         answer = ("not checked to the end: this is a bug in i2s-spec", "red")
     yield [Piece("Is it sound?  ", "bold"), Piece(*answer)]
@@ -130,7 +130,7 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
     for code in codes[:SHOWN]:
         rule, count = first[code].rule, counts[code]
         mark = repair_words(code)
-        text = visible(first[code].message, 400, bare=True) if count == 1 else rule.title
+        text = cut(first[code].message, 400) if count == 1 else rule.title  # what is from the file is quoted there
         words = f"{count:,} {rule.severity.value}{'s' * (count != 1)}: {code} {rule.slug}: {text}"
         yield from _wrapped(words + (f" [{mark}]" if mark else ""), width)
     if len(codes) > SHOWN:
@@ -143,7 +143,7 @@ def _origin(found: Checkup, width: int) -> Iterator[Line]:
     assert found.identification is not None
     yield [Piece("What is it?", "bold")]
     if found.identification.fault is not None:
-        yield from _wrapped("not to be told: its header cannot be read to its end", width)
+        yield from _wrapped("unknown: its header cannot be read to its end", width)
     elif not found.identification.tensors:
         yield from _wrapped("a header without tensors, such as a vocabulary: there is no model in it", width)
     for question in found.identification.questions:
@@ -152,7 +152,7 @@ def _origin(found: Checkup, width: int) -> Iterator[Line]:
             name = answer.title if answer.name == "other" else answer.name
             yield from _wrapped(f"{question.name}: {name} ({answer.confidence})", width)
         elif question.name == "layout":
-            yield from _wrapped("layout: cannot tell; no file states it, and these weights do not tell", width)
+            yield from _wrapped("layout: cannot tell; files do not state it, and these weights do not show it", width)
 
 
 def _runtimes(found: Checkup, width: int) -> Iterator[Line]:
@@ -162,6 +162,8 @@ def _runtimes(found: Checkup, width: int) -> Iterator[Line]:
     if found.identification is not None and found.identification.i2s:
         packed = "  " + (f"packed as {found.dialect}" if found.certain else "if it is packed as most readers expect")
     yield [Piece("Who runs it?", "bold"), Piece(packed)]
+    if all(each.computes in ("-", "not tried") and each.loads != "with option" for each in found.verdicts):
+        yield from _wrapped("no runtime of those that were tried", width, style="red")
     for heading, style, loads, computes in _GROUPS:
         titles = [
             verdict.title

@@ -52,16 +52,16 @@ def command(
 ) -> None:
     """Print the SHA-256 of GGUF files, of their metadata, and of their weights.
 
-    Of several files it also says which have the same weights; --json has them as a list named files.
+    With several files it also says which have the same weights; with --json they are a list named files.
 
     Two files have the same metadata where keys, types and values are the same, in any order and byte order. They
     have the same weights where tensors of the same names and shapes hold the same trits and scales, or the same data:
     layout, tail bytes, padding, order, byte order and metadata do not count, and a matrix of floats that is exactly
     ternary is the same as I2_S with its scale.
 
-    With --lineage the rows of ternary tensors that are all zero are told, too: training switches channels off, and a
-    fine-tune keeps them off, so that they are a fingerprint of the family. Keep it with --json, and compare a later
-    file with it by --base.
+    With --lineage the all-zero rows of ternary tensors are listed, too. Training switches channels off, and a fine-tune
+    keeps them off, so these rows are a fingerprint of the family: store it with --json, and compare a later file with
+    it by --base.
 
     The module i2s_spec.inspect.compare.identity says exactly what is hashed, so that others can do it.
     """

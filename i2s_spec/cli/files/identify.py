@@ -73,13 +73,13 @@ def command(
 
     Each question (is it a published file, what wrote its metadata, what packed its tensors, in which code map, layout
     and tail) is answered with the evidence for and against, and how sure that is: certain, likely, possible, unlikely,
-    excluded. The layout is not marked in a file, but trained weights tell it, and random ones never do; where nothing
-    tells it, the answer is "cannot tell" and says what would tell. The weights that a tensor was made from do:
-    --reference. Without FILE it is the trained model that comes with i2s-spec.
+    excluded. The layout is not marked in a file, but trained weights show it, and random ones never do. Where nothing
+    decides it, the answer is "cannot tell", and says what would decide it, such as the weights that a tensor was made
+    from: --reference. Without FILE it takes the trained model that comes with i2s-spec.
 
-    Some mistakes show in no payload: signs that are turned, transposed matrices, the order of rows for rotation, gate and
-    up exchanged, another activation. --likelihood, which stands behind FILE, runs the model under each, and compares how
-    well it predicts a text. A model of 2B parameters takes a few minutes.
+    Some mistakes cannot be seen in a payload: inverted signs, transposed matrices, the order of rows for rotation, gate
+    and up exchanged, another activation. --likelihood, given after FILE, runs the model once under each of these
+    assumptions, and compares how well it predicts a text. A model of 2B parameters takes a few minutes.
 
     Exit code: 0, or 1 where a fault stops the reading (what lies before it is used), or 3 where FILE is no GGUF file.
     """

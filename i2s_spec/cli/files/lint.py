@@ -63,7 +63,7 @@ from i2s_spec.schema.limits import NAMED
     metavar="CODE,...",
     callback=words,
     envvar="I2S_SELECT",
-    help="Apply these rules instead: codes, the beginnings of codes, or slugs.",
+    help="Apply only these rules: codes, the beginnings of codes, or slugs.",
 )
 @click.option(
     "--ignore",
@@ -164,8 +164,8 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
 
     FILE is a file, a folder (every *.gguf below it), a quoted glob, or @LIST, a file of names (@- for standard input). A
     folder of safetensors is checked as a checkpoint, by the rules of the letter H. With the extra [remote] it may be an
-    address: hf://ORG/REPO[@REVISION][/PATH], a page of the hub, https://, s3://. Of a server, `i2s lint --payload sample
-    hf://ORG/REPO` fetches headers, all scales and a part of each tensor. A repository that has no GGUF file and is a
+    address: hf://ORG/REPO[@REVISION][/PATH], a page of the hub, https://, s3://. From a server, `i2s lint --payload
+    sample hf://ORG/REPO` fetches headers, all scales and a part of each tensor. A repository that has no GGUF file and is a
     checkpoint is checked as one: headers and scales alone, unless --payload says how much of the weights.
 
     Exit code 0: nothing at or above --fail-on. 1: findings. 3: a file cannot be read or is not GGUF (it is reported all
@@ -174,7 +174,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
 
     Options can be set in i2s.toml, in [tool.i2s] of pyproject.toml, or in variables such as I2S_PROFILE; the command line
     comes first, then variables, then the files. Reports say which file changes what is found. With --profile security
-    a file that was found, and not named with --config, changes nothing of that.
+    only a file that is named with --config may do so, not one that was found.
     """  # fmt: skip
     if given["engine"] is None:
         refuse_without_engine(given)

@@ -88,8 +88,8 @@ def command(
     rotation before that, as PrismML's models are, and so are embedding and head where these are two tensors, as
     --head untied makes them.
 
-    Files of --arch qwen3-lm say general.architecture qwen3, as those of qwen3 do: they are told apart by the pooling
-    and the norms that only embedding models have.
+    Files of --arch qwen3-lm say general.architecture qwen3, as those of qwen3 do: they differ in the pooling and the
+    norms that only embedding models have.
 
     With --trained it is a model that has learned to tell short stories, of architecture bitnet-b1.58 (also under the
     names bitnet-25 and bitnet) or llama, in any dialect, type and byte order.

@@ -67,9 +67,10 @@ def command(
 ) -> None:
     """Copy the float model MODEL to OUT with its projections as trits; embeddings, head and norms stay as they are.
 
-    A model that was not trained with ternary weights is destroyed by this: it runs, and says nothing of worth. Of each
-    tensor the relative L2 error and the share of zeros are printed, but float masters of ternary models lose as much:
-    only a text tells, whose perplexity --text measures before and after. Weights that are -s, 0 and +s already keep s.
+    This destroys a model that was not trained with ternary weights: it still runs, but its output is worthless. The
+    relative L2 error and the share of zeros that are printed for each tensor do not show it, since the float masters of
+    ternary models lose as much. --text does: it measures the perplexity of a text before and after. Weights that are
+    already -s, 0 and +s keep s.
 
     MODEL is a GGUF file with F32, F16 or BF16 projections. --force overwrites OUT, and runs models that the linter calls
     broken.

@@ -76,8 +76,8 @@ def record(
 
     The record is a folder: golden.json says what was computed (profile, identity of the weights, architecture, activation,
     token ids, of each tap digest and statistics), taps.safetensors holds the taps under llama.cpp's names, with the integer
-    stage of every projection beside them. It appears when it is complete. Without MODEL it is the trained model that comes
-    with i2s-spec.
+    stage of every projection beside them. It appears when it is complete. Without MODEL it takes the trained model that
+    comes with i2s-spec.
     """
     if sum(each is not None for each in (tokens, text, text_file)) != 1:
         raise click.UsageError("one of --tokens, --text and --text-file is needed")
@@ -122,7 +122,8 @@ def record(
         write = "" if model is not None else "i2s new model.gguf --trained, "
         remark(
             f"now {write}dump the same values of your runtime, and: "
-            f"i2s golden compare {_shell(folder)} DUMP --model {_shell(model or 'model.gguf')}"
+            f"i2s golden compare {_shell(folder)} DUMP --model {_shell(model or 'model.gguf')} "
+            "(--help says what DUMP may be)"
         )
 
 
@@ -176,7 +177,8 @@ def compare(
     """Find the first value that a runtime computes wrong, and the known mistake that explains it.
 
     GOLDEN is a record. CANDIDATE is what another runtime computed for the same tokens: a record, a .npz or .safetensors
-    file or a folder of .npy or .bin files with llama.cpp's names, a .npy of logits, or the text that llama.cpp's
+    file or a folder of .npy or .bin files with llama.cpp's names, a .npy of logits or of the log-probabilities that
+    servers give (a row for each token, a column for each entry of the vocabulary), or the text that llama.cpp's
     eval-callback prints.
 
     Exit code: 0 nothing is wrong, 1 something is, 2 usage, 3 a file cannot be read.

@@ -70,8 +70,8 @@ def command(
     that follows), so that every scored token has half a chunk before it. What is printed is exp of the mean negative
     log-likelihood, and one standard error.
 
-    A perplexity by words, as lm-eval gives it, is another number. Without MODEL it is the trained model that comes with
-    i2s-spec; and then, without a text, it is given stories that it was not trained on.
+    The perplexity by words that lm-eval gives is a different number. Without MODEL it takes the trained model that comes
+    with i2s-spec; without a text either, stories that this model was not trained on.
     """
     from i2s_spec.convert.trained.card import card, unseen_text
     from i2s_spec.model.text.perplexity import chunks, perplexity

@@ -102,12 +102,12 @@ def command(
 ) -> None:
     """Continue a text with the model in the GGUF file MODEL.
 
-    Tokens are written to stdout as they come; how many came how fast is said on stderr. The same options give the same
+    Tokens are written to stdout as they come; their number and the speed go to stderr. The same options give the same
     tokens: the random numbers are PCG64's, and the order is top-k, top-p, temperature. Only with the numeric profile
     "fast" may the last bits differ between machines, and so, rarely, a token.
 
-    Without MODEL it is the trained model that comes with i2s-spec, which tells short stories; and then, without a text to
-    continue, it begins one.
+    Without MODEL it runs the trained model that comes with i2s-spec, which tells short stories; without a text to
+    continue either, it begins one.
     """
     ways = [prompt is not None, path is not None, tokens is not None, talk, show_template]
     begins = model is None and not any(ways)

@@ -103,15 +103,15 @@ def run(
     reports: dict[str, str],
     quiet: bool,
 ) -> int:
-    """Ask COMMAND every vector, compare its answers, and explain the first difference of each.
+    """Put every vector to COMMAND, compare its answers, and explain the first difference of each.
 
     COMMAND is an adapter that speaks the protocol i2s-cp/1, unless --simple or --ctypes say otherwise. It is started again
-    after a crash; time, memory and number of processes are bounded. What it does not claim to do is skipped, and a name
-    that is no feature claims nothing: look at the number of vectors that were asked. `--format ndjson` says why each was
-    skipped.
+    after a crash; time, memory and number of processes are bounded. What it does not claim to do is skipped, and an
+    unknown name of a feature claims nothing: check the number of vectors that were asked. `--format ndjson` says why
+    each was skipped.
 
-    Exit status: 0 everything passed that was asked, or failed as the list of --known says; 1 otherwise, and where nothing
-    was asked; 2 usage.
+    Exit status: 0 if every vector that was asked passed, or failed as the list of --known says; 1 otherwise, and if
+    none was asked; 2 usage.
     """
     from i2s_spec.conformance.run import known_failures
     from i2s_spec.conformance.run.adapter_process import AdapterFault, require_program

@@ -44,7 +44,7 @@ def command(
 ) -> int:
     """List every rule, or those whose code begins with one of the prefixes.
 
-    After the title stands what a rule applies to, unless it is every file, and whether it reads the weights.
+    After the title it says what a rule applies to, unless that is every file, and whether it reads the weights.
 
     With --write or --check the pages of all rules are written to a folder, or compared with it. Clauses become links to
     the chapters in the folder around it.

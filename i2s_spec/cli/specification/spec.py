@@ -32,7 +32,7 @@ def command() -> None:
 @command.command("build", epilog="Example:  i2s spec build -o site")
 @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Default: site.")
 def build(output: Path | None) -> int:
-    """Build the whole site; what no longer is as the text says it fails the build.
+    """Build the whole site; the build fails where an example no longer gives what the text shows.
 
     DIR is made, is empty, or holds a site that was built before, which is replaced.
     """
@@ -73,7 +73,7 @@ def serve(port: int, browser: bool) -> int:
     help="Write the numbered examples as JSON, for other languages; - is stdout. Nothing is run.",
 )  # fmt: skip
 def test(dump: str | None) -> int:
-    """Run every example, render every figure and table, make every generated page; print what is no longer true."""
+    """Run every example, render every figure and table, make every generated page; print what is out of date."""
     from i2s_spec.docs import examples, fences
     from i2s_spec.docs.checkout import chapters
     from i2s_spec.gguf.atomic_file import OutputFile

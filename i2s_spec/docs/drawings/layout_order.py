@@ -15,7 +15,7 @@ BYTES: Final = 16
 
 _WIDE: Final = 36
 _HIGH: Final = 16
-_LEFT: Final = 116
+_LEFT: Final = 124
 _STEP: Final = 104
 
 

@@ -74,7 +74,7 @@ def _zoom(left: float, right: float, first: float, last: float) -> str:
 
 
 def _tensor_info(part: tuple[float, float]) -> list[str]:
-    marks = [_zoom(*part, 1, 300), text(1, 122, "one tensor info", "side")]
+    marks = [_zoom(*part, 1, 300), text(290, 122, "one tensor info", "side", "end")]
     x, wide = 1.0, 299 / len(tensor_info("little").fields)
     for field in tensor_info("little").fields:
         marks.append(rect(x, 128, wide - 1, HIGH, "part info", f"{field.name}: {field.meaning}"))
@@ -97,7 +97,7 @@ def _tensor(part: tuple[float, float], payload: int) -> list[str]:
         (0.22, "padding", "padding", "zeros", "padding: zero bytes up to the alignment"),
         (0.2, "payload", "next", "tensor", "the next tensor"),
     ]
-    marks = [_zoom(part[0], part[1], 340, WIDTH - 1), text(WIDTH - 1, 122, "an I2_S tensor in the data", "side", "end")]
+    marks = [_zoom(part[0], part[1], 340, WIDTH - 1), text(WIDTH - 7, 122, "an I2_S tensor in the data", "side", "end")]
     x = 340.0
     for share, style, name, below, says in cells:
         wide = (WIDTH - 341) * share

@@ -15,6 +15,7 @@ from i2s_spec.convert.tensors.npy import is_shape
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.golden.candidates.by_operation import DumpedNode, Wanted, matched_by_operation
 from i2s_spec.golden.candidates.dumps import UNNAMED, Dump, read_dump
+from i2s_spec.golden.candidates.log_probabilities import are_log_probabilities, shifted
 from i2s_spec.golden.candidates.repeated_names import repeated
 from i2s_spec.golden.candidates.reshape import Shaped, could_fit, readings
 from i2s_spec.golden.candidates.tap_names import matched, parts
@@ -110,12 +111,14 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
     :param extra: names of the dump that match no tap of the record
     :param shapes_off: of names that the dump has in a shape that cannot be the record's: that shape
     :param unclear: names of which the dump has another number of values, so that they cannot be matched
+    :param shifted: names whose rows are known but for a constant: logits that were dumped as log-probabilities
     """
 
     def __init__(self, dump: Dump, record: Record) -> None:
         self.dump, self.record = dump, record
         self.notes: dict[str, str] = {}
         self.rows: dict[str, int] = {}
+        self.shifted: set[str] = set()
         self._cached: OrderedDict[str, NDArray[Any]] = OrderedDict()
         self._cached_bytes = 0
         self.names = self._matched()
@@ -268,9 +271,15 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
             self.notes[name] = best.how
         if best.rows is not None:
             self.rows[name] = best.rows
-        if best.value.dtype.kind == "f":
-            return best._replace(value=np.ascontiguousarray(best.value, dtype=np.float32))
-        return best
+        if best.value.dtype.kind != "f":
+            return best
+        floats = np.ascontiguousarray(best.value, dtype=np.float32)
+        if name == WHOLE[0] and are_log_probabilities(only_known(floats, best.rows)):
+            self.shifted.add(name)
+            self.notes[name] = "; ".join(filter(None, (best.how, "log-probabilities, each row shifted")))
+            wanted = self.record.value(name)
+            floats = floats if wanted is None else shifted(floats, wanted)
+        return best._replace(value=floats)
 
     def corner(self, name: str) -> Tap | None:
         """What a text shows of a value."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.golden.candidates.log_probabilities import shifted
 from i2s_spec.golden.diagnosis.diagnose import Diagnoser
 from i2s_spec.golden.replay.result import Diagnosis
 from i2s_spec.golden.replay.tolerance import FORCED
@@ -26,12 +27,13 @@ FEW_TOKENS: Final = 16
 
 def by_running(
     diagnoser: Diagnoser, tokens: NDArray[np.int64], name: str, got: Array, want: Array, cut: Callable[[Array], Array],
-    few: bool,
+    few: bool, free: bool = False,
 ) -> list[Diagnosis]:  # fmt: skip
     """What explains a value, by running the model from its tokens with each mistake in place.
 
     :param cut: takes from a whole value what is compared
     :param few: whether all rows are there, so that the first tokens may do
+    :param free: whether the value's rows are known but for a constant
     """
     settings = diagnoser.model.settings
     few = few and len(tokens) > FEW_TOKENS and settings.causal and got.shape[:1] == (len(tokens),)
@@ -47,7 +49,11 @@ def by_running(
         value = value_of(changed, used, name)
         return value if value is None or few else cut(value)
 
-    return diagnoser.of_run(again, got, want, limit_of(want), len(tokens))
+    def level(changed: Model) -> Array | None:
+        value = again(changed)
+        return value if value is None or not free or value.shape != got.shape else shifted(value, got)
+
+    return diagnoser.of_run(level, got, want, limit_of(want), len(tokens))
 
 
 def limit_of(want: Array) -> float:

@@ -52,7 +52,8 @@ def compare(
     """Compare what a runtime computed with a record.
 
     :param golden: the folder of a record
-    :param candidate: a record, .npz, .npy of logits, .safetensors, folder of .npy or .bin, or text of eval-callback
+    :param candidate: a record, .npz, .npy of logits or log-probabilities, .safetensors, folder of .npy or .bin, or
+        text of eval-callback
     :param model: the model of the record, loaded or as a path; its weights must be those of the record
     :param mode: `op-replay`, `layer-forced` or `free-running`; without a model, and for texts, the last whatever is asked
         for, and `notes` say so

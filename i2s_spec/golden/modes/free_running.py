@@ -89,9 +89,9 @@ def run(
                             op_replay.explain_by_replay(tap, Diagnoser(model), record, theirs, until)
                 elif result.first is None and diagnose and name in WHOLE and _far(tap) and not pair.resolution:
                     found = _explained(record, theirs, model, tap, pair)
-                    exact = tuple(each for each in found if each.fits == "exactly")
-                    if exact:  # correct runtimes are seldom so far apart, and this one is what a mistake gives
-                        tap.status, tap.diagnoses, result.first = "wrong", exact, tap
+                    of_this = op_replay.explaining(tap, found)
+                    if of_this:  # correct runtimes are seldom so far apart, and this one is what a mistake gives
+                        tap.status, tap.diagnoses, result.first = "wrong", of_this, tap
             result.taps.append(tap)
 
 
@@ -259,7 +259,8 @@ def _explained(record: Record, theirs: Candidate, model: Model | None, tap: TapR
         limit = limit_of(pair.want)
         return recognised(pair.got, pair.want, limit, (), len(tokens)) if not pair.resolution else []
     few = tap.name not in theirs.rows and not pair.resolution
-    found = by_running(Diagnoser(model), tokens, tap.name, pair.got, pair.want, pair.cut, few)
+    free = tap.name in theirs.shifted
+    found = by_running(Diagnoser(model), tokens, tap.name, pair.got, pair.want, pair.cut, few, free)
     return (
         [each for each in found if each.fits != "by pattern" or each.name in OF_CORNERS] if pair.resolution else found
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from i2s_spec.golden.candidates.candidate import Candidate, Record, only_known
+from i2s_spec.golden.candidates.log_probabilities import shifted
 from i2s_spec.golden.diagnosis.diagnose import Diagnoser
 from i2s_spec.golden.metrics import measure
 from i2s_spec.golden.modes import op_replay
@@ -88,6 +89,7 @@ def _replayed(
         tap = TapResult(name, "skipped", None, record.op(name))
         replay = replayer.replay(name, got)
         if replay is not None and replay.value.shape == got.shape:
+            got = shifted(got, replay.value) if name in theirs.shifted else got
             op_replay.assess(tap, replay, got, theirs.rows.get(name))
             if tap.status == "wrong" and diagnoser is not None:
                 tap.diagnoses = tuple(diagnoser.of_replay(replayer, replay, got, theirs.rows.get(name)))

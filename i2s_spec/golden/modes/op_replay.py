@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.golden.candidates.candidate import Candidate, Record, only_known
-from i2s_spec.golden.diagnosis.diagnose import Diagnoser
+from i2s_spec.golden.candidates.log_probabilities import shifted
+from i2s_spec.golden.diagnosis.diagnose import NEARLY, Diagnoser
 from i2s_spec.golden.diagnosis.mistakes import MISTAKES
 from i2s_spec.golden.diagnosis.rerun import by_running
 from i2s_spec.golden.metrics import beyond, measure, relative
@@ -34,7 +35,7 @@ def run(
 ) -> None:  # fmt: skip
     """Replay every tap that the candidate has."""
     replayer = Replayer(model, record.tokens, theirs, theirs.bfloat16, theirs.rows)
-    explainer = _Explainer(model, replayer) if diagnose else None
+    explainer = _Explainer(model, replayer, theirs.shifted) if diagnose else None
     layer: int | None = None
     for done, name in enumerate(record.shapes):
         if progress is not None:
@@ -51,6 +52,7 @@ def run(
             tap.notes = ("the candidate lacks what it is made of",)
         else:
             rows = min(filter(None, (replay.rows, theirs.rows.get(name))), default=None)
+            got = shifted(got, replay.value) if name in theirs.shifted else got
             assess(tap, replay, got, rows)
             if explainer is not None:
                 explainer.explain(tap, replay, got, rows)
@@ -77,6 +79,18 @@ def assess(tap: TapResult, replay: Replay, got: NDArray[Any], rows: int | None) 
     tap.status = "wrong" if wrong else "flips" if replay.flips is not None and replay.flips.explained else "ok"
     if replay.span != "op":
         tap.notes = (*tap.notes, f"nothing between {replay.reach[0]} and it was dumped")
+
+
+def explaining(tap: TapResult, found: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
+    """What proves that logits of a whole run are wrong although they might be a correct runtime's.
+
+    That is a mistake which gives them exactly, or one that makes them plausible and leaves at most a tenth of the distance.
+    """
+    far = tap.measures.relative if tap.measures is not None else 0.0
+    found = [each for each in found if each.fits != "by pattern"]
+    exact = tuple(each for each in found if each.fits == "exactly")
+    room = min(NEARLY * far, PLAUSIBLE.relative)
+    return exact or tuple(each for each in found if each.remaining is not None and each.remaining <= room)
 
 
 def first_cause(
@@ -122,9 +136,9 @@ def explain_by_replay(
 class _Explainer:
     """Finds what explains wrong taps: what explained another one of the same word first."""
 
-    def __init__(self, model: Model, replayer: Replayer) -> None:
+    def __init__(self, model: Model, replayer: Replayer, shifted: set[str]) -> None:
         self.diagnoser = Diagnoser(model)
-        self.replayer = replayer
+        self.replayer, self.shifted = replayer, shifted
         self._found: dict[str, tuple[Diagnosis, ...]] = {}
         self._left = MOST_DIAGNOSED
 
@@ -132,9 +146,9 @@ class _Explainer:
         if tap.status == "wrong":
             tap.diagnoses = tuple(self._of(tap, replay, got, rows))
         elif replay.span == "model" and tap.measures is not None and tap.measures.relative > PLAUSIBLE.relative:
-            exact = tuple(each for each in self._of(tap, replay, got, rows) if each.fits == "exactly")
-            if exact:  # correct runtimes are seldom so far apart, and this one is what a mistake gives
-                tap.status, tap.diagnoses = "wrong", exact
+            of_this = explaining(tap, self._of(tap, replay, got, rows))
+            if of_this:  # correct runtimes are seldom so far apart, and this one is what a mistake gives
+                tap.status, tap.diagnoses = "wrong", of_this
         elif tap.op in ("norm", "norm_weight") and tap.measures is not None and tap.measures.ulp > 2 * NORM_ULPS:
             eps = self.diagnoser.of_replay(self.replayer, replay, got, rows, only=EPSILONS)
             exact = tuple(each for each in eps if (each.remaining or 0.0) * 8 < tap.measures.relative)
@@ -145,9 +159,9 @@ class _Explainer:
         word = base(tap.name)
         if replay.span == "model" and replay.reach[0] == self.diagnoser.model.graph.nodes[0].name:
             want, tokens = only_known(replay.value, rows), self.replayer.tokens
-            known_rows = only_known(got, rows)
+            known_rows, free = only_known(got, rows), tap.name in self.shifted
             return by_running(
-                self.diagnoser, tokens, tap.name, known_rows, want, lambda x: only_known(x, rows), rows is None
+                self.diagnoser, tokens, tap.name, known_rows, want, lambda x: only_known(x, rows), rows is None, free
             )
         known = {each.name for found in self._found.values() for each in found if each.fits == "exactly"}
         seen = self._found.get(word)

@@ -21,7 +21,10 @@ KINDS: Final = 96
 _WIDE: Final = 26.0
 _HIGH: Final = 17.0
 _LEFT: Final = 150.0
-_TOP: Final = 34.0
+_TOP: Final = 52.0
+
+#: Width of the legend, in a line of its own: a phone shows it without scrolling.
+_LEGEND: Final = 250.0
 
 #: Characters of a name that there is room for.
 _NAME: Final = 23
@@ -51,7 +54,7 @@ def taps_heat(result: Comparison) -> str:
         f"{len(shown)} kinds of taps by {layers} layers; the deeper a cell, the larger the relative L2 distance from the "
         f"record. The largest is that of {visible(worst.name, bare=True)}. A frame marks taps that are wrong by themselves."
     )
-    width, height = max(_LEFT + _WIDE * layers, 480.0) + 4, _TOP + _HIGH * len(shown) + 4
+    width, height = max(_LEFT + _WIDE * layers, _LEGEND) + 4, _TOP + _HIGH * len(shown) + 4
     return _sized(drawing(width, height, "Drift by layer and tap", more, *marks, style="heat-map"), width)
 
 
@@ -71,13 +74,13 @@ def _cut(kind: str) -> str:
 
 
 def _axes(kinds: list[str], layers: int) -> list[str]:
-    marks = [text(0, 12, "tap ↓", "axis"), text(_LEFT, 12, "layer →", "axis")]
+    marks = [text(0, 30, "tap ↓", "axis"), text(_LEFT, 30, "layer →", "axis")]
     for step in range(5):
         share = step / 4
-        marks.append(element("rect", {"class": "hot", "x": 250 + 24 * step, "y": 3, "width": 22, "height": 11,
+        marks.append(element("rect", {"class": "hot", "x": 42 + 24 * step, "y": 3, "width": 22, "height": 11,
                                       "fill-opacity": _depth(share)}))  # fmt: skip
-    marks.append(text(244, 12, f"{PALE:.0e}", "axis", "end"))
-    marks.append(text(374, 12, f"{DEEP:g} and more", "axis"))
+    marks.append(text(0, 12, f"{PALE:.0e}", "axis"))
+    marks.append(text(166, 12, f"{DEEP:g} and more", "axis"))
     every = max(1, layers // 24)
     for layer in range(0, layers, every):
         marks.append(text(_LEFT + _WIDE * (layer + 0.5) - 1, _TOP - 6, str(layer), "axis", "middle"))

@@ -87,11 +87,11 @@ def what(about: Mapping[str, Any]) -> str:
 
 def sentence(about: Mapping[str, Any]) -> str:
     """What was looked at, in one line."""
-    rules = f"{about['rules']:,} rules asked" + (f" and {about['ignored']:,} not" if about["ignored"] else "")
+    rules = f"{about['rules']:,} rules checked" + (f" and {about['ignored']:,} left out" if about["ignored"] else "")
     if about["read"] is None:
         return f"{what(about)}; {rules}, the header cannot be read to its end"
     read, size = size_words(about["read"]), size_words(about["size"])
     how = "" if read == size else {"none": " (header only)", "sample": " (weights sampled)"}.get(about["reading"], "")
     amount = f"all {size}" if read == size else f"{read} of {size}"
-    doubt = "; these weights do not tell their layout" if about["layout"] == "undecided" else ""
+    doubt = "; the weights do not show their layout" if about["layout"] == "undecided" else ""
     return f"{what(about)}; {rules}, {amount} read{how}{doubt}"

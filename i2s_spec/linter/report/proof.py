@@ -12,11 +12,12 @@ CARETS = "^^"
 BETWEEN = "~"
 
 
-def proof(finding: Mapping[str, Any], size: int | None) -> Iterator[str]:
+def proof(finding: Mapping[str, Any], size: int | None, width: int = 16) -> Iterator[str]:
     """The lines of a finding's excerpt, plain printable ASCII; none where the report holds no bytes.
 
     :param finding: a finding as plain data
     :param size: size of the file, which the width of addresses depends on
+    :param width: bytes in a row
     """
     excerpt = finding["bytes"]
     if excerpt is None:
@@ -24,13 +25,13 @@ def proof(finding: Mapping[str, Any], size: int | None) -> Iterator[str]:
     data = bytes.fromhex(excerpt["hex"])
     start, stop = finding["span"]["start"], finding["span"]["stop"]
     digits = digits_for(size or excerpt["start"] + len(data))
-    for row in rows(data, excerpt["start"]):
+    for row in rows(data, excerpt["start"], width):
         yield f"{row.address:0{digits}x}  {row.hex}  |{row.ascii}|"
-        first, last = max(start - row.address, row.first), min(max(stop, start + 1) - row.address, 16)
+        first, last = max(start - row.address, row.first), min(max(stop, start + 1) - row.address, width)
         if first < last:
             yield (" " * (digits + 2 + 3 * first) + BETWEEN.join([CARETS] * (last - first))).rstrip()
-        elif start == stop == row.address + 16:  # the span is empty, and begins where the row ends
-            yield " " * (digits + 2 + 3 * 16) + CARETS
+        elif start == stop == row.address + width:  # the span is empty, and begins where the row ends
+            yield " " * (digits + 2 + 3 * width) + CARETS
     hidden = stop - (excerpt["start"] + len(data))
     if hidden > 0:
         yield " " * (digits + 2) + f"... {hidden:,} more bytes"

@@ -17,6 +17,9 @@ from i2s_spec.linter.report.examined import examined, sentence
 from i2s_spec.linter.report_data import FileReport, Totals, ok_words, reading_words
 from i2s_spec.linter.rule import REGISTRY, Needs, Severity
 
+#: Columns that 16 bytes take with an address of up to eight digits.
+WIDE = 80
+
 #: The codes that a terminal has for colours.
 _SGR = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
@@ -55,7 +58,7 @@ class Text(Format):
             mark = "" if self._brief else repair_words(code)
             yield self._finding(path, finding) + (self._dim(f" [{mark}]") if mark else "")
             if self.bytes_shown and (self._quiet or code not in shown):
-                yield from (self._dim("  " + line) for line in proof(finding, file_report["size"]))
+                yield from (self._dim("  " + line) for line in proof(finding, file_report["size"], self._row()))
             shown.add(code)
         for code, count in file_report["summary"]["elided"].items():
             yield f"{path}: {count:,} more finding{_s(count)} of {code}"
@@ -75,6 +78,10 @@ class Text(Format):
             yield f"{path}: {self._verdict(file_report)}{'' if self._brief else self._basis(file_report)}"
         if not self._brief:
             yield from self._summary(file_report)
+
+    def _row(self) -> int:
+        """Bytes in a row of a dump: 16, or 8 on a terminal where they would be wrapped."""
+        return 16 if self.columns is None or self.columns >= WIDE else 8
 
     def _basis(self, file_report: FileReport) -> str:
         """What a verdict rests on, and what it leaves out."""

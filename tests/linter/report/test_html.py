@@ -163,7 +163,7 @@ def test_weights_are_drawn_under_each_layout_and_by_layer() -> None:
     assert text.count('<div class="facet-row wide">') == 1
     assert text.count('class="value"') == len(report["details"]["tensors"]) - 18 == 28
     undecided = rendered(file_report(model_bytes(layers=2)))
-    assert "The weights do not tell their layout." in undecided
+    assert "The weights do not show their layout." in undecided
     assert 'class="dots right"' not in undecided
     assert 'id="f1-weights"' not in rendered(file_report(model_bytes(layers=1), payload="none"))
 

@@ -30,7 +30,7 @@ def _aligned(alignment: dict[str, Any] | None) -> str:
     answer = {
         "decided": f"The weights are laid out as {decided}",
         "mixed": "The tensors of this file are not laid out alike",
-        "undecided": "The weights do not tell their layout",
+        "undecided": "The weights do not show their layout",
     }[alignment["answer"]]
     words = (
         f"{answer}. Each point is a channel: its rank by {partner}, and by the share of weights that are not 0 in the "

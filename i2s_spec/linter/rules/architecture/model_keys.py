@@ -26,8 +26,8 @@ def architecture_unknown(subject: Subject) -> Iterator[Finding]:
 
     Why: graphs are chosen by this name, letter by letter: loaders end with 'unknown model architecture'. Names that
     differ from a known one in case or signs are mistakes; any other is one where the tensors have the names of
-    llama.cpp's models, some are I2_S, and no loader of that family knows the name. Of other models there are new ones
-    every month: those are not reported.
+    llama.cpp's models, some are I2_S, and no loader of that family knows the name. Other names are not reported, since
+    new architectures appear every month.
 
     Example: 'bitnet-b1_58' or 'BitNet'.
 

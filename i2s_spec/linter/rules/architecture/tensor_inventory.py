@@ -22,7 +22,7 @@ def tensor_missing(subject: Subject) -> Iterator[Finding]:
     """A tensor is missing that the architecture's graph needs.
 
     Why: loaders look every tensor of the architecture up by its name and refuse: 'tensor not found'. Readers that go on
-    without it, as one does without sub-norms, compute something else.
+    without it, as some do without sub-norms, compute something else.
 
     Example: a bitnet-b1.58 file without blk.0.attn_sub_norm.weight.
 

@@ -253,8 +253,9 @@ def permutation_uncertain(subject: Subject) -> Iterator[Finding]:
     """The rows of queries and keys may be in the order of another architecture.
 
     Why: llama rotates neighbouring rows of a head, bitnet its halves, and converters permute the rows of llama models
-    for it. A model whose other tensors are bitnet's was probably converted as one, without. The header does not state the
-    order of rows. The trits of trained I2_S weights often tell it (I215 compares them), random ones never do; with the
+    for it. A model whose other tensors are bitnet's was probably converted as bitnet, without this permutation. The
+    header does not state the order of rows. Trained I2_S weights often show it (I215 compares them), random ones never
+    do; with the
     wrong order perplexity doubles.
 
     Example: a bitnet-b1.58 file that was renamed to llama.

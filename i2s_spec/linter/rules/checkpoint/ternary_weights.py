@@ -156,8 +156,8 @@ def scale_convention(facts: CheckpointFacts) -> Iterator[Finding]:
 def quantized_twice(facts: CheckpointFacts) -> Iterator[Finding]:
     """Weights that are ternary already would be quantized once more.
 
-    Why: the mode online takes the mean of the absolute weights as the scale. Of floats that are -s, 0 and +s that is s
-    times the share of weights that are not 0: the trits stay, and every scale shrinks by a third to a half.
+    Why: the mode online takes the mean of the absolute weights as the scale. For floats that are -s, 0 and +s that mean
+    is s times the share of weights that are not 0: the trits stay, and every scale shrinks by a third to a half.
 
     Example: weights of a ternary model in bf16, under `quantization_mode: online`.
 

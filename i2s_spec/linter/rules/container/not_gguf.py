@@ -114,7 +114,7 @@ raised(
     """The file is of another known format.
 
     Why: naming the format saves the search: safetensors and pickle checkpoints need converting, programs and documents
-    have no business under this name.
+    do not belong under this name.
 
     Example: a safetensors file that was renamed to model.gguf.
 

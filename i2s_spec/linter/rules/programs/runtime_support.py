@@ -92,8 +92,8 @@ def runtime_computes_wrongly(subject: Subject) -> Iterator[Finding]:
 def runtime_depends_on_machine(subject: Subject) -> Iterator[Finding]:
     """A runtime computes the file rightly on some machines, and wrongly on others.
 
-    Why: kernels for different processors expect different layouts, or are missing, and the file is the same. The
-    same bytes give sense on one machine and rubbish on the next, without a message.
+    Why: kernels for different processors expect different layouts, or are missing, and the file is the same. The same
+    bytes give correct text on one machine and garbage on another, without a message.
 
     Example: a published file in bitnet.cpp of December 2025 on a Raspberry Pi.
 

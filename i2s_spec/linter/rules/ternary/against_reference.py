@@ -58,8 +58,8 @@ def packed_otherwise(subject: Subject) -> Iterator[Finding]:
 
     Why: nothing in a file says how its codes are laid out, and each layout decodes as well as the others, to other
     weights. An ARM build of November 2025 packs blocks of 64, an x86 build without ACT_PARALLEL packs four rows to a
-    byte, and neither is what released readers take an I2_S tensor for. Trained weights tell their layout themselves
-    (I213), random ones do not; weights that are known always tell: the checkpoint, or another file of the model.
+    byte, and released readers expect neither. Trained weights show their layout themselves (I213), random ones do not;
+    known weights always decide it: the checkpoint, or another file of the model.
 
     Example: 'i2s lint model.gguf --reference model-f32.gguf' for a file whose tensors are rows-1x4.
 
@@ -79,10 +79,10 @@ def packed_otherwise(subject: Subject) -> Iterator[Finding]:
 def weights_differ(subject: Subject) -> Iterator[Finding]:
     """A tensor holds other weights than the reference.
 
-    Why: no dialect makes these weights those of the reference. A part was overwritten or is from another model, rows were
+    Why: in no dialect are these weights those of the reference. A part was overwritten or is from another model, rows were
     put in another order than the architecture has them, or the weights were made ternary by another rule. Where one of
-    the usual mistakes explains it, the finding says which: another tensor of the model, transposed, swapped words, turned
-    signs, rows or columns in another order.
+    the usual mistakes explains it, the finding says which: another tensor of the model, transposed, swapped words,
+    inverted signs, rows or columns in another order.
 
     Example: the rows of attn_q in the order of the checkpoint, in a file of architecture llama.
 
@@ -164,10 +164,10 @@ def not_compared(subject: Subject) -> Iterator[Finding]:
 def floats_differ(subject: Subject) -> Iterator[Finding]:
     """A tensor that is not I2_S holds other values than the reference.
 
-    Why: gains, embeddings and biases are checked by nothing else, and wrong ones spoil the output as much as wrong trits
-    do: gains of another layer, gains less by 1 where a converter took them for offsets, rows of the embedding moved on by
-    one token. Where one of these explains it, the finding says which. Types of floats may differ; what is stored with
-    fewer bits counts as equal where rounding explains the difference.
+    Why: nothing else checks gains, embeddings and biases, and wrong ones spoil the output as much as wrong trits do:
+    gains of another layer, gains that are 1 too small because a converter took them for offsets, rows of the embedding
+    shifted by one token. Where one of these explains it, the finding says which. Types of floats may differ; what is
+    stored with fewer bits counts as equal where rounding explains the difference.
 
     Example: blk.3.ffn_norm.weight that holds the gains of blk.4.ffn_norm.weight.
 

@@ -80,10 +80,10 @@ def plus_two_code(subject: Subject) -> Iterator[Finding]:
 def foreign_digits(subject: Subject) -> Iterator[Finding]:
     """Bytes of digits have values that no packer writes.
 
-    Why: five digits of base 3 are a number N below 243, and a packer writes the byte ceil(256 N / 243): 13 of the 256 bytes
-    are never written. A byte with room for a digit that no weight has holds 0 there, so that most of its values are not
-    written either. Readers decode all of them without a word. Of arbitrary bytes one in twenty is of that kind, so that
-    they tell a payload that is something else: cut, shifted, encrypted or damaged.
+    Why: five digits of base 3 are a number N below 243, and packers write the byte ceil(256 N / 243): 13 of the 256
+    values never occur. In a byte with an unused digit that digit is 0, so that most of its values never occur either.
+    Readers decode all of them without a warning. Of arbitrary bytes one in twenty has such a value, so these show a
+    payload that is something else: cut, shifted, encrypted or damaged.
 
     Example: 5 % of the bytes of a PTQ1_0 tensor whose payload was read from the wrong offset.
 
@@ -147,10 +147,10 @@ def group_scale_negative(subject: Subject) -> Iterator[Finding]:
 def group_scale_zero(subject: Subject) -> Iterator[Finding]:
     """The scale of a group is 0, and its codes are not.
 
-    Why: every weight of the group is 0 then, whatever its code is. A group of zeros has the scale 0 and codes of 0; one of
-    weights below 3e-8 loses its scale to the rounding of float16 and keeps its codes. Otherwise scales were overwritten,
-    or never written. Types with a scale for each row are not looked at: their quantizers write codes of +1 for a row of
-    zeros.
+    Why: then every weight of the group is 0, whatever its code. A group of zeros has the scale 0 and codes of 0; a
+    group of weights below 3e-8 loses its scale to the rounding of float16 and keeps its codes. Otherwise scales were
+    overwritten, or never written. Types with a scale for each row are not checked: their quantizers write codes of +1
+    for a row of zeros.
 
     Example: a block of 28 bytes whose last two are 0 in the middle of a PTQ1_0 tensor.
 
@@ -167,11 +167,10 @@ def group_scale_zero(subject: Subject) -> Iterator[Finding]:
 def group_scales_far_apart(subject: Subject) -> Iterator[Finding]:
     """Scales of one tensor differ wildly.
 
-    Why: scales are the largest magnitudes of groups of one matrix, and differ by a factor of a few; those of heavy tails,
-    of outliers and of rows next to nothing by more. More than 4,096 times the upper quartile of a tensor is beyond what the
-    heaviest tails give that have any use: a flipped bit in the exponent makes 65,536 times of a scale. The same where the
-    upper quartile is that far above the lower one: then the bytes are no scales. Tensors of fewer than 64 groups are not
-    looked at.
+    Why: scales are the largest magnitudes of the groups of one matrix, and mostly differ by a small factor; heavy
+    tails, outliers and rows near 0 make it larger. More than 4,096 times the upper quartile of a tensor is beyond what
+    any useful matrix has; a flipped bit in the exponent multiplies a scale by 65,536. Where the upper quartile is that
+    far above the lower one, the bytes are not scales at all. Tensors of fewer than 64 groups are not checked.
 
     Example: one scale of 1,310.7 among thousands near 0.02.
 

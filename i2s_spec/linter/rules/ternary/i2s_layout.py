@@ -40,10 +40,10 @@ def _score(decision: Decision, name: str) -> TrustedText:
 def layout_contradicted(subject: Subject) -> Iterator[Finding]:
     """The weights themselves contradict the canonical layout.
 
-    Why: nothing in a file marks how its codes are laid out, and every layout decodes. Trained weights tell: gains rise and
-    fall with the share of zeros in the columns that they feed, and channels that are written alike are read alike, in the
-    right layout only. A finding needs a lead over every other layout that chance gives once in 10^9 files, and twice the
-    score of the next best; random weights do not get there.
+    Why: nothing in a file marks how its codes are laid out, and every layout decodes. Trained weights show it: only in
+    the right layout do the gains of a norm rise and fall with the share of zeros in the columns that they feed, and are
+    channels that one matrix writes alike read alike by the next. A finding needs a lead over every other layout that
+    chance gives once in 10^9 files, and twice the score of the next best; random weights do not reach that.
 
     Example: a trained model that an ARM build of November 2025 quantized, whose tensors are interleave-64.
 
@@ -105,9 +105,10 @@ _ROTATED: Final = {"neox": "rows in the two halves", "norm": "neighboring rows"}
 def rows_for_other_rotation(subject: Subject) -> Iterator[Finding]:
     """The rows of queries and keys are in the order of another architecture.
 
-    Why: rotation mixes two rows of a head, and training makes them alike: they have about as many weights that are not 0.
-    Converters permute the rows for architectures that rotate neighbors (llama), and leave them for those that rotate halves
-    (bitnet). With the wrong order a model still speaks, and its perplexity doubles. Random weights tell nothing.
+    Why: rotation mixes two rows of a head, and training makes these two alike: they have about the same number of
+    weights that are not 0. Converters permute the rows for architectures that rotate neighbors (llama), and leave them
+    for those that rotate halves
+    (bitnet). With the wrong order a model still writes text, but its perplexity doubles. Random weights show nothing.
 
     Example: a bitnet-b1.58 whose rows a converter for llama has permuted.
 
@@ -138,8 +139,8 @@ def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
     """The weights themselves contradict the canonical code map.
 
     Why: nothing in a file marks what its codes stand for, and every code map decodes. Trained weights have as many of -1 as
-    of +1. Where another two of the codes in use are as frequent as each other, and those that should be are not, the
-    codes mean something else: a canonical reader takes zeros for -1, say. Balance cannot tell the two signs apart.
+    of +1. Where two other codes are equally frequent instead, the codes mean something else, and a canonical reader
+    takes zeros for -1, for example. This balance does not show which of the two is -1.
 
     Example: a trained model whose writer took 0, 1, 2 for 0, +1, -1, as a description of the format has it.
 

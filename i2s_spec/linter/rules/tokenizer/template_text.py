@@ -142,9 +142,10 @@ def _hazards(subject: Subject, kind: str, made: Rule) -> Iterator[Finding]:
 def template_reaches_out(subject: Subject) -> Iterator[Finding]:
     """A chat template reaches for attributes or functions of the interpreter that renders it.
 
-    Why: a template is a program. Rendered without a sandbox, these constructs run any command; sandboxes have been left
-    by str.format and by attributes that are named by a value. No template of a conversation needs them. A template
-    without them is not proved harmless: a name that is put together elsewhere, and then used as a subscript, passes.
+    Why: a template is a program. Rendered without a sandbox, these constructs run any command; sandboxes have been
+    escaped through str.format and through attributes that are named by a value. No chat template needs them. A template
+    without them is not proved harmless: a name that is put together elsewhere, and then used as a subscript, is not
+    found.
 
     Example: {{ ''.__class__.__mro__ }}, {{ x | attr('__glo' ~ 'bals__') }}, {% include 'other' %}.
 
@@ -289,7 +290,7 @@ def address_or_path(subject: Subject) -> Iterator[Finding]:
 def control_characters(subject: Subject) -> Iterator[Finding]:
     """A text has control characters other than tabs and ends of lines.
 
-    Why: a terminal that shows it obeys: it moves the cursor, hides lines, or puts text on the clipboard. A NUL ends the
+    Why: a terminal that prints it obeys it: it moves the cursor, hides lines, or puts text on the clipboard. A NUL ends the
     text for programs in C.
 
     Example: general.name with an escape sequence, ESC ] 52.
