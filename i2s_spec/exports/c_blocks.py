@@ -123,9 +123,12 @@ static inline float i2s_block_scale(const uint8_t *at, unsigned bytes, int big_e
 /* Bytes of a matrix, 0 where it cannot be packed: rows are whole blocks. */
 static inline uint64_t i2s_block_tensor_bytes(i2s_block_type type, uint64_t rows, uint64_t cols)
 {{
-    const i2s_block_layout *layout = &i2s_block_layouts[type];
+    const i2s_block_layout *layout;
     uint64_t row;
-    if (rows == 0 || cols == 0 || cols % layout->elements != 0 || cols / layout->elements > UINT32_MAX)
+    if ((unsigned)type >= I2S_BLOCK_TYPES || rows == 0 || cols == 0)
+        return 0;
+    layout = &i2s_block_layouts[type];
+    if (cols % layout->elements != 0 || cols / layout->elements > UINT32_MAX)
         return 0;
     row = layout->row_bytes + cols / layout->elements * layout->bytes;
     return rows > UINT64_MAX / row || rows > UINT64_MAX / cols ? 0 : rows * row;
@@ -149,7 +152,7 @@ static inline i2s_status i2s_block_decode(const void *data, size_t size, uint64_
     const i2s_block_layout *layout;
     uint64_t row, block, done = 0;
     unsigned k, code;
-    if ((unsigned)type >= I2S_BLOCK_TYPES || i2s_block_tensor_bytes(type, rows, cols) == 0)
+    if (i2s_block_tensor_bytes(type, rows, cols) == 0)
         return I2S_BAD_SHAPE;
     if (size != i2s_block_tensor_bytes(type, rows, cols))
         return I2S_BAD_SIZE;

@@ -156,6 +156,8 @@ def test_decode_gives_weights_whatever_the_scales(kind: str, tmp_path: Path) -> 
     assert (done.shape, done.dtype, done.scale) == (shape, "float32", None)
     found = np.load(tmp_path / "a.npy")
     assert np.array_equal(found, (values.reshape(len(scales), -1) * scales[:, None]).reshape(shape))
+    ones = open_file(written(np.sign(values), kind, block_native.pack(np.sign(values), 0.5, kind)))
+    assert decode_tensor(ones, NAME, tmp_path / "b.npy", form="float32").scale == 0.5
 
 
 def test_floats_that_there_are_not_are_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -85,7 +86,10 @@ def decode_tensor(
     if form == "float32" and kind in FLOAT_WORDS:
         parts = _floats(file, tensor, kind)
     elif form == "float32" and kind in BLOCK_TYPES:
-        parts = _group_weights(tensor.ternary(dialect, unused_code))
+        grouped = tensor.ternary(dialect, unused_code)
+        with suppress(ValueError):  # +2 times a scale, and scales that are no numbers: weights all the same
+            scale = float(grouped.scale) if grouped.has_one_scale() else None
+        parts = _group_weights(grouped)
     else:
         trits = tensor.ternary(dialect, unused_code)
         if form == "codes":
