@@ -358,7 +358,7 @@ def trits(rows: int, cols: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("layout", list(LAYOUTS))
-@pytest.mark.parametrize("shape", [(4, 128), (12, 896), (4, 8320), (20, 128)])
+@pytest.mark.parametrize("shape", share([((4, 128),), ((12, 896),), ((4, 8320),), ((20, 128),)], every=2))
 def test_threads_share_the_work_without_a_rest(
     monkeypatch: pytest.MonkeyPatch, layout: str, shape: tuple[int, int]
 ) -> None:
@@ -390,7 +390,7 @@ def test_one_thread_s_find_is_everybody_s(monkeypatch: pytest.MonkeyPatch, at: i
 
 
 @pytest.mark.parametrize("layout", IN_FILES)
-@pytest.mark.parametrize("at", [0, (1 << 20) - 1, 1 << 20, (1 << 20) + 4711])
+@pytest.mark.parametrize("at", share([0, (1 << 20) - 1, 1 << 20, (1 << 20) + 4711], every=2))
 def test_an_unused_code_is_found_behind_the_first_megabyte(layout: str, at: int) -> None:
     shape = (4, (1 << 18) + 2048)
     data = bytearray(reference.pack(np.zeros(shape, dtype=np.int8), 1.0, layout))

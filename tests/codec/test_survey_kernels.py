@@ -264,7 +264,7 @@ def test_a_hole_that_ends_inside_a_part(holes: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("run", [256, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 300, 3 * BLOCK, 5 * BLOCK])
-@pytest.mark.parametrize("before", [0, 1, 300, BLOCK])
+@pytest.mark.parametrize("before", share([0, 1, 300, BLOCK], every=2))
 def test_a_run_over_many_blocks_of_many_parts(name: str, run: int, before: int) -> None:
     """It begins in one part, goes through blocks of the next one, and ends anywhere."""
     data = payload_of(2 * BLOCK - before) + b"\x55" * (before + run) + b"\x11" + payload_of(BLOCK // 2)
