@@ -138,16 +138,18 @@ def _compared(
     read = orders(matrix.rows, matrix.cols)
     large = share * matrix.rows >= profiles.COUNTS
     score = profiles.column_scores_reference if large else profiles.column_scores
-    scores = score(counted.bases, read.places, read.split, others, share, width if share > 1 else 1)
+    scores = score(counted.bases, read.first, read.split, others, share, width if share > 1 else 1)
     if scores is None:
         return
     found = np.full((len(ranks), len(HYPOTHESES)), np.nan)
     found[:, read.numbers] = scores
     at = 0
     for one in asked:
-        sides = found[[at, at + len(one.ranks) - 1]]
+        sides = found[at : at + len(one.ranks)]
         at += len(one.ranks)
-        yield Comparison(matrix, one.text, False, one.partners, sides)
+        yield Comparison(
+            matrix, one.text, False, one.partners, sides if len(sides) > 1 else sides.repeat(len(SIDES), axis=0)
+        )
 
 
 Written = tuple["NDArray[np.float32]", int | None]
