@@ -170,9 +170,9 @@ def tensor_out_of_order(subject: Subject) -> Iterator[Finding]:
     """One tensor does not go with the rest of the model.
 
     Why: in a trained model the channels that a matrix reads are those that others write, in the same order. One whose order
-    agrees with nothing, where those of the same role in other layers do, was transposed, shifted by something else than whole
-    blocks, shuffled, exchanged with a matrix of the same shape, or overwritten. A model with one such tensor still speaks, and
-    worse.
+    agrees with nothing, where those of the same role in other layers do, was transposed, shifted by something else than
+    whole blocks, shuffled, exchanged with a matrix of the same shape, or overwritten. A model with one such tensor still
+    speaks, and worse.
 
     Example: blk.1.attn_q.weight written column by column, in a file whose other matrices are sound.
 
