@@ -192,8 +192,8 @@ def column_scores(int row, const uint32_t[:, ::1] bases, const int32_t[:, ::1] p
     if share < 1 or share > LONGEST or width < 1 or width > LONGEST or n < 1 or n > LONGEST or n % share or (
             share > 1 and n % (share * width)):
         raise ValueError("the columns are not whole groups of heads")
-    if (bases.shape[0] != 2 or (places.shape[1] != n and not repeat) or others.shape[1] * share != n or found.shape[0] != others.shape[0]
-            or found.shape[1] != orders or not 0 <= split <= orders):
+    if (bases.shape[0] != 2 or (places.shape[1] != n and not repeat) or others.shape[1] * share != n
+            or found.shape[0] != others.shape[0] or found.shape[1] != orders or not 0 <= split <= orders):
         raise ValueError("the profiles have another shape")
     if orders == 0 or others.shape[0] == 0:
         return True

@@ -182,7 +182,7 @@ def tensor_out_of_order(subject: Subject) -> Iterator[Finding]:
     if found is None or found.usual is None:
         return
     strangers = found.strangers()
-    names = {one.matrix.name for one in strangers}
+    names = {each.matrix.name for each in (*strangers, *found.otherwise(found.usual))}
     for one in strangers:
         role = one.matrix.role
         others = [each for each in found.tensors if each.matrix.role == role and each.matrix.name not in names]
