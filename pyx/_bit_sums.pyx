@@ -11,11 +11,12 @@ cdef extern from "permuted.h" nogil:
     ctypedef struct i2s_scores_set:
         const char *name
         int (*available)() noexcept nogil
-        int (*columns)(const uint32_t *, int64_t, const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, int64_t,
-                       int64_t, int64_t, uint32_t *, uint32_t *, float *, double *, double *) noexcept nogil
+        int (*columns)(const uint32_t *, int64_t, const int32_t *, int, int64_t, int64_t, int64_t, const double *, int64_t,
+                       int64_t, int64_t, int64_t, uint32_t *, uint32_t *, float *, double *, double *) noexcept nogil
         void (*grams)(const float *, int64_t, const float *, int64_t, const int32_t *, int64_t, int, double *) noexcept nogil
     const i2s_scores_set *i2s_scores_sets
     int I2S_SCORES_SETS
+    int I2S_REPEATS
     int64_t i2s_float_ranks(const float *, int64_t, uint64_t *, double *) noexcept
     uint32_t i2s_largest(const uint32_t *, int64_t) noexcept
     int64_t i2s_ranks(const uint32_t *, int64_t, uint32_t *, double *) noexcept
@@ -176,8 +177,10 @@ def column_scores(int row, const uint32_t[:, ::1] bases, const int32_t[:, ::1] p
                   const double[:, ::1] others, int64_t share, int64_t width, int64_t values, double[:, ::1] found):
     """The scores of profiles, whose ranks `others` has, against columns in the order of each row of `places`; whether every
     profile has so many `values`. `bases` has the counts of places for the first `split` orders and for the others; of heads
-    of `width` columns, `share` are summed. Every place must be one of a column: that is not looked at."""
+    of `width` columns, `share` are summed. Places are of all columns, or of the first block of these: those of other blocks
+    move on with their block, in a ring. Every place must be one of a column: that is not looked at."""
     cdef int64_t n = bases.shape[1], orders = places.shape[0]
+    cdef bint repeat = places.shape[1] == I2S_REPEATS and n % I2S_REPEATS == 0
     cdef size_t most
     cdef uint32_t *seen
     cdef uint32_t *counts
@@ -189,8 +192,8 @@ def column_scores(int row, const uint32_t[:, ::1] bases, const int32_t[:, ::1] p
     if share < 1 or share > LONGEST or width < 1 or width > LONGEST or n < 1 or n > LONGEST or n % share or (
             share > 1 and n % (share * width)):
         raise ValueError("the columns are not whole groups of heads")
-    if (bases.shape[0] != 2 or places.shape[1] != n or others.shape[1] * share != n or found.shape[0] != others.shape[0]
-            or found.shape[1] != orders or not 0 <= split <= orders):
+    if (bases.shape[0] != 2 or (places.shape[1] != n and not repeat) or others.shape[1] * share != n
+            or found.shape[0] != others.shape[0] or found.shape[1] != orders or not 0 <= split <= orders):
         raise ValueError("the profiles have another shape")
     if orders == 0 or others.shape[0] == 0:
         return True
@@ -198,7 +201,7 @@ def column_scores(int row, const uint32_t[:, ::1] bases, const int32_t[:, ::1] p
     if most >= <size_t>LONGEST:
         raise ValueError("a count is too large")
     seen = <uint32_t *>malloc((4 * (most + 1) + <size_t>n) * sizeof(uint32_t))
-    kept = <float *>malloc(2 * <size_t>n * sizeof(float))
+    kept = <float *>malloc((2 + <size_t>others.shape[0]) * <size_t>n * sizeof(float))
     squares = <double *>malloc(<size_t>others.shape[0] * sizeof(double))
     if seen == NULL or kept == NULL or squares == NULL:
         free(seen)
@@ -207,10 +210,10 @@ def column_scores(int row, const uint32_t[:, ::1] bases, const int32_t[:, ::1] p
         raise MemoryError
     counts = seen + 4 * (most + 1)
     with nogil:
-        right = i2s_scores_sets[row].columns(&bases[0, 0], n, &places[0, 0], orders, 0, split, &others[0, 0], others.shape[0],
-                                             share, width, values, seen, counts, kept, squares, &found[0, 0])
+        right = i2s_scores_sets[row].columns(&bases[0, 0], n, &places[0, 0], repeat, orders, 0, split, &others[0, 0],
+                                             others.shape[0], share, width, values, seen, counts, kept, squares, &found[0, 0])
         if right:
-            right = i2s_scores_sets[row].columns(&bases[1, 0], n, &places[0, 0], orders, split, orders, &others[0, 0],
+            right = i2s_scores_sets[row].columns(&bases[1, 0], n, &places[0, 0], repeat, orders, split, orders, &others[0, 0],
                                                  others.shape[0], share, width, values, seen, counts, kept, squares,
                                                  &found[0, 0])
     free(seen)

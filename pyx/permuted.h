@@ -106,6 +106,19 @@ static int64_t i2s_float_ranks(const float *values, int64_t n, uint64_t *keys, d
     return different;
 }
 
+enum { I2S_REPEATS = 128 };
+
+/* The places from `at` on, `now` of them, where those of the first block are given and others move on with their block, in a
+ * ring of n columns; n and `at` are whole blocks. */
+static void i2s_places_of_blocks(const int32_t *places, int64_t n, int64_t at, int64_t now, int32_t *found) {
+    int64_t i, k;
+    for (i = 0; i < now; i += I2S_REPEATS)
+        for (k = 0; k < I2S_REPEATS; k++) {
+            const int64_t place = places[k] + at + i;
+            found[i + k] = (int32_t)(place < n ? place : place - n);
+        }
+}
+
 /* Bodies: vectors of floats, how such are taken from `places`, and how products of floats with doubles are added up. */
 #define I2S_PERMUTED_BYTES 16
 #define I2S_PERMUTED(name) i2s_##name##_portable
@@ -153,7 +166,9 @@ I2S_PERMUTED_512 static inline __attribute__((always_inline)) __m512 i2s_permute
     }
     return _mm512_i32gather_ps(places, from, 4);
 }
+#include "permuted_short.h"
 #define I2S_PERMUTED_BYTES 64
+#define I2S_PERMUTED_SHORT 1
 #define I2S_PERMUTED(name) i2s_##name##_avx512
 #define I2S_PERMUTED_TARGET I2S_PERMUTED_512
 #define I2S_PERMUTED_TAKE(from, p, size) ((F)i2s_permuted_take_512(from, p, size))
@@ -174,7 +189,7 @@ static int i2s_scores_has_portable(void) { return 1; }
 typedef struct {
     const char *name;
     int (*available)(void);
-    int (*columns)(const uint32_t *, int64_t, const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, int64_t,
+    int (*columns)(const uint32_t *, int64_t, const int32_t *, int, int64_t, int64_t, int64_t, const double *, int64_t, int64_t,
                    int64_t, int64_t, uint32_t *, uint32_t *, float *, double *, double *);
     void (*grams)(const float *, int64_t, const float *, int64_t, const int32_t *, int64_t, int, double *);
 } i2s_scores_set;

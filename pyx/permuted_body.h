@@ -72,22 +72,42 @@ I2S_PERMUTED_TARGET static double I2S_PERMUTED(rank_square)(const float *ranks, 
 }
 
 /* The scores of profiles against the columns of a matrix under the hypotheses from `first` to `stop`: `base` has the counts of
- * n columns by their places, `places` the place of each column. Where heads share a key head, `share` of them with `width`
- * columns each, their columns are summed. `others` has `many` profiles of n / share ranks; `found` [many, hypotheses] gets the
- * scores. Returns 0 where a profile is almost constant: it has no ranks worth comparing. `kept` and `counts` have room for 2 n
- * and n numbers, `squares` for `many`, `seen` for four of each count up to `share` times the largest. Columns are taken in
- * blocks, which stay in the first-level cache under all hypotheses. */
-I2S_PERMUTED_TARGET static int I2S_PERMUTED(column_scores)(const uint32_t *base, int64_t n, const int32_t *places,
+ * n columns by their places, `places` the place of each column, or only those of the first block, where all blocks `repeat` it.
+ * Where heads share a key head, `share` of them with `width` columns each, their columns are summed. `others` has `many`
+ * profiles of n / share ranks; `found` [many, hypotheses] gets the scores. Returns 0 where a profile is almost constant: it has
+ * no ranks worth comparing. `kept` has room for (2 + many) n numbers, `counts` for n, `squares` for `many`, `seen` for four of
+ * each count up to `share` times the largest. Columns are taken in blocks, which stay in the first-level cache under all
+ * hypotheses. */
+I2S_PERMUTED_TARGET static int I2S_PERMUTED(column_scores)(const uint32_t *base, int64_t n, const int32_t *places, int repeat,
                                                            int64_t hypotheses, int64_t first, int64_t stop,
                                                            const double *others, int64_t many, int64_t share, int64_t width,
                                                            int64_t values, uint32_t *seen, uint32_t *counts, float *kept,
                                                            double *squares, double *found) {
     enum { BLOCK = 512 };
-    const int64_t length = n / share;
+    const int64_t length = n / share, row = repeat ? I2S_REPEATS : n;
     float *permuted = kept + n;
+    int32_t filled[BLOCK];
     double size;
     int64_t h, i, k, at;
     if (first >= stop) return 1;
+#ifdef I2S_PERMUTED_SHORT
+    if (share == 1 && repeat && n <= I2S_SHORT_MOST) {
+        int16_t *shorts = (int16_t *)kept, *theirs = shorts + n;
+        int all = i2s_shorts_of_ranks(others, many * n, theirs);
+        for (h = first; h < stop; h++) all &= i2s_short_within(places + h * row);
+        if (all) {
+            if (i2s_ranks_as_shorts(base, n, seen, shorts) < values) return 0;
+            size = i2s_short_square(shorts, n);
+            for (h = first; h < stop; h++)
+                i2s_short_products(shorts, n, places + h * row, theirs, many, hypotheses, found + h);
+            for (k = 0; k < many; k++) {
+                const double by = sqrt(i2s_short_square(theirs + k * n, n) * size) / sqrt((double)length - 1);
+                for (h = first; h < stop; h++) found[k * hypotheses + h] /= by;
+            }
+            return 1;
+        }
+    }
+#endif
     for (k = 0; k < many; k++) {
         const double *other = others + k * length;
         double sums[8] = {0};
@@ -104,11 +124,13 @@ I2S_PERMUTED_TARGET static int I2S_PERMUTED(column_scores)(const uint32_t *base,
         for (at = 0; at < n; at += BLOCK) {
             const int64_t now = n - at < BLOCK ? n - at : BLOCK;
             for (h = first; h < stop; h++) {
+                const int32_t *order = repeat ? filled : places + h * row + at;
+                if (repeat) i2s_places_of_blocks(places + h * row, n, at, now, filled);
                 if (many == 1) {
-                    found[h] += I2S_PERMUTED(permuted_product)(others + at, kept, n, places + h * n + at, now);
+                    found[h] += I2S_PERMUTED(permuted_product)(others + at, kept, n, order, now);
                     continue;
                 }
-                I2S_PERMUTED(permute)(kept, n, places + h * n + at, now, permuted);
+                I2S_PERMUTED(permute)(kept, n, order, now, permuted);
                 for (k = 0; k < many; k++)
                     found[k * hypotheses + h] += I2S_PERMUTED(rank_product)(others + k * length + at, permuted, now);
             }
@@ -118,12 +140,24 @@ I2S_PERMUTED_TARGET static int I2S_PERMUTED(column_scores)(const uint32_t *base,
                 found[k * hypotheses + h] /= sqrt(squares[k] * size) / sqrt((double)length - 1);
         return 1;
     }
-    for (places += first * n, h = first; h < stop; h++, places += n) {
-        int64_t head, s;
+    for (h = first; h < stop; h++) {
+        int64_t to = 0, in = 0, heads = 0;  /* the column that is summed, its place in a head, and heads of one group so far */
         memset(counts, 0, (size_t)length * sizeof *counts);
-        for (head = 0; head * width < length; head++)
-            for (s = 0; s < share; s++)
-                for (i = 0; i < width; i++) counts[head * width + i] += base[places[(head * share + s) * width + i]];
+        for (at = 0; at < n; at += BLOCK) {
+            const int64_t now = n - at < BLOCK ? n - at : BLOCK;
+            const int32_t *order = repeat ? filled : places + h * row + at;
+            if (repeat) i2s_places_of_blocks(places + h * row, n, at, now, filled);
+            for (i = 0; i < now;) {
+                const int64_t part = width - in < now - i ? width - in : now - i;
+                for (k = 0; k < part; k++) counts[to + k] += base[order[i + k]];
+                i += part;
+                to += part;
+                if ((in += part) < width) continue;
+                in = 0;
+                if (++heads < share) to -= width;
+                else heads = 0;
+            }
+        }
         if (i2s_short_ranks(counts, length, seen, permuted) < values) return 0;
         size = I2S_PERMUTED(rank_square)(permuted, length);
         for (k = 0; k < many; k++) {
@@ -176,6 +210,7 @@ I2S_PERMUTED_TARGET static void I2S_PERMUTED(gram_products_of)(const float *one,
 #undef F
 #undef I2S_PERMUTED_INLINE
 #undef I2S_PERMUTED_BYTES
+#undef I2S_PERMUTED_SHORT
 #undef I2S_PERMUTED
 #undef I2S_PERMUTED_TARGET
 #undef I2S_PERMUTED_TAKE

@@ -50,6 +50,11 @@ def off_by_a_block(model: Copy) -> Copy:
     return model
 
 
+def off_by_a_byte(trits: np.ndarray) -> np.ndarray:
+    """Elements as they are read where the payload begins one byte late, but for the order within blocks."""
+    return np.roll(trits.reshape(-1), 4).reshape(trits.shape)
+
+
 def words_swapped(model: Copy) -> Copy:
     for role in PROJECTIONS:
         for name in model.names(role):
@@ -97,6 +102,9 @@ ROWS = (
     Row("another code map", lambda: Copy().packed("interleave-128/zero-first"), "I216"),
     Row("32-bit words swapped", lambda: words_swapped(Copy()), "I213"),
     Row("a block off by one", lambda: off_by_a_block(Copy()), "I214"),
+    Row("one matrix transposed", lambda: Copy().trits("attn_k", column_by_column, slice(1, 2)), "I217"),
+    Row("a payload off by one byte", lambda: Copy().trits("ffn_down", off_by_a_byte, slice(2, 3)), "I217"),
+    Row("ffn_down of two layers exchanged", lambda: Copy().exchange("blk.0.ffn_down", "blk.2.ffn_down"), "I217"),
     Row("rows for the other rotation", lambda: for_neighbors(Copy()), "I215", "other RoPE order"),
     # order of elements, heads and tensors
     Row("heads in another grouping", lambda: Copy().trits("attn_q", spread_rows).trits("attn_output", spread_columns),

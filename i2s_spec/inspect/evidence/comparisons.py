@@ -81,20 +81,23 @@ def profile_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) ->
             of_columns = ranked[of_gain]
             if of_columns is not None and of_columns.size == matrix.cols:
                 asked.append(_Asked(f"{name} ~ columns of {role}", (), [of_columns]))
-        if asked:
-            yield from _compared(matrix, counts[key], asked)
         share = _share(found) if role == "attn_output" else 1
         width = matrix.cols // max(1, found.heads)
-        asked = []
+        of_rows: list[_Asked] = []
         for name in SOURCES.get(role, ()):
             source = counts.get((layer, name))
             if source is None or source.rows_count * share != matrix.cols:
                 continue
             sides = [of_side for each in SIDES.values() if (of_side := profiles.ranks(source.rows(each))) is not None]
             if len(sides) == len(SIDES) and (share == 1 or (width > 0 and matrix.cols % (share * width) == 0)):
-                asked.append(_Asked(f"rows of {name} ~ columns of {role}", ((layer, name),), sides))
+                of_rows.append(_Asked(f"rows of {name} ~ columns of {role}", ((layer, name),), sides))
+        if share == 1:  # the same columns, which are ranked once
+            asked += of_rows
+            of_rows = []
         if asked:
-            yield from _compared(matrix, counts[key], asked, share, width)
+            yield from _compared(matrix, counts[key], asked)
+        if of_rows:
+            yield from _compared(matrix, counts[key], of_rows, share, width)
 
 
 def zero_channel_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) -> Iterator[Comparison]:
@@ -138,16 +141,18 @@ def _compared(
     read = orders(matrix.rows, matrix.cols)
     large = share * matrix.rows >= profiles.COUNTS
     score = profiles.column_scores_reference if large else profiles.column_scores
-    scores = score(counted.bases, read.places, read.split, others, share, width if share > 1 else 1)
+    scores = score(counted.bases, read.first, read.split, others, share, width if share > 1 else 1)
     if scores is None:
         return
     found = np.full((len(ranks), len(HYPOTHESES)), np.nan)
     found[:, read.numbers] = scores
     at = 0
     for one in asked:
-        sides = found[[at, at + len(one.ranks) - 1]]
+        sides = found[at : at + len(one.ranks)]
         at += len(one.ranks)
-        yield Comparison(matrix, one.text, False, one.partners, sides)
+        yield Comparison(
+            matrix, one.text, False, one.partners, sides if len(sides) > 1 else sides.repeat(len(SIDES), axis=0)
+        )
 
 
 Written = tuple["NDArray[np.float32]", int | None]

@@ -56,8 +56,8 @@ def decide(sums: Mapping[str, float], freedom: int) -> Decision:
     """
     if freedom < 1 or len(sums) < 2:
         return Decision(None, None, None, 0.0, 0.0, freedom, dict(sums))
-    order = sorted(sums, key=sums.__getitem__, reverse=True)
-    best, second = order[0], order[1]
+    best = max(sums, key=sums.__getitem__)
+    second = max((name for name in sums if name != best), key=sums.__getitem__)
     margin = sums[best] - sums[second]
     wanted = max(quantile(freedom), (1 - 1 / RATIO) * sums[best])
     return Decision(best if margin >= wanted else None, best, second, margin, wanted, freedom, dict(sums))

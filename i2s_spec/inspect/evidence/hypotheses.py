@@ -81,13 +81,15 @@ def _places(each: Hypothesis, cols: int) -> NDArray[np.intp]:
 class Orders(NamedTuple):
     """The hypotheses that fit a shape: first those that leave rows where they are, `split` of them, then the others.
 
-    `places` has the places of each, int32 [names, cols], and `numbers` their places in HYPOTHESES, intp [names].
+    `places` has the places of each, int32 [names, cols], `first` those of the first block, int32 [names, BLOCK]: those of
+    other blocks move on with their block, in a ring. `numbers` are their places in HYPOTHESES, intp [names].
     """
 
     names: list[str]
     numbers: NDArray[np.intp]
     split: int
     places: NDArray[np.int32]
+    first: NDArray[np.int32]
 
 
 @lru_cache(maxsize=64)
@@ -98,7 +100,8 @@ def orders(rows: int, cols: int) -> Orders:
     for row, each in enumerate(found):
         places[row] = each.places(cols)
     numbers = np.array([HYPOTHESES.index(each) for each in found], dtype=np.intp)
-    return Orders([each.name for each in found], numbers, sum(each.in_rows for each in found), places)
+    first = np.ascontiguousarray(places[:, :BLOCK])
+    return Orders([each.name for each in found], numbers, sum(each.in_rows for each in found), places, first)
 
 
 @lru_cache(maxsize=64)

@@ -23,7 +23,7 @@ from i2s_spec.inspect.evidence.comparisons import (
     zero_channel_comparisons,
 )
 from i2s_spec.inspect.evidence.counted import Counted, count, counts_size, room
-from i2s_spec.inspect.evidence.decision import Decision, decide
+from i2s_spec.inspect.evidence.decision import Decision, decide, quantile
 from i2s_spec.inspect.evidence.grams import GramReader
 from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis, fitting
 from i2s_spec.inspect.evidence.roles import WRITERS, Matrix, Roles, roles
@@ -40,6 +40,9 @@ GRAM_WEIGHTS: Final = 1 << 24
 _NAMES: Final = [each.name for each in HYPOTHESES]
 _NONE: Final = dict.fromkeys(_NAMES, 0.0)
 _IN_ROWS: Final = np.array([each.in_rows for each in HYPOTHESES])
+
+#: How many times the quantile of chance a tensor's sum is that agrees with its layer beyond doubt.
+AGREES: Final = 4.0
 
 #: How often tensors are asked again with their partners read as these were decided.
 ROUNDS: Final = 3
@@ -81,6 +84,29 @@ class LayoutEvidence(NamedTuple):
     def otherwise(self, name: str) -> list[TensorEvidence]:
         """The tensors that are decided for something else than the hypothesis of this name."""
         return [tensor for tensor in self.tensors if tensor.decision.name not in (None, name)]
+
+    def strangers(self) -> list[TensorEvidence]:
+        """The tensors that agree with their layer in no way that is considered, where most others of their role do.
+
+        These are two at least, and reach `AGREES` times what chance gives; a role with tensors between that and chance has
+        no strangers, since their layers may have learned more or less.
+        """
+        by_role: dict[str, list[TensorEvidence]] = {}
+        for tensor in self.tensors:
+            if tensor.decision.name in (None, self.usual):
+                by_role.setdefault(tensor.matrix.role, []).append(tensor)
+        found: list[TensorEvidence] = []
+        for tensors in by_role.values():
+            chance = [quantile(tensor.decision.freedom) for tensor in tensors]
+            sums = [tensor.decision.sums for tensor in tensors]
+            weak = [max(each.values()) < wanted for each, wanted in zip(sums, chance, strict=True)]
+            strong = [
+                self.usual is not None and each.get(self.usual, 0.0) >= AGREES * wanted
+                for each, wanted in zip(sums, chance, strict=True)
+            ]
+            if sum(strong) >= max(2, sum(weak)) and sum(strong) + sum(weak) == len(tensors):
+                found += [tensor for tensor, alone in zip(tensors, weak, strict=True) if alone]
+        return found
 
     @property
     def usual(self) -> str | None:

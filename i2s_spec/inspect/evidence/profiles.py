@@ -82,7 +82,8 @@ def column_scores(
     """The scores of profiles against counts of columns that are read in several orders.
 
     :param bases: uint32 [2, columns]: the counts for the first `split` orders, and for the others
-    :param places: int32 [orders, columns]; every place is one of a column
+    :param places: int32 [orders, columns]; every place is one of a column. Or [orders, BLOCK], those of the first block:
+        those of other blocks move on with their block, in a ring of all columns
     :param others: float64 [profiles, columns / share], ranks
     :param share: heads whose columns are summed, each of `width`
     :returns: float64 [profiles, orders]; None where a profile is almost constant
@@ -103,8 +104,10 @@ def column_scores_reference(
 ) -> NDArray[np.float64] | None:
     """The definition of `column_scores`."""
     found = np.empty((len(others), len(places)))
-    for number, order in enumerate(places):
+    blocks = np.arange(0, bases.shape[1], places.shape[1])
+    for number, first in enumerate(places):
         base = bases[0 if number < split else 1]
+        order = ((blocks[:, None] + first) % base.size).reshape(-1)
         summed = base[order].astype(np.uint64).reshape(-1, share, width).sum(axis=1).reshape(-1)
         columns = ranks(summed)
         if columns is None:

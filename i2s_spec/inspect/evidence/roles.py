@@ -13,6 +13,7 @@ import numpy as np
 
 from i2s_spec.errors import FormatError
 from i2s_spec.inspect.evidence.counted import looked_at
+from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ class Matrix(NamedTuple):
 class Gains:
     """The gains of a file by layer and role; each is read when it is first asked for, by whichever thread."""
 
-    def __init__(self, tensors: dict[tuple[int, str], Tensor]) -> None:
-        self._tensors = tensors
+    def __init__(self, file: File, tensors: dict[tuple[int, str], Tensor]) -> None:
+        self._file, self._tensors = file, tensors
         self._read: dict[tuple[int, str], NDArray[Any] | None] = {}
 
     def get(self, key: tuple[int, str]) -> NDArray[Any] | None:
@@ -70,7 +71,7 @@ class Gains:
         if key not in self._tensors:
             return None
         if key not in self._read:
-            self._read[key] = _gain(self._tensors[key])
+            self._read[key] = _gain(self._file, self._tensors[key])
         return self._read[key]
 
 
@@ -108,7 +109,7 @@ def roles(file: File, layers: int | None = None) -> Roles:
         chosen = {found[i * (len(found) - 1) // max(1, layers - 1)] for i in range(layers)}
         matrices = {key: matrix for key, matrix in matrices.items() if key[0] in chosen}
     heads, key_heads = _heads(file)
-    return Roles(matrices, Gains(norms), heads, key_heads)
+    return Roles(matrices, Gains(file, norms), heads, key_heads)
 
 
 def _named(file: File) -> Iterator[tuple[int, str, Tensor]]:
@@ -134,11 +135,17 @@ def _matrix(layer: int, role: str, tensor: Tensor) -> Matrix | None:
     return Matrix(layer, role, tensor.name, rows, cols, span.start)
 
 
-def _gain(tensor: Tensor) -> NDArray[Any] | None:
-    if tensor.type is None or tensor.type.name not in ("F32", "F16", "BF16") or tensor.ne[0] > LONGEST:
+def _gain(file: File, tensor: Tensor) -> NDArray[Any] | None:
+    if tensor.type is None or tensor.type.name not in ("F32", "F16", "BF16") or not 0 < tensor.ne[0] <= LONGEST:
         return None
     try:
-        return np.asarray(tensor.dequantize(), dtype=np.float32)
+        if tensor.type.name != "F32":
+            return np.asarray(tensor.dequantize(), dtype=np.float32)
+        span = tensor.payload_span
+        tensor.require(span)
+        raw = np.empty(tensor.ne[0], dtype=f"{order_prefix(file.byte_order)}f4")
+        file.source.readinto(span.start, raw.view(np.uint8).data)
+        return raw.astype(np.float32, copy=False)
     except (FormatError, ValueError):
         return None
 

@@ -68,7 +68,7 @@ def sentence(found: Likelihood) -> str:
         )
     also = f"; the text does not tell {_listed(left[1:])} from it" if left[1:] else ""
     if verdict(found) == RIGHT:
-        return f"nothing is wrong: the model predicts the text best as it is{also}"
+        return f"nothing that was tried is wrong: the model predicts the text best as it is{also}"
     if verdict(found) == WRONG:
         return f"{best.name}: {best.title}{also}"
     return f"undecided between {_listed(left)}"

@@ -17,8 +17,11 @@ _KINDS: Final = 16
 
 
 @cache
-def _layer() -> dict[str, NDArray[np.int8]]:
-    """The trits of one layer of 128 channels whose channels have kinds, by role; the same every time."""
+def _layers(more: int = 0) -> dict[str, NDArray[np.int8]]:
+    """The trits of one layer of 128 channels whose channels have kinds, by layer and role; the same every time.
+
+    :param more: layers that have queries only
+    """
     import numpy as np
 
     random = np.random.default_rng(1)
@@ -32,30 +35,44 @@ def _layer() -> dict[str, NDArray[np.int8]]:
         return found
 
     channels, hidden = random.standard_normal((128, _KINDS)), random.standard_normal((256, _KINDS))
-    return {
-        "attn_output": trits(channels, random.standard_normal((128, _KINDS))),
-        "attn_q": trits(128, channels),
-        "ffn_down": trits(channels, hidden),
-        "ffn_gate": trits(hidden, channels),
-        "ffn_up": trits(hidden, channels),
+    found = {
+        "0.attn_output": trits(channels, random.standard_normal((128, _KINDS))),
+        "0.attn_q": trits(128, channels),
+        "0.ffn_down": trits(channels, hidden),
+        "0.ffn_gate": trits(hidden, channels),
+        "0.ffn_up": trits(hidden, channels),
     }
+    return found | {f"{layer}.attn_q": trits(128, channels) for layer in range(1, more + 1)}
 
 
-def _packed(layout: str, roles: tuple[str, ...]) -> bytes:
-    """The layer with the matrices of some roles in another layout, and the others canonical."""
+def _written(layers: dict[str, NDArray[np.int8]], layout: str = "canonical", roles: tuple[str, ...] = ()) -> bytes:
+    """The matrices of some roles in another layout, and the others canonical."""
     from i2s_spec.codec.native import pack
 
     return model(
         *(
             matrix(
-                pack(trits, 0.5, dialect=layout if role in roles else "canonical")[:-32],
-                f"blk.0.{role}.weight".encode(),
+                pack(trits, 0.5, dialect=layout if name.partition(".")[2] in roles else "canonical")[:-32],
+                f"blk.{name}.weight".encode(),
                 trits.shape[1],
                 scaled(0.5 + 0.125 * number),
             )
-            for number, (role, trits) in enumerate(_layer().items())
+            for number, (name, trits) in enumerate(layers.items())
         )
     )
+
+
+def _packed(layout: str, roles: tuple[str, ...]) -> bytes:
+    """One layer with the matrices of some roles in another layout."""
+    return _written(_layers(), layout, roles)
+
+
+def _one_transposed() -> bytes:
+    """Four layers, the queries of one of which are written column by column."""
+    import numpy as np
+
+    layers = _layers(3)
+    return _written(layers | {"2.attn_q": np.ascontiguousarray(layers["2.attn_q"].T)})
 
 
 _ALL: Final = ("attn_output", "attn_q", "ffn_down", "ffn_gate", "ffn_up")
@@ -64,6 +81,7 @@ add("layer-as-interleave-64", "I213", "data[1]", partial(_packed, "interleave-64
 add("layer-as-sequential-msb", "I213", "data[1]", partial(_packed, "sequential-msb", _ALL), ("M001",))
 add("layer-as-zero-first", "I216", "data[0]", partial(_packed, "interleave-128/zero-first", _ALL), ("M001",))
 add("one-matrix-as-interleave-64", "I214", "data[1]", partial(_packed, "interleave-64", ("attn_q",)), ("M001",))
+add("one-matrix-transposed", "I217", "data[6]", _one_transposed, ("M001",))
 
 
 def _rows_for_neighbors() -> bytes:

@@ -12,7 +12,7 @@ from i2s_spec.gguf.source import BufferSource
 from i2s_spec.inspect.evidence import _bit_sums, grams, profiles
 from i2s_spec.inspect.evidence.bit_sums import BitSums, bit_sums_reference, kernel_row
 from i2s_spec.inspect.evidence.counted import totals_reference
-from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis
+from i2s_spec.inspect.evidence.hypotheses import HYPOTHESES, Hypothesis, orders
 from i2s_spec.inspect.evidence.roles import Matrix
 from i2s_spec.schema.dialect import CODE_MAPS
 
@@ -182,6 +182,58 @@ def test_column_scores_are_the_definition(
         found = profiles.column_scores(bases, places, split, others, share, width)
     wanted = profiles.column_scores_reference(bases, places, split, others, share, width)
     assert (None if found is None else found.tolist()) == (None if wanted is None else wanted.tolist())
+
+
+@pytest.mark.parametrize("name", SCORE_SETS)
+@given(
+    blocks=st.integers(1, 12),
+    share=st.sampled_from((1, 1, 2, 4)),
+    most=st.sampled_from((3, 60, 2560)),
+    many=st.integers(1, 5),
+    across=st.booleans(),
+    whole=st.booleans(),
+    seed=st.integers(0, 1 << 30),
+)
+@settings(max_examples=60, deadline=None)
+def test_column_scores_of_places_that_repeat(
+    name: str, blocks: int, share: int, most: int, many: int, across: bool, whole: bool, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    cols, length = 128 * blocks * share, 128 * blocks
+    bases = random.integers(0, most + 1, size=(2, cols), dtype=np.uint32)
+    first = np.stack([random.permutation(128) + 128 * (number % (blocks * share)) for number in range(4)])
+    if across:  # the places of a block are in two of them
+        first = (first + 64) % cols
+    others = np.stack([random.permutation(length) - (length - 1) / 2 for _ in range(many)])
+    if not whole:  # ranks that no 16 bits hold
+        others[0] /= 3
+    places = first.astype(np.int32)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("I2S_ISA", name)
+        found = profiles.column_scores(bases, places, 3, others, share, 32)
+    wanted = profiles.column_scores_reference(bases, places, 3, others, share, 32)
+    assert found is not None
+    assert wanted is not None
+    assert np.array_equal(found, wanted) or (not whole and np.allclose(found, wanted, rtol=1e-12, atol=1e-12))
+
+
+@pytest.mark.parametrize("name", SCORE_SETS)
+@pytest.mark.parametrize("cols", [16256, 16384, 33024])
+def test_column_scores_of_many_columns(name: str, cols: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("I2S_ISA", name)
+    bases = np.sort(np.random.default_rng(5).integers(0, 1 << 16, size=(2, cols), dtype=np.uint32))
+    places, others = np.arange(128, dtype=np.int32)[None], (np.arange(cols) - (cols - 1) / 2)[None]
+    found = profiles.column_scores(bases, places, 1, others)  # all products have one sign: the largest sums
+    assert found is not None
+    assert np.array_equal(found, profiles.column_scores_reference(bases, places, 1, others))
+
+
+@pytest.mark.parametrize("shape", [(128, 128), (256, 256), (512, 1280), (2560, 6912), (6, 384)])
+def test_blocks_of_every_hypothesis_are_like_the_first(shape: tuple[int, int]) -> None:
+    read = orders(*shape)
+    blocks = np.arange(0, shape[1], 128)[:, None]
+    for places, first in zip(read.places, read.first, strict=True):
+        assert np.array_equal(places, ((blocks + first) % shape[1]).reshape(-1))
 
 
 def test_column_scores_of_what_does_not_fit() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -106,3 +107,54 @@ def test_one_foreign_tensor_is_named(other: str, role: str) -> None:
     named = {one.matrix.name: one.decision.name for one in found.otherwise("interleave-128")}
     assert named == {f"blk.2.{role}.weight": other}
     assert "I214" in {finding.code for finding in lint(data).findings}
+
+
+def column_by_column(trits: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(trits.T).reshape(trits.shape)
+
+
+def shuffled(trits: np.ndarray) -> np.ndarray:
+    return np.random.default_rng(3).permutation(trits.reshape(-1)).reshape(trits.shape)
+
+
+@pytest.mark.requirement("R7.7-4")
+@pytest.mark.parametrize(("role", "damage"), share(product(PROJECTIONS, [column_by_column, shuffled]), every=4))
+@pytest.mark.parametrize("layout", ["interleave-128", "interleave-64"])
+def test_one_tensor_that_agrees_with_nothing_is_named(
+    layout: str, role: str, damage: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    with opened(Copy().trits(role, damage, slice(1, 2)).packed(layout).written()) as file:
+        found = layout_evidence(file, CODE_MAPS["offset-1"])
+    assert found is not None
+    assert found.usual == layout
+    assert [one.matrix.name for one in found.strangers()] == [f"blk.1.{role}.weight"]
+
+
+@pytest.mark.requirement("R7.7-4")
+@pytest.mark.parametrize("layout", layouts())
+@pytest.mark.parametrize("name", ["stories", "llama"])
+def test_no_tensor_of_a_sound_model_is_called_out_of_order(name: str, layout: str) -> None:
+    with opened(Copy(name).packed(layout).written()) as file:
+        found = layout_evidence(file, CODE_MAPS["offset-1"])
+    assert found is not None
+    assert found.strangers() == []
+
+
+@pytest.mark.requirement("R7.7-4")
+def test_tensors_are_not_called_out_of_order_beside_weak_ones() -> None:
+    """Where half of a role's matrices agree with nothing, or one agrees a little, others may as well have learned less."""
+
+    def named(model: Copy) -> list[str]:
+        with opened(model.written()) as file:
+            found = layout_evidence(file, CODE_MAPS["offset-1"])
+        assert found is not None
+        return [one.matrix.name for one in found.strangers()]
+
+    def partly(trits: np.ndarray) -> np.ndarray:
+        """Most rows are of nothing."""
+        return np.concatenate([shuffled(trits[:-24]), trits[-24:]])
+
+    two, three = Copy().trits("attn_q", shuffled, slice(2)), Copy().trits("attn_q", shuffled, slice(3))
+    assert named(two) == ["blk.0.attn_q.weight", "blk.1.attn_q.weight"]
+    assert named(three) == []
+    assert named(Copy().trits("attn_q", shuffled, slice(1)).trits("attn_q", partly, slice(1, 2))) == []

@@ -162,3 +162,33 @@ def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
         got=TrustedText(f"{CANONICAL.layout.name}/{code_map.name}"), want=TrustedText(usual.name),
         minus=TrustedText(minus), plus=TrustedText(plus),
     )  # fmt: skip
+
+
+@rule("I217", "tensor-out-of-order", "I2_S tensor {name} agrees with its layer in no layout: its weights score {score} at "
+      "best, which chance gives, and those of the other {role} {least} and more", severity=WARNING, clause="7.7",
+      when=WITH_LAYERS, payload=True, sampled=Sampled.LOCAL)  # fmt: skip
+def tensor_out_of_order(subject: Subject) -> Iterator[Finding]:
+    """One tensor does not go with the rest of the model.
+
+    Why: in a trained model the channels that a matrix reads are those that others write, in the same order. One whose order
+    agrees with nothing, where those of the same role in other layers do, was transposed, shifted by something else than
+    whole blocks, shuffled, exchanged with a matrix of the same shape, or overwritten. A model with one such tensor still
+    speaks, and worse.
+
+    Example: blk.1.attn_q.weight written column by column, in a file whose other matrices are sound.
+
+    Fix: convert the tensor again. 'i2s lint --reference' and 'i2s diff' name what was done to it, if there is a right copy.
+    """
+    found = weight_layout(subject)
+    if found is None or found.usual is None:
+        return
+    strangers = found.strangers()
+    names = {each.matrix.name for each in (*strangers, *found.otherwise(found.usual))}
+    for one in strangers:
+        role = one.matrix.role
+        others = [each for each in found.tensors if each.matrix.role == role and each.matrix.name not in names]
+        least = min(others, key=lambda each: each.decision.sums.get(found.usual or "", 0.0))
+        yield tensor_out_of_order.at(
+            _span(subject, one.matrix), name=one.matrix.name, role=TrustedText(role),
+            score=TrustedText(f"{max(one.decision.sums.values()):,.0f}"), least=_score(least.decision, found.usual),
+        )  # fmt: skip
