@@ -43,6 +43,23 @@ def _tensors(count: int, ne: tuple[int, ...], number: int, step: int, data: byte
     return file((), (info(b"t%d" % i, ne, number, step * i) for i in range(count)), data)
 
 
+def other_data(data: bytes) -> bytes:
+    """The same header, with other bytes instead of the zeros at the end: no tensor that lies there is the same."""
+    held = data.rstrip(b"\0")
+    size = len(data) - len(held)
+    whole = -(-len(held) // 32) * 32  # the zeros before the first tensor stay
+    if size < 64:
+        return data
+    pattern = b"\x15\x55\x51\x54" * 8 + struct.pack("<f", 1.5) + bytes(28)
+    return data[:whole] + (pattern * (size // 64 + 1))[: len(data) - whole]
+
+
+def _matrices(count: int) -> bytes:
+    names = (b"blk.%d.attn_q.weight" % i for i in range(count))
+    each = struct.pack("<8f", 1, 0, -1, 1, 1, 0, 0, 1)
+    return file((), (info(name, (4, 2), FLOAT, 32 * i) for i, name in enumerate(names)), each * count)
+
+
 def _blocks(count: int) -> bytes:
     names = (b"blk.%d.attn_q.weight" % i for i in range(count))
     counted = key(f"{ARCH}.block_count".encode(), U32, struct.pack("<I", count))
@@ -79,6 +96,7 @@ FILES: Final[dict[str, Callable[[float], bytes]]] = {
     "same-bytes": lambda s: _tensors(int(190_000 * s), (128, 1), I2S, 0, bytes(64)),
     "i2s-tensors": lambda s: _tensors(int(90_000 * s), (128, 1), I2S, 64, bytes(int(90_000 * s) * 64)),
     "blocks": lambda s: _blocks(int(74_000 * s)),
+    "float-matrices": lambda s: _matrices(int(95_000 * s)),
     "float-tensors": lambda s: _tensors(int(130_000 * s), (4,), FLOAT, 32, b"\1" * (int(130_000 * s) * 32)),
     "unknown-types": lambda s: _tensors(int(220_000 * s), (4,), 99, 32, bytes(64)),
     "same-names": lambda s: file((), [info(b"output.weight", (4,), FLOAT, 0)] * int(200_000 * s), bytes(64)),

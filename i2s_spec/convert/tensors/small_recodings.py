@@ -106,11 +106,11 @@ class SmallRecodings:
         return [places.get(tensor.index) for tensor in tensors]
 
     def _stored(self, scales: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        """What the type stores of scales; None where one of them is none for it, or 0 or negative, of
+        """What the type stores of scales; None where one of them is none for it, or of floats 0 or negative, of
         which no weights are made."""
         if self.kind == "I2_S":
             return scales
-        if not scales.all() or (self.kind in FLOAT_WORDS and (scales < 0).any()):
+        if self.kind in FLOAT_WORDS and (scales <= 0).any():
             return None
         try:
             return np.array([rounding(scale, self.kind).stored for scale in scales], dtype=np.float32)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 #: Tensors that differ; whatever comes after them is not compared.
-MOST: Final = 1 << 12
+MOST: Final = 1 << 11
 
 
 class Compared(NamedTuple):
