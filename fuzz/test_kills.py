@@ -77,6 +77,7 @@ def begun(words: list[str], folder: Path) -> int:
         return process
     try:
         os.chdir(folder)
+        os.environ["SOURCE_DATE_EPOCH"] = "0"  # pages say when they were made, and a minute may pass
         null = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(null, number)
@@ -191,7 +192,6 @@ class Campaign:
 
 def campaign(folder: Path, kills: int, seed: int = 0) -> Counter[str]:
     """Kill so many runs, spread over all calls."""
-    os.environ["SOURCE_DATE_EPOCH"] = "0"  # pages say when they were made, and a minute may pass
     made = Campaign(folder, seed)
     for i, line in enumerate(CALLS):
         made.rounds(line, kills // len(CALLS) + (i < kills % len(CALLS)))

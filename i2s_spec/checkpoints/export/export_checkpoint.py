@@ -240,10 +240,3 @@ def _weights(tensor: Tensor, heads: int | None, form: str) -> Iterator[bytes]:
         scales = matrix.scales if matrix.scales.size == 1 else np.repeat(matrix.scales, group, axis=1)
         weights = matrix.trits * scales
     yield float_words(tensor.name, weights if heads is None else to_checkpoint_rows(weights, heads), form)
-
-
-def _umask() -> int:
-    """What the user wants of new files; asking sets it for a moment."""
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

@@ -65,11 +65,12 @@ def import_with_receipt(
 @contextmanager
 def _workplace(name: str) -> Iterator[str]:
     """A folder beside a file that will be, in whose place the disk's refusals name the file."""
-    folder = ""
+    parent, base = os.path.split(os.path.abspath(name))
     try:
         with unfinished_folder(name) as folder:
             yield folder
     except OSError as error:
-        if error.filename is None or not folder or not os.fsdecode(error.filename).startswith(folder):
+        beginning = os.path.join(parent, f".{base[:200]}")
+        if error.filename is None or not os.fsdecode(error.filename).startswith(beginning):
             raise
         raise OSError(error.errno, error.strerror, name) from error
