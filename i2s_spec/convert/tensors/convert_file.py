@@ -259,7 +259,7 @@ def _planned(
     """What becomes of each tensor that is not as it is wanted already."""
     from i2s_spec.convert.tensors.small_recodings import TOGETHER, SmallRecodings
 
-    each: Recoding | GroupRecoding | int | None
+    each: Recoding | GroupRecoding | GroupFloats | int | None
     plan = _Plan({}, SmallRecodings(file, source, kind or "I2_S", wanted, unused_code, order))
     for first in range(0, len(chosen), TOGETHER):
         part = chosen[first : first + TOGETHER]

@@ -194,7 +194,6 @@ def test_column_scores_are_the_definition(
     whole=st.booleans(),
     seed=st.integers(0, 1 << 30),
 )
-@settings(max_examples=60, deadline=None)
 def test_column_scores_of_places_that_repeat(
     name: str, blocks: int, share: int, most: int, many: int, across: bool, whole: bool, seed: int
 ) -> None:
