@@ -70,7 +70,7 @@ def test_other_byte_code_is_left_to_python(package: Path) -> None:
     ask(package, "said")
     assert ask(package, "said", "pass", "-O") == "SourceFileLoader once"
     subprocess.run(
-        [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", folder], check=True
+        [sys.executable, "-m", "compileall", "-qf", "--invalidation-mode", "checked-hash", folder], check=True
     )
     assert ask(package, "said") == "SourceFileLoader once"
     for path in folder.rglob("said*.pyc"):

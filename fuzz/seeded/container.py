@@ -56,7 +56,7 @@ _KEY_VALUES = seeded(
 _TENSOR_INFOS = seeded(
     "i2s_spec/gguf/tensors_read.py", "gguf/test_reader_tensors.py gguf/test_writer.py inspect/test_show.py",
     ("room-alignment", "rooms are compared with sizes padded to 32, whatever the alignment",
-     "room, index.alignment or types.TAIL_BYTES, self", "room, types.TAIL_BYTES, self"),
+     "alignment, common = index.alignment or types.TAIL_BYTES, ", "alignment, common = types.TAIL_BYTES, "),
     ("rows-of-partial-blocks", "rows that split a block pass where the whole tensor is whole blocks",
      "if self.ne and self.ne[0] % self.type.block:", "if self.ne and self.elements % self.type.block:"),
     ("data-start-unaligned", "offsets are counted from the last tensor info, not from the data section",

@@ -275,7 +275,7 @@ INDEX: Final[tuple[tuple[str, tuple[tuple[str, str, str, str, bool, bool, bool, 
         ("I214", "layouts-mixed", "error", "NOTHING", True, True, False, True, False),
         ("I215", "rows-for-other-rotation", "warning", "NOTHING", True, True, False, True, False),
         ("I216", "code-map-contradicted", "error", "NOTHING", True, True, False, True, False),
-        ("I217", "tensor-out-of-order", "warning", "NOTHING", True, True, False, True, False),
+        ("I217", "tensor-without-agreement", "warning", "NOTHING", True, True, False, True, False),
     )),
     ("ternary.i2s_scale", (
         ("I302", "scale-nan", "error", "NOTHING", True, True, False, True, False),

@@ -133,7 +133,7 @@ def test_one_tensor_that_agrees_with_nothing_is_named(
 @pytest.mark.requirement("R7.7-4")
 @pytest.mark.parametrize("layout", layouts())
 @pytest.mark.parametrize("name", ["stories", "llama"])
-def test_no_tensor_of_a_sound_model_is_called_out_of_order(name: str, layout: str) -> None:
+def test_no_tensor_of_a_sound_model_agrees_with_nothing(name: str, layout: str) -> None:
     with opened(Copy(name).packed(layout).written()) as file:
         found = layout_evidence(file, CODE_MAPS["offset-1"])
     assert found is not None
@@ -141,7 +141,7 @@ def test_no_tensor_of_a_sound_model_is_called_out_of_order(name: str, layout: st
 
 
 @pytest.mark.requirement("R7.7-4")
-def test_tensors_are_not_called_out_of_order_beside_weak_ones() -> None:
+def test_tensors_beside_weak_ones_are_not_named() -> None:
     """Where half of a role's matrices agree with nothing, or one agrees a little, others may as well have learned less."""
 
     def named(model: Copy) -> list[str]:

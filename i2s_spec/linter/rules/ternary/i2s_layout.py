@@ -164,10 +164,10 @@ def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-@rule("I217", "tensor-out-of-order", "I2_S tensor {name} agrees with its layer in no layout: its weights score {score} at "
-      "best, which chance gives, and those of the other {role} {least} and more", severity=WARNING, clause="7.7",
+@rule("I217", "tensor-without-agreement", "I2_S tensor {name} agrees with its layer in no layout: its weights score "
+      "{score} at best, which chance gives, and those of the other {role} {least} and more", severity=WARNING, clause="7.7",
       when=WITH_LAYERS, payload=True, sampled=Sampled.LOCAL)  # fmt: skip
-def tensor_out_of_order(subject: Subject) -> Iterator[Finding]:
+def tensor_without_agreement(subject: Subject) -> Iterator[Finding]:
     """One tensor does not go with the rest of the model.
 
     Why: in a trained model the channels that a matrix reads are those that others write, in the same order. One whose order
@@ -188,7 +188,7 @@ def tensor_out_of_order(subject: Subject) -> Iterator[Finding]:
         role = one.matrix.role
         others = [each for each in found.tensors if each.matrix.role == role and each.matrix.name not in names]
         least = min(others, key=lambda each: each.decision.sums.get(found.usual or "", 0.0))
-        yield tensor_out_of_order.at(
+        yield tensor_without_agreement.at(
             _span(subject, one.matrix), name=one.matrix.name, role=TrustedText(role),
             score=TrustedText(f"{max(one.decision.sums.values()):,.0f}"), least=_score(least.decision, found.usual),
         )  # fmt: skip
