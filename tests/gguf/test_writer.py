@@ -762,7 +762,18 @@ def test_what_is_added_is_read_back(
             bodies[name] = (shape, kind, (seed * size)[:size].ljust(size, b"\x5a"))
             writer.add_tensor(name, shape, kind, bodies[name][2])
 
-    file = open_file(written(fill, version=layout[0], byte_order=layout[1], alignment=alignment))
+    try:
+        made = written(fill, version=layout[0], byte_order=layout[1], alignment=alignment)
+    except ValueError as error:  # one number of several types, and no tensor's room tells which
+        assert "both have room" in str(error)
+        assert any(
+            padded(other.nbytes(shape[::-1]), alignment or 32) == padded(len(body), alignment or 32)
+            for shape, kind, body in bodies.values()
+            for other in types.READINGS[kind.number]
+            if other.name != kind.name and shape[-1] % other.block == 0
+        )
+        return
+    file = open_file(made)
     expected = {key: value for key, (_, value) in keys.items()}
     if alignment not in (None, 32):
         expected["general.alignment"] = alignment
