@@ -24,7 +24,7 @@ from i2s_spec.convert.tensors.group_floats import group_weights
 from i2s_spec.convert.tensors.group_scales import most_changed, regrouped
 from i2s_spec.convert.tensors.joined_trits import divided, encoded
 from i2s_spec.convert.tensors.recodings import keeps_groups, named_bytes, recoding_of
-from i2s_spec.errors import FormatError
+from i2s_spec.errors import FormatError, quote
 from i2s_spec.gguf.source import read_spans
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import BY_NAME, I2_S, TAIL_BYTES
@@ -212,7 +212,12 @@ class SmallRecodings:
         """One tensor for itself, with its name in what is wrong with it."""
         tensor = self._tensors[place]
         form = Form(self._sorts[place].target, tensor.shape, self.target, self._order)
-        recoding = recoding_of(tensor.ternary(self.source, self._unused), form)
+        try:
+            recoding = recoding_of(tensor.ternary(self.source, self._unused), form)
+        except FormatError:
+            raise
+        except ValueError as error:  # the file changed, as the tensor was fit when it was planned
+            raise ValueError(f"tensor {quote(tensor.name)}: {error}") from error
         yield from named_bytes(tensor.name, recoding)
         self.unused[place] = recoding.unused
         self._note(place, recoding.rounding)
