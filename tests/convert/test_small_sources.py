@@ -173,7 +173,7 @@ def test_a_file_that_changes_between_is_not_believed(monkeypatch: pytest.MonkeyP
     def turned(*rest: Any) -> Any:
         calls.append(len(calls))
         joined = kept(*rest)
-        return joined if len(calls) == 1 else joined._replace(scales=joined.scales + 1)
+        return joined._replace(scales=joined.scales + 1) if len(calls) == 1 else joined
 
     with monkeypatch.context() as patch:
         patch.setattr(small_recodings, "joined_floats", turned)
