@@ -5,13 +5,19 @@ They are built from bytes, not by the writer, which refuses most of them. `scale
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Callable, Iterable
 from typing import Final
 
+import numpy as np
+
+from i2s_spec.errors import FormatError
+from i2s_spec.gguf.reader import open
+
 #: Numbers of value types and of tensor types.
 U8, U32, I32, F32, BOOL, STRING, ARRAY = 0, 4, 5, 6, 7, 8, 9
-FLOAT, I2S = 0, 36
+FLOAT, TQ2, I2S = 0, 35, 36
 
 ARCH: Final = "bitnet-b1.58"
 
@@ -44,12 +50,20 @@ def _tensors(count: int, ne: tuple[int, ...], number: int, step: int, data: byte
 
 
 def other_data(data: bytes) -> bytes:
-    """The same header, with other bytes instead of the zeros at the end: no tensor that lies there is the same."""
+    """The same header, with other bytes instead of the zeros at the end: no tensor that lies there is the same.
+
+    Data without zeros at the end are floats: they get the other sign.
+    """
     held = data.rstrip(b"\0")
     size = len(data) - len(held)
     whole = -(-len(held) // 32) * 32  # the zeros before the first tensor stay
     if size < 64:
-        return data
+        try:
+            start = open(io.BytesIO(data)).data_start or len(data)
+        except FormatError:
+            return data
+        words = np.frombuffer(data[start : start + (len(data) - start) // 4 * 4], dtype="<u4") ^ np.uint32(1 << 31)
+        return data[:start] + words.tobytes() + data[start + words.nbytes :]
     pattern = b"\x15\x55\x51\x54" * 8 + struct.pack("<f", 1.5) + bytes(28)
     return data[:whole] + (pattern * (size // 64 + 1))[: len(data) - whole]
 
@@ -95,6 +109,7 @@ FILES: Final[dict[str, Callable[[float], bytes]]] = {
     "stairs": lambda s: _stairs(int(100_000 * s), 500_000),
     "same-bytes": lambda s: _tensors(int(190_000 * s), (128, 1), I2S, 0, bytes(64)),
     "i2s-tensors": lambda s: _tensors(int(90_000 * s), (128, 1), I2S, 64, bytes(int(90_000 * s) * 64)),
+    "block-tensors": lambda s: _tensors(int(69_000 * s), (256,), TQ2, 96, bytes(int(69_000 * s) * 96)),
     "blocks": lambda s: _blocks(int(74_000 * s)),
     "float-matrices": lambda s: _matrices(int(95_000 * s)),
     "float-tensors": lambda s: _tensors(int(130_000 * s), (4,), FLOAT, 32, b"\1" * (int(130_000 * s) * 32)),

@@ -34,7 +34,7 @@ HANGS: Final = 60
 CALLS: Final = (
     "lint F --profile security", "lint F --format sarif", "show F", "dump F", "doctor F", "identify F", "hash F",
     "hash F --lineage", "diff F F", "diff F D", "diff S F", "lint F --reference D", "convert F O --to interleave-64",
-    "convert F O --to Q2_0", "convert F O --to F32", "fix F --dry-run",
+    "convert F O --to Q2_0", "convert F O --to Q2_0 --fallback F16", "convert F O --to F32", "fix F --dry-run",
     "fix F --dry-run --unsafe --scrub-tail",
     "fix F -o O --unsafe", "sanitize F -o O", "run F --prompt a",
 )  # fmt: skip

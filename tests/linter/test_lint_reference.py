@@ -24,7 +24,7 @@ from i2s_spec.linter.batch.lint_path import lint_path
 from i2s_spec.linter.batch.lint_paths import lint_paths
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.options import Options
-from i2s_spec.linter.reference import Reference
+from i2s_spec.linter.reference import Reference, comparison
 from i2s_spec.linter.reference.weights import Weights
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS
 
@@ -325,3 +325,23 @@ def test_decoded_trits_are_the_definition(shared: Path) -> None:
         known = of_tensor(file, tensor)
         assert np.array_equal(known.whole(), tensor.ternary().whole()[0])
         assert np.array_equal(known.first_rows(3), known.whole()[:3])
+
+
+@pytest.mark.parametrize(("size", "most"), [(128, 30), (16, 0)])
+def test_few_of_many_floats_are_compared_with_others(size: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random, made = np.random.default_rng(0), []
+    for _ in range(2):
+        out = io.BytesIO()
+        with Writer(out) as writer:
+            for i in range(40):
+                data = random.standard_normal(size).astype("<f4").tobytes()
+                writer.add_tensor(f"blk.{i}.ffn_norm.weight", (size,), "F32", data)
+        made.append(out.getvalue())
+    asked, kept = [], Weights.floats
+    monkeypatch.setattr(
+        Weights, "floats", lambda self, file, tensor: asked.append(tensor.name) or kept(self, file, tensor)
+    )
+    monkeypatch.setattr(comparison, "OTHERS", 30)
+    report = lint(made[0], select=["I405"], reference=made[1])
+    assert len(report.findings) == 40
+    assert len(asked) == 40 + most

@@ -33,9 +33,8 @@ from i2s_spec.schema.types import BY_NAME
 
 if TYPE_CHECKING:
     from i2s_spec.codec.form import Form
-    from i2s_spec.convert.tensors.encode import Recoding, Rounding
-    from i2s_spec.convert.tensors.group_floats import GroupFloats
-    from i2s_spec.convert.tensors.group_scales import GroupRecoding
+    from i2s_spec.convert.tensors.encode import Rounding
+    from i2s_spec.convert.tensors.recodings import AnyRecoding
     from i2s_spec.convert.tensors.small_recodings import SmallRecodings
     from i2s_spec.gguf.atomic_file import Target
     from i2s_spec.gguf.reader import File, Tensor
@@ -128,12 +127,14 @@ def convert_file(
     check_extents(file, list(file.tensors.rows))  # before a plan is made for each of perhaps very many
     chosen = [] if kind is None else _chosen(file, tensors, former)
 
+    from i2s_spec.convert.tensors.recodings import named_bytes
+
     source = parse(source_dialect)
     plan = _planned(file, chosen, kind, wanted, source, fallback, unused_code, order, threads)
     replacements = {
-        name: Replacement(plan.small.kind, plan.small.data(each))
+        name: Replacement(plan.small.types(each)[1], plan.small.data(each))
         if isinstance(each, int)
-        else Replacement(each.form.type, partial(_named, name, each))
+        else Replacement(each.form.type, partial(named_bytes, name, each))
         for name, each in plan.recodings.items()
     }
 
@@ -228,19 +229,18 @@ def is_ternary(tensor: Tensor, architecture: str | None) -> bool:
 class _Plan(NamedTuple):
     """What becomes of tensors, by name: each in another form, or its place among those that are recoded together."""
 
-    recodings: dict[str, Recoding | GroupRecoding | GroupFloats | int]
+    recodings: dict[str, AnyRecoding | int]
     small: SmallRecodings
 
     def proofs(self, file: File) -> Iterator[Proof]:
         """What was found, once all bytes are made."""
-        from i2s_spec.convert.tensors.encode import Rounding
-
         small = self.small
-        source, target = f"I2_S {small.source}", f"I2_S {small.target}" if small.kind == "I2_S" else small.kind
         for name, each in self.recodings.items():
             if isinstance(each, int):
-                rounding = Rounding(small.scales[each], small.stored[each])
-                yield Proof(name, file.tensors[name].shape, source, target, rounding, small.unused[each])
+                source, target = small.types(each)
+                source = f"I2_S {small.source}" if source == "I2_S" else source
+                target = f"I2_S {small.target}" if target == "I2_S" else target
+                yield Proof(name, file.tensors[name].shape, source, target, small.rounding(each), small.unused[each])
             else:
                 yield _proof(name, each)
 
@@ -259,8 +259,8 @@ def _planned(
     """What becomes of each tensor that is not as it is wanted already."""
     from i2s_spec.convert.tensors.small_recodings import TOGETHER, SmallRecodings
 
-    each: Recoding | GroupRecoding | GroupFloats | int | None
-    plan = _Plan({}, SmallRecodings(file, source, kind or "I2_S", wanted, unused_code, order))
+    each: AnyRecoding | int | None
+    plan = _Plan({}, SmallRecodings(file, source, kind or "I2_S", wanted, fallback, unused_code, order))
     for first in range(0, len(chosen), TOGETHER):
         part = chosen[first : first + TOGETHER]
         for tensor, place in zip(part, plan.small.add(part), strict=True):
@@ -283,12 +283,10 @@ def _recoding(
     unused_code: Literal["reject", "zero"],
     order: ByteOrder,
     threads: int,
-) -> Recoding | GroupRecoding | GroupFloats | None:
+) -> AnyRecoding | None:
     """One tensor in the type that is wanted; None if it has that already."""
     from i2s_spec.codec.form import Form
-    from i2s_spec.convert.tensors.encode import Recoding
-    from i2s_spec.convert.tensors.group_floats import GroupFloats
-    from i2s_spec.convert.tensors.group_scales import GroupRecoding
+    from i2s_spec.convert.tensors.recodings import recoding_of
 
     if tensor.type is BY_NAME[kind] and (kind != "I2_S" or (dialect == source_dialect and unused_code == "reject")):
         return None
@@ -298,12 +296,7 @@ def _recoding(
         if name is None:
             continue
         try:
-            form = Form(name, tensor.shape, dialect, order)
-            if name in BLOCK_LAYOUTS and source.form.type in BLOCK_LAYOUTS:
-                return GroupRecoding(source, form, threads)
-            if name in FLOATS and source.form.type in BLOCK_LAYOUTS:
-                return GroupFloats(source, form, threads)
-            return Recoding(source, form, threads)
+            return recoding_of(source, Form(name, tensor.shape, dialect, order), threads)
         except FormatError:
             raise
         except ValueError as error:
@@ -316,17 +309,7 @@ def _recoding(
     raise ValueError(f"tensor {quote(tensor.name)}: {failed}{hint}") from failed
 
 
-def _named(name: str, recoding: Recoding | GroupRecoding | GroupFloats) -> Iterator[bytes]:
-    """The bytes of a tensor, and its name in what is wrong with it."""
-    try:
-        yield from recoding
-    except FormatError:
-        raise
-    except ValueError as error:
-        raise ValueError(f"tensor {quote(name)}: {error}") from error
-
-
-def _proof(name: str, recoding: Recoding | GroupRecoding | GroupFloats) -> Proof:
+def _proof(name: str, recoding: AnyRecoding) -> Proof:
     source, form = recoding.source.form, recoding.form
     return Proof(name, form.shape, form_label(source), form_label(form), recoding.rounding, recoding.unused)
 
@@ -346,6 +329,6 @@ def _layout(plan: _Plan, source: Dialect, types: Counter[str]) -> str | None:
     if "I2_S" not in types:
         return None
     small = plan.small
-    kinds = {small.kind if isinstance(each, int) else each.form.type for each in plan.recodings.values()}
+    kinds = {small.types(each)[1] if isinstance(each, int) else each.form.type for each in plan.recodings.values()}
     written = {small.target.layout.name} if "I2_S" in kinds else set()
     return written.pop() if written else source.layout.name

@@ -67,6 +67,16 @@ class Rounding(NamedTuple):
         return f"scale {self.scale:.9g} -> {self.stored:.9g} ({self.relative:+.1e})"
 
 
+def worst_of(*roundings: Rounding) -> Rounding:
+    """The one that changed its scale most, the first of equals; of as many scales as there are in all."""
+    worst = max(roundings, key=lambda each: abs(each.relative))
+    return worst._replace(scales=sum(each.scales for each in roundings))
+
+
+#: What becomes of no scales.
+NO_SCALES: Final = Rounding(0.0, 0.0, 0)
+
+
 def rounding(scale: float | np.float32, type: str) -> Rounding:
     """What a type stores of a scale.
 

@@ -7,6 +7,7 @@ even, and the proof says how much. Each window is read again, and must be codes 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -16,9 +17,12 @@ from i2s_spec.codec.form import FLOAT_WORDS, Form, widened
 from i2s_spec.codec.quantization.in_order import in_order
 from i2s_spec.codec.ternary_types import BLOCK_TYPES
 from i2s_spec.codec.trits import Trits
-from i2s_spec.convert.tensors.encode import ProofError, Rounding, rounding
+from i2s_spec.convert.tensors.encode import NO_SCALES, ProofError, Rounding, rounding, worst_of
 from i2s_spec.schema.block_layout import block_layout
 from i2s_spec.schema.checks import order_prefix
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class GroupFloats:
@@ -38,14 +42,14 @@ class GroupFloats:
         self.form = form
         self.threads = threads
         #: What became of the scales, once all bytes are made.
-        self.rounding = Rounding(0.0, 0.0, 0)
+        self.rounding = NO_SCALES
         #: No code is kept that stands for nothing.
         self.unused = 0
 
     def __iter__(self) -> Iterator[bytes]:
         source, form = self.source.form, self.form
         by_row = block_layout(source.type).scale.per == "row"
-        self.rounding = Rounding(0.0, 0.0, 0)
+        self.rounding = NO_SCALES
 
         def work(window: tuple[int, int]) -> tuple[bytes, Rounding]:
             start, stop = window
@@ -55,33 +59,42 @@ class GroupFloats:
 
         windows = self.source.windows(form.cols if by_row else source.unit)
         for data, found in in_order(work, windows, self.threads):
-            worst = max(self.rounding, found, key=lambda each: abs(each.relative))
-            self.rounding = worst._replace(scales=self.rounding.scales + found.scales)
+            self.rounding = worst_of(self.rounding, found)
             yield data
 
     def _converted(self, data: bytes, shape: tuple[int, int]) -> tuple[bytes, Rounding]:
-        source, form = self.source.form, self.form
-        answer = self.source.unused if block_layout(source.type).fourth == "reserved" else None
-        values, scales = block_native.unpack(
-            data, shape, source.type, byte_order=source.byte_order, unused_code=answer
-        )  # fmt: skip
-        different, of = np.unique(scales, return_inverse=True)
-        each = [rounding(scale, form.type) for scale in different]
-        stored = np.array([found.stored for found in each], dtype=np.float32)[of.reshape(-1)]
-        group = blocks_of(shape, source.type).group
-        with np.errstate(over="ignore"):
-            weights = (values.reshape(-1, group) * stored[:, None] + np.float32(0)).reshape(-1)  # no zero is negative
-            bits = _words(weights, form.type)
-        if not np.isfinite(widened(bits, form.type)).all():
-            raise ValueError(f"{form.type} has no number for twice the scale {np.abs(stored).max():.9g}")
-        again = widened(bits, form.type).reshape(-1, group)
-        if not np.array_equal(again, values.reshape(-1, group) * stored[:, None]):
-            raise ProofError(f"{form.type} does not give back the weights that were written")
-        if ((stored == 0) & (values.reshape(-1, group) != 0).any(1)).any():
-            raise ValueError(f"a scale is 0, so that {form.type} would hold nothing but 0 where there are trits")
-        worst = max(each, key=lambda found: abs(found.relative))
-        done = bits.astype(order_prefix(form.byte_order) + FLOAT_WORDS[form.type]).tobytes()
-        return done, worst._replace(scales=stored.size)
+        done, each, of = group_weights(data, shape, self.source.form, self.form, self.source.unused)
+        return done, max(each, key=lambda found: abs(found.relative))._replace(scales=of.size)
+
+
+def group_weights(
+    data: bytes, shape: tuple[int, int], source: Form, form: Form, unused: Literal["reject", "zero"]
+) -> tuple[bytes, list[Rounding], NDArray[np.intp]]:
+    """A window of a matrix of a block type as floats, proved; what becomes of its different scales, in ascending order,
+    and which of them each group has.
+
+    :param source, form: of which type and byte order count
+    :param unused: whether code 3, where it is reserved, is an error or 0
+    :raises ValueError: for scales and weights that the type cannot hold
+    """
+    answer = unused if block_layout(source.type).fourth == "reserved" else None
+    values, scales = block_native.unpack(data, shape, source.type, byte_order=source.byte_order, unused_code=answer)
+    different, of = np.unique(scales, return_inverse=True)
+    of = of.reshape(-1)
+    each = [rounding(scale, form.type) for scale in different]
+    stored = np.array([found.stored for found in each], dtype=np.float32)[of]
+    group = blocks_of(shape, source.type).group
+    with np.errstate(over="ignore"):
+        weights = (values.reshape(-1, group) * stored[:, None] + np.float32(0)).reshape(-1)  # no zero is negative
+        bits = _words(weights, form.type)
+    if not np.isfinite(widened(bits, form.type)).all():
+        raise ValueError(f"{form.type} has no number for twice the scale {np.abs(stored).max():.9g}")
+    again = widened(bits, form.type).reshape(-1, group)
+    if not np.array_equal(again, values.reshape(-1, group) * stored[:, None]):
+        raise ProofError(f"{form.type} does not give back the weights that were written")
+    if ((stored == 0) & (values.reshape(-1, group) != 0).any(1)).any():
+        raise ValueError(f"a scale is 0, so that {form.type} would hold nothing but 0 where there are trits")
+    return bits.astype(order_prefix(form.byte_order) + FLOAT_WORDS[form.type]).tobytes(), each, of
 
 
 def _words(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import lcm
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,8 +18,11 @@ from i2s_spec.codec.form import Form
 from i2s_spec.codec.quantization.in_order import in_order
 from i2s_spec.codec.ternary_types import BLOCK_TYPES
 from i2s_spec.codec.trits import Trits
-from i2s_spec.convert.tensors.encode import ProofError, Rounding
+from i2s_spec.convert.tensors.encode import NO_SCALES, ProofError, Rounding, worst_of
 from i2s_spec.schema.block_layout import block_layout
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class GroupRecoding:
@@ -38,14 +42,14 @@ class GroupRecoding:
         self.form = form
         self.threads = threads
         #: What became of the scales, once all bytes are made.
-        self.rounding = Rounding(0.0, 0.0, 0)
+        self.rounding = NO_SCALES
         #: No code is kept that stands for nothing: the types that have one refuse it.
         self.unused = 0
 
     def __iter__(self) -> Iterator[bytes]:
         source, form = self.source.form, self.form
         whole = form.cols if self._rows else lcm(source.unit, form.unit)
-        self.rounding = Rounding(0.0, 0.0, 0)
+        self.rounding = NO_SCALES
         windows = self.source.windows(lcm(whole, form.unit))
 
         def work(window: tuple[int, int]) -> tuple[bytes, Rounding]:
@@ -55,8 +59,7 @@ class GroupRecoding:
             return self._converted(data, shape)
 
         for data, rounding in in_order(work, windows, self.threads):
-            worst = max(self.rounding, rounding, key=lambda each: abs(each.relative))
-            self.rounding = worst._replace(scales=self.rounding.scales + rounding.scales)
+            self.rounding = worst_of(self.rounding, rounding)
             yield data
 
     @property
@@ -65,18 +68,34 @@ class GroupRecoding:
         return any(block_layout(form.type).scale.per == "row" for form in (self.source.form, self.form))
 
     def _converted(self, data: bytes, shape: tuple[int, int]) -> tuple[bytes, Rounding]:
-        source, form = self.source.form, self.form
-        done = convert(
-            data, shape, source.type, form.type, byte_order=source.byte_order, target_order=form.byte_order
-        )  # fmt: skip
-        before, scales = block_native.unpack(data, shape, source.type, byte_order=source.byte_order)
-        after, stored = block_native.unpack(done.data, shape, form.type, byte_order=form.byte_order)
-        tensor = blocks_of(shape, form.type)
-        needed = regroup(before, scales, blocks_of(shape, source.type).group, tensor.group, form.type)
-        wanted = rounded_scales(needed, tensor.layout).astype(np.float32)
-        if not np.array_equal(before, after) or not np.array_equal(stored, wanted):
-            raise ProofError(f"{form.type} does not give back the weights that were written")
-        with np.errstate(all="ignore"):
-            apart = np.where(stored == needed, 0, np.abs(stored.astype(np.float64) / needed - 1))
-        worst = int(apart.argmax())
-        return done.data, Rounding(float(needed[worst]), float(stored[worst]), stored.size)
+        done, needed, stored = regrouped(data, shape, self.source.form, self.form)
+        return done, most_changed(needed, stored)
+
+
+def regrouped(
+    data: bytes, shape: tuple[int, int], source: Form, form: Form
+) -> tuple[bytes, NDArray[np.float32], NDArray[np.float32]]:
+    """A window of a matrix in another block type, proved; the scales that its groups need, and what is stored of each.
+
+    :param source, form: of which type and byte order count
+    :raises ValueError: as `convert` does
+    """
+    done = convert(
+        data, shape, source.type, form.type, byte_order=source.byte_order, target_order=form.byte_order
+    )  # fmt: skip
+    before, scales = block_native.unpack(data, shape, source.type, byte_order=source.byte_order)
+    after, stored = block_native.unpack(done.data, shape, form.type, byte_order=form.byte_order)
+    tensor = blocks_of(shape, form.type)
+    needed = regroup(before, scales, blocks_of(shape, source.type).group, tensor.group, form.type)
+    wanted = rounded_scales(needed, tensor.layout).astype(np.float32)
+    if not np.array_equal(before, after) or not np.array_equal(stored, wanted):
+        raise ProofError(f"{form.type} does not give back the weights that were written")
+    return done.data, needed, stored
+
+
+def most_changed(needed: NDArray[np.float32], stored: NDArray[np.float32]) -> Rounding:
+    """The rounding of scales, of which there is one at least."""
+    with np.errstate(all="ignore"):
+        apart = np.where(stored == needed, 0, np.abs(stored.astype(np.float64) / needed - 1))
+    worst = int(apart.argmax())
+    return Rounding(float(needed[worst]), float(stored[worst]), stored.size)

@@ -1,7 +1,7 @@
-"""This module puts many small I2_S tensors into another type or dialect at once: a read, a kernel and a proof for hundreds.
+"""This module puts many small tensors into another type or dialect at once: a read, a kernel and a proof for hundreds.
 
 A file of 10 MB can hold 90,000 tensors of 32 bytes of codes, for which calls take a hundred times longer than the codes.
-Payloads of whole blocks, or of whole groups of rows of one length, one behind the other, are a payload too.
+Tensors of whole blocks, or of whole groups of rows of one length, one behind the other, are a tensor too.
 """
 
 from __future__ import annotations
@@ -9,30 +9,32 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate, pairwise
 from math import prod
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 
-from i2s_spec.codec.form import FLOAT_WORDS, Form, widened
-from i2s_spec.codec.payload import UnusedCodeError
+from i2s_spec.codec.form import FLOAT_WORDS, TERNARY_TYPES, Form, Joined, joined_blocks, joined_floats
 from i2s_spec.codec.payload_native import count_codes, unpack_trits
 from i2s_spec.codec.tail import SCALE_BYTES
 from i2s_spec.codec.ternary_types import BLOCK_TYPES
-from i2s_spec.convert.tensors.encode import Encoder, ProofError, Recoding, rounding, transcoded
-from i2s_spec.errors import quote
+from i2s_spec.convert.tensors.encode import NO_SCALES, Encoder, Rounding, rounding, transcoded, worst_of
+from i2s_spec.convert.tensors.group_floats import group_weights
+from i2s_spec.convert.tensors.group_scales import most_changed, regrouped
+from i2s_spec.convert.tensors.joined_trits import divided, encoded
+from i2s_spec.convert.tensors.recodings import keeps_groups, named_bytes, recoding_of
+from i2s_spec.errors import FormatError, quote
 from i2s_spec.gguf.source import read_spans
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import BY_NAME, I2_S, TAIL_BYTES
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from i2s_spec.gguf.reader import File, Tensor
     from i2s_spec.schema.checks import ByteOrder
     from i2s_spec.schema.dialect import Dialect
 
-#: Elements of a tensor that is small, between dialects; and to types that its trits are unpacked for.
+#: Elements of a tensor that is small, between dialects; and to or from types that its trits are unpacked for.
 SMALL: Final = 1 << 16
 SMALL_UNPACKED: Final = 1 << 12
 
@@ -40,15 +42,24 @@ SMALL_UNPACKED: Final = 1 << 12
 TOGETHER: Final = 256
 
 
+class _Sort(NamedTuple):
+    """What tensors that are joined have in common: both types, and the columns where they are joined as rows, else 0."""
+
+    source: str
+    target: str
+    cols: int
+
+
 class SmallRecodings:
-    """Small I2_S tensors of a file in another form; their bytes are made in the order in which they were added, and
-    proved before they are given.
+    """Small tensors of a file in another form; their bytes are made in the order in which they were added, and proved
+    before they are given.
 
     Between dialects the code that stands for nothing is kept as such. A tensor with anything odd about it (a scale that
-    the type cannot hold, codes that stand for nothing) is left to who recodes it alone, and says what is wrong.
+    the type cannot hold, codes that stand for nothing) is recoded alone, and says what is wrong.
 
     :param source: the dialect of the file
     :param kind: the type that they get, in `target` where that is I2_S
+    :param fallback: the type of those with a shape that `kind` has no place for
     :param unused: whether the code that stands for nothing is an error or 0
     :param order: the byte order of the copy
     """
@@ -59,177 +70,239 @@ class SmallRecodings:
         source: Dialect,
         kind: str,
         target: Dialect,
+        fallback: str | None,
         unused: Literal["reject", "zero"],
         order: ByteOrder,
     ) -> None:
         self.source = source
         self.target = target
-        self.kind = kind
+        self._targets = (kind,) if fallback is None else (kind, fallback)
         self._file = file
         self._unused: Literal["reject", "zero"] = unused
         self._order: ByteOrder = order
-        self._known: dict[tuple[int, ...], bool] = {}
+        self._known: dict[tuple[str, tuple[int, ...]], _Sort | None] = {}
         self._tensors: list[Tensor] = []
-        #: By place: of each tensor the codes that stand for nothing, once its bytes are made; its scale, and what is
-        #: stored of it.
+        self._sorts: list[_Sort] = []
+        #: By place, once the bytes of a tensor are made: its codes that stand for nothing.
         self.unused = array("Q")
-        self.scales = array("f")
-        self.stored = array("f")
+        #: By place: a scale, what is stored of it, and of how many it is the one that was changed most.
+        self._scales = array("f")
+        self._stored = array("f")
+        self._counts = array("Q")
         self._ready: dict[int, bytes] = {}
-        #: Whether tensors are joined as rows: only those with rows of one length.
-        self._rows = any(each.layout.row_block > 1 for each in (source, target)) or (
-            kind in BLOCK_TYPES and BLOCK_TYPES[kind].scale.per == "row"
-        )
-
-    @property
-    def usable(self) -> bool:
-        """Whether any tensor can be recoded with others: tails have one scale to give, and something changes."""
-        return self.source.tail.copies == 1 and (
-            self.kind != "I2_S" or (self.source != self.target and self._unused == "reject")
-        )
+        self._odd: frozenset[int] = frozenset()
 
     def add(self, tensors: Sequence[Tensor]) -> list[int | None]:
-        """The places that tensors get, at most `TOGETHER` of them; None for one that is recoded alone."""
-        some = [tensor for tensor in tensors if self._fits(tensor)] if self.usable else []
-        start = self._file.data_start or 0
-        ends = [start + tensor.offset + I2_S.nbytes(tensor.ne) for tensor in some]
-        tails = read_spans(self._file.source, [(end - TAIL_BYTES, SCALE_BYTES) for end in ends])
-        scales = np.frombuffer(b"".join(tails), order_prefix(self._file.byte_order) + "f4").astype(np.float32)
-        stored = self._stored(scales)
-        if stored is None:
-            return [None] * len(tensors)
-        places = {tensor.index: len(self._tensors) + i for i, tensor in enumerate(some)}
-        self._tensors += some
-        self.scales.frombytes(scales.tobytes())
-        self.stored.frombytes(stored.tobytes())
-        self.unused.frombytes(bytes(8 * len(some)))
-        return [places.get(tensor.index) for tensor in tensors]
+        """The places that tensors get, at most `TOGETHER` of them; None for one that is recoded alone, or not at all."""
+        sorts: dict[_Sort, list[int]] = {}
+        for i, tensor in enumerate(tensors):
+            if (sort := self._sort(tensor)) is not None:
+                sorts.setdefault(sort, []).append(i)
+        planned: dict[int, tuple[_Sort, Rounding]] = {}
+        for sort, members in sorts.items():
+            for i, each in zip(members, self._planned([tensors[i] for i in members], sort), strict=True):
+                if each is not None:
+                    planned[i] = (sort, each)
+        places: list[int | None] = [None] * len(tensors)
+        for i in sorted(planned):
+            sort, each = planned[i]
+            places[i] = len(self._tensors)
+            self._tensors.append(tensors[i])
+            self._sorts.append(sort)
+            self.unused.append(0)
+            self._scales.append(each.scale)
+            self._stored.append(each.stored)
+            self._counts.append(each.scales)
+        return places
 
-    def _stored(self, scales: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        """What the type stores of scales; None where one of them is none for it, or of floats 0 or negative, of
-        which no weights are made."""
-        if self.kind == "I2_S":
-            return scales
-        if self.kind in FLOAT_WORDS and (scales <= 0).any():
-            return None
-        try:
-            return np.array([rounding(scale, self.kind).stored for scale in scales], dtype=np.float32)
-        except ValueError:
-            return None
+    def types(self, place: int) -> tuple[str, str]:
+        """The types that a tensor has, and gets."""
+        return self._sorts[place][:2]
 
-    def _fits(self, tensor: Tensor) -> bool:
-        """Whether a tensor is small, and of a shape that both forms have a place for."""
-        if tensor.type is not I2_S:
-            return False
-        ne = tensor.ne
-        if ne not in self._known:
-            self._known[ne] = prod(ne) <= (SMALL if self.kind == "I2_S" else SMALL_UNPACKED)
-            try:
-                Form("I2_S", tensor.shape, self.source)
-                Encoder(Form(self.kind, tensor.shape, self.target), np.float32(1))
-            except ValueError:
-                self._known[ne] = False
-        return self._known[ne]
+    def rounding(self, place: int) -> Rounding:
+        """What becomes of a tensor's scales, once its bytes are made."""
+        return Rounding(self._scales[place], self._stored[place], self._counts[place])
 
     def data(self, place: int) -> Callable[[], Iterator[bytes]]:
         """What makes the bytes of the tensor of a place."""
         return partial(self._bytes, place)
 
+    # Which tensors are joined, and with which scales.
+
+    def _sort(self, tensor: Tensor) -> _Sort | None:
+        """With which others a tensor is recoded; None if it is not small, or stays as it is, or has no place."""
+        key = (tensor.kind, tensor.ne)
+        if key not in self._known:
+            self._known[key] = self._sort_of(tensor)
+        return self._known[key]
+
+    def _sort_of(self, tensor: Tensor) -> _Sort | None:
+        source, kind = tensor.kind, self._targets[0]
+        if tensor.type is not BY_NAME.get(source) or source not in TERNARY_TYPES:
+            return None
+        if source == kind != "I2_S" or (source == "I2_S" and self.source.tail.copies > 1):
+            return None
+        if source == kind == "I2_S" and (self.source == self.target or self._unused == "zero"):
+            return None
+        for target in self._targets:
+            try:
+                forms = (Form(source, tensor.shape, self.source), Form(target, tensor.shape, self.target))
+                Encoder(forms[1], np.float32(1))
+            except ValueError:
+                continue
+            small = SMALL if source == target == "I2_S" else SMALL_UNPACKED
+            rows = any(_joins_rows(form) for form in forms)
+            return _Sort(source, target, forms[0].cols if rows else 0) if prod(tensor.ne) <= small else None
+        return None
+
+    def _planned(self, tensors: list[Tensor], sort: _Sort) -> list[Rounding | None]:
+        """What becomes of each tensor's scale, as far as it is known before; None for those that are recoded alone."""
+        if keeps_groups(sort.source, sort.target):
+            return [NO_SCALES] * len(tensors)
+        good = np.ones(len(tensors), dtype=np.bool_)
+        if sort.source == "I2_S":
+            start = self._file.data_start or 0
+            ends = [start + tensor.offset + I2_S.nbytes(tensor.ne) for tensor in tensors]
+            tails = read_spans(self._file.source, [(end - TAIL_BYTES, SCALE_BYTES) for end in ends])
+            scales = np.frombuffer(b"".join(tails), order_prefix(self._file.byte_order) + "f4").astype(np.float32)
+        else:
+            _, scales, good = self._joined(tensors, sort, self._read(tensors))
+        different, of = np.unique(scales.view(np.uint32), return_inverse=True)
+        each = [_rounding_or_none(scale, sort.target) for scale in different.view(np.float32)]
+        return [each[i] if fine else None for i, fine in zip(of.reshape(-1).tolist(), good.tolist(), strict=True)]
+
+    def _read(self, tensors: list[Tensor]) -> list[bytes]:
+        start = self._file.data_start or 0
+        return read_spans(self._file.source, [(start + tensor.offset, tensor.nbytes or 0) for tensor in tensors])
+
+    def _joined(self, tensors: list[Tensor], sort: _Sort, data: list[bytes]) -> Joined:
+        """The trits and scales of tensors of floats or blocks."""
+        elements, order = [tensor.elements for tensor in tensors], self._file.byte_order
+        if sort.source in FLOAT_WORDS:
+            return joined_floats(b"".join(data), elements, sort.source, order)
+        return joined_blocks(b"".join(data), elements, sort.cols or sum(elements), sort.source, order)
+
+    # Their bytes.
+
     def _bytes(self, place: int) -> Iterator[bytes]:
-        if place not in self._ready:
+        if place not in self._ready and place not in self._odd:
             self._make(place)
-        yield self._ready.pop(place)
+        if place in self._odd:
+            yield from self._alone(place)
+        else:
+            yield self._ready.pop(place)
 
     def _make(self, first: int) -> None:
         """Make the bytes of a tensor and of those after it; whatever of an earlier turn was not asked for is dropped."""
         self._ready = {}
-        groups: dict[int, list[int]] = {}
-        for place, tensor in enumerate(self._tensors[first : first + TOGETHER], first):
-            groups.setdefault(tensor.ne[0] if self._rows else 0, []).append(place)
-        start = self._file.data_start or 0
-        for cols, places in groups.items():
-            tensors = [self._tensors[place] for place in places]
-            spans = [(start + tensor.offset, I2_S.nbytes(tensor.ne)) for tensor in tensors]
-            each = read_spans(self._file.source, spans)
-            payload = b"".join(data[:-TAIL_BYTES] for data in each)
-            elements = 4 * len(payload)
-            shape = (elements // cols, cols) if cols else (1, elements)
-            if self.kind == "I2_S":
-                self._transcode(places, each, payload, shape)
-            else:
-                self._encode(places, payload, shape)
-
-    def _transcode(self, places: list[int], each: list[bytes], payload: bytes, shape: tuple[int, int]) -> None:
-        """Tensors in another dialect, from their bytes and their joined payloads."""
-        source = Form("I2_S", shape, self.source, self._file.byte_order)
-        made, unused = transcoded(payload, source, Form("I2_S", shape, self.target, self._order))
-        at = 0
-        for place, data in zip(places, each, strict=True):
-            size, scale = len(data) - TAIL_BYTES, data[-TAIL_BYTES : SCALE_BYTES - TAIL_BYTES]
-            if unused:
-                self.unused[place] = count_codes(data[:size])[self.source.code_map.unused]
-            stored = scale if self._order == self._file.byte_order else scale[::-1]
-            tail = (stored * self.target.tail.copies).ljust(TAIL_BYTES, b"\0")
-            self._ready[place] = made[at : at + size] + tail
-            at += size
-
-    def _encode(self, places: list[int], payload: bytes, shape: tuple[int, int]) -> None:
-        """Tensors in another type, from their joined payloads."""
-        try:
-            trits = unpack_trits(payload, shape, self.source, self._unused)
-        except UnusedCodeError:
-            self._alone(places)
-            return
-        tensors = [self._tensors[place] for place in places]
-        stored = np.array([self.stored[place] for place in places], dtype=np.float32)
-        elements = [tensor.elements for tensor in tensors]
-        if self.kind in BLOCK_TYPES:
-            made = _blocks(trits, stored, elements, self.kind, self._order)
-        else:
-            made = _floats(trits.reshape(-1), np.repeat(stored, elements), self.kind, self._order)
-        at = 0
-        for place, tensor in zip(places, tensors, strict=True):
-            size = BY_NAME[self.kind].nbytes(tensor.ne)
-            self._ready[place] = made[at : at + size]
-            at += size
-
-    def _alone(self, places: list[int]) -> None:
-        """Each tensor for itself, with its name in what is wrong with it."""
-        for place in places:
-            tensor = self._tensors[place]
-            form = Form(self.kind, tensor.shape, self.target, self._order)
+        odd: set[int] = set()
+        sorts: dict[_Sort, list[int]] = {}
+        for place, sort in enumerate(self._sorts[first : first + TOGETHER], first):
+            sorts.setdefault(sort, []).append(place)
+        for sort, places in sorts.items():
             try:
-                self._ready[place] = b"".join(Recoding(tensor.ternary(self.source, self._unused), form))
-            except ValueError as error:
-                raise ValueError(f"tensor {quote(tensor.name)}: {error}") from error
+                self._ready.update(zip(places, self._made(places, sort), strict=True))
+            except FormatError:
+                raise
+            except ValueError:
+                odd.update(places)
+        self._odd = frozenset(odd)
+
+    def _alone(self, place: int) -> Iterator[bytes]:
+        """One tensor for itself, with its name in what is wrong with it."""
+        tensor = self._tensors[place]
+        form = Form(self._sorts[place].target, tensor.shape, self.target, self._order)
+        try:
+            recoding = recoding_of(tensor.ternary(self.source, self._unused), form)
+        except FormatError:
+            raise
+        except ValueError as error:  # the file changed, as the tensor was fit when it was planned
+            raise ValueError(f"tensor {quote(tensor.name)}: {error}") from error
+        yield from named_bytes(tensor.name, recoding)
+        self.unused[place] = recoding.unused
+        self._note(place, recoding.rounding)
+
+    def _note(self, place: int, rounding: Rounding) -> None:
+        self._scales[place], self._stored[place], self._counts[place] = rounding
+
+    def _made(self, places: list[int], sort: _Sort) -> list[bytes]:
+        """The bytes of tensors of one sort.
+
+        :raises ValueError: where one of them must be looked at alone
+        """
+        tensors = [self._tensors[place] for place in places]
+        elements = [tensor.elements for tensor in tensors]
+        shape = (sum(elements) // sort.cols, sort.cols) if sort.cols else (1, sum(elements))
+        source = Form(sort.source, shape, self.source, self._file.byte_order)
+        form = Form(sort.target, shape, self.target, self._order)
+        data = self._read(tensors)
+        if sort.source == sort.target == "I2_S":
+            return self._transcoded(places, data, source, form)
+        if keeps_groups(sort.source, sort.target):
+            return self._with_groups(places, elements, b"".join(data), source, form)
+        if sort.source == "I2_S":
+            payload = b"".join(each[:-TAIL_BYTES] for each in data)
+            trits = unpack_trits(payload, shape, self.source, self._unused)
+        else:
+            flat, scales, good = self._joined(tensors, sort, data)
+            if not good.all() or scales.tolist() != [self._scales[place] for place in places]:
+                raise ValueError("the tensors are not what they were")
+            trits = flat.reshape(shape)
+        stored = np.array([self._stored[place] for place in places], dtype=np.float32)
+        return encoded(trits, stored, elements, form)
+
+    def _transcoded(self, places: list[int], each: list[bytes], source: Form, form: Form) -> list[bytes]:
+        """Tensors in another dialect."""
+        sizes = [len(data) - TAIL_BYTES for data in each]
+        made, unused = transcoded(b"".join(data[:-TAIL_BYTES] for data in each), source, form)
+        done = []
+        for place, data, codes in zip(places, each, divided(made, sizes), strict=True):
+            if unused:
+                self.unused[place] = count_codes(data[:-TAIL_BYTES])[self.source.code_map.unused]
+            scale = data[-TAIL_BYTES : SCALE_BYTES - TAIL_BYTES]
+            stored = scale if self._order == self._file.byte_order else scale[::-1]
+            done.append(codes + (stored * self.target.tail.copies).ljust(TAIL_BYTES, b"\0"))
+        return done
+
+    def _with_groups(
+        self, places: list[int], elements: list[int], data: bytes, source: Form, form: Form
+    ) -> list[bytes]:
+        """Tensors of a block type in another, or as floats, with the scale of each group."""
+        shape = (form.rows, form.cols)
+        if form.type in BLOCK_TYPES:
+            made, needed, stored = regrouped(data, shape, source, form)
+            parts = _parts(elements, stored.size)
+            found = [most_changed(needed[start:stop], stored[start:stop]) for start, stop in parts]
+        else:
+            made, each, of = group_weights(data, shape, source, form, self._unused)
+            parts = _parts(elements, of.size)
+            found = [
+                worst_of(*(each[i] for i in sorted(set(of[start:stop].tolist()))))._replace(scales=stop - start)
+                for start, stop in parts
+            ]
+        for place, one in zip(places, found, strict=True):
+            self._note(place, worst_of(NO_SCALES, one))
+        return divided(made, [len(made) * count // sum(elements) for count in elements])
 
 
-def _blocks(
-    trits: NDArray[np.int8], stored: NDArray[np.float32], elements: list[int], kind: str, order: ByteOrder
-) -> bytes:
-    """The blocks of tensors of so many elements, each with its scale, proved; a group of zeros has the scale 0."""
-    from i2s_spec.codec.blocks import block_native
-    from i2s_spec.codec.blocks.block_shape import blocks_of
-
-    group = blocks_of(trits.shape, kind).group
-    each = np.repeat(stored, [count // group for count in elements])
-    scales = np.where(trits.reshape(-1, group).any(axis=1), each, np.float32(0))
-    made: bytes = block_native.pack(trits, scales, kind, byte_order=order)
-    after, found = block_native.unpack(made, trits.shape, kind, byte_order=order)
-    if not np.array_equal(trits, after) or not np.array_equal(found, scales):
-        raise ProofError(f"{kind} does not give back the trits and scales that were written")
-    return made
+def _parts(elements: list[int], count: int) -> list[tuple[int, int]]:
+    """The ranges of some groups that tensors of so many elements have, one behind the other."""
+    group = sum(elements) // count
+    return list(pairwise(accumulate((each // group for each in elements), initial=0)))
 
 
-def _floats(trits: NDArray[np.int8], stored: NDArray[np.float32], kind: str, order: ByteOrder) -> bytes:
-    """The floats of trits, each with its scale, proved."""
-    weights, word = trits * stored, FLOAT_WORDS[kind]
-    if kind == "BF16":
-        words = (weights.view(np.uint32) >> np.uint32(16)).astype(word)
-    else:
-        words = weights.astype(np.float16 if kind == "F16" else np.float32).view(word)
-    made = words.astype(order_prefix(order) + word).tobytes()
-    after = widened(np.frombuffer(made, order_prefix(order) + word).astype(word), kind)
-    if not np.array_equal(after, weights) or not np.array_equal(after != 0, trits != 0):
-        raise ProofError(f"{kind} does not give back the trits that were written")
-    return made
+def _joins_rows(form: Form) -> bool:
+    """Whether tensors of a form are joined as rows: only those with rows of one length."""
+    if form.type == "I2_S":
+        return form.dialect.layout.row_block > 1
+    return form.type in BLOCK_TYPES and BLOCK_TYPES[form.type].scale.per == "row"
+
+
+def _rounding_or_none(scale: np.float32, type: str) -> Rounding | None:
+    """What becomes of a scale; None where the type cannot hold it, or would turn the signs of trits."""
+    if type in FLOAT_WORDS and scale < 0:
+        return None
+    try:
+        return rounding(scale, type)
+    except ValueError:
+        return None

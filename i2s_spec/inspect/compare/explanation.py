@@ -51,7 +51,7 @@ def explanation(ours: Rows, theirs: Rows, others: Callable[[], Iterable[tuple[st
     tolerance = max(ours.tolerance, theirs.tolerance)
     count = min(ours.rows, max(1, -(-SAMPLE // ours.cols)))
     sample, right = ours.read(0, count), theirs.read(0, count)
-    if _varied(sample):
+    if sample.size >= ENOUGH and _varied(sample):  # fewer numbers agree with nothing
         found = [
             name
             for name, other in _few(others())

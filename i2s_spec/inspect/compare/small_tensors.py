@@ -14,14 +14,13 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from i2s_spec.codec.form import FLOAT_WORDS, Form, widened
+from i2s_spec.codec.form import FLOAT_WORDS, Form, joined_floats
 from i2s_spec.codec.payload_native import pack_trits, recode
 from i2s_spec.codec.tail import SCALE_BYTES, read_tail
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import read_spans
 from i2s_spec.inspect.compare.canonical import LAYOUT, SMALL, lengths
 from i2s_spec.inspect.compare.lineage import ZEROS
-from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.dialect import CODES_PER_BYTE, Dialect, parse
 from i2s_spec.schema.types import I2_S, TAIL_BYTES
 
@@ -100,24 +99,13 @@ def _is_float_matrix(tensor: Tensor) -> bool:
 def _ternary_floats(file: File, tensors: list[Tensor], kind: str) -> Iterator[SmallTensor | None]:
     """Matrices of one type of floats; None for those that are not ternary, or all zero, or hold infinities or NaN."""
     start = file.data_start or 0
-    word = np.dtype(FLOAT_WORDS[kind])
     elements = [tensor.elements for tensor in tensors]
-    spans = [(start + tensor.offset, word.itemsize * count) for tensor, count in zip(tensors, elements, strict=True)]
-    stored = np.frombuffer(b"".join(read_spans(file.source, spans)), order_prefix(file.byte_order) + FLOAT_WORDS[kind])
-    bits = stored.astype(word, copy=False)
-    sign = word.type(1 << (8 * word.itemsize - 1))
-    magnitude = bits & ~sign
-    starts = np.array([0, *islice(accumulate(elements), len(elements) - 1)])
-    largest = np.maximum.reduceat(magnitude, starts)
-    present = magnitude != 0
-    fits = np.logical_and.reduceat(~present | (magnitude == np.repeat(largest, elements)), starts)
-    scales = widened(largest, kind)
-    fits &= np.isfinite(scales) & (largest != 0)
-    trits = present.view(np.int8) - np.int8(2) * (present & (bits >= sign)).view(np.int8)
+    spans = [(start + tensor.offset, tensor.nbytes or 0) for tensor in tensors]
+    trits, scales, ternary = joined_floats(b"".join(read_spans(file.source, spans)), elements, kind, file.byte_order)
     codes: bytes = pack_trits(trits.reshape(1, -1), parse(LAYOUT))
     each = scales.astype("<f4").tobytes()
     at = 0
-    for i, (count, good) in enumerate(zip(elements, fits.tolist(), strict=True)):
+    for i, (count, good) in enumerate(zip(elements, (ternary & (scales != 0)).tolist(), strict=True)):
         size = count // CODES_PER_BYTE
         yield SmallTensor(codes[at : at + size], b"", each[4 * i : 4 * i + 4]) if good else None
         at += size

@@ -5,6 +5,7 @@
     comparison   one tensor against what is known of it
     compared     all I2_S tensors of a file, once for all rules
     floats       all its other tensors, likewise; float_comparison is one of them
+    alike        the other tensors of a shape
 
 The dialects are tried by `inspect.identify.reference`, which `i2s identify --reference` asks too.
 """

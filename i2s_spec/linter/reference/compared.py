@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from i2s_spec.errors import FormatError
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import extent_anomalies
+from i2s_spec.linter.reference.alike import alike
 from i2s_spec.linter.reference.incomparable import noted
 from i2s_spec.schema.types import I2_S
 
@@ -50,9 +51,9 @@ def compared(subject: Subject) -> Compared | None:
     budget = comparison.Budget()
     for part in parts(range(len(survey))):
         rows = [survey.row(place) for place in part]
-        alike = _equal(subject, weights, [row for row in rows if row not in odd], expected)
+        equal = _equal(subject, weights, [row for row in rows if row not in odd], expected)
         for row in rows:
-            if row in alike:
+            if row in equal:
                 continue
             if row in odd:
                 left.append((row, "its extent is wrong"))
@@ -78,14 +79,12 @@ def _alike(subject: Subject, weights: Weights, tensor: Tensor) -> Iterator[tuple
     """What the reference has of the other I2_S tensors of this shape."""
     from i2s_spec.inspect.compare.tensor_rows import flat_rows
 
-    for row, _ in subject.i2s():
-        other = subject.file.tensors.by_index(row)
-        if other.name != tensor.name and other.shape == tensor.shape:
-            try:
-                known = weights.known(subject.file, other)
-            except (FormatError, ValueError):
-                continue
-            yield other.name, flat_rows(known.shape, known.unit, known.trits, 0.0)
+    for other in alike(subject, tensor):
+        try:
+            known = weights.known(subject.file, other)
+        except (FormatError, ValueError):
+            continue
+        yield other.name, flat_rows(known.shape, known.unit, known.trits, 0.0)
 
 
 def _equal(subject: Subject, weights: Weights, rows: list[int], expected: Dialect) -> set[int]:

@@ -61,11 +61,13 @@ class Budget:
 
     def some(self, others: Iterable[tuple[str, Rows]]) -> Iterator[tuple[str, Rows]]:
         """As many of the others as one is still compared with."""
+        if self._others <= 0:
+            return
         for other in others:
-            if self._others <= 0:
-                return
             self._others -= 1
             yield other
+            if self._others <= 0:
+                return
 
 
 class Difference(NamedTuple):

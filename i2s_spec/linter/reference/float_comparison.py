@@ -13,12 +13,14 @@ from i2s_spec.inspect.compare.canonical import canonical_data, words_known
 from i2s_spec.inspect.compare.explanation import explanation
 from i2s_spec.inspect.compare.tensor_rows import Rows, rows_of
 from i2s_spec.inspect.identify.reference import COMPARED
+from i2s_spec.linter.reference.alike import alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from i2s_spec.gguf.reader import Tensor
     from i2s_spec.linter.analysis.subject import Subject
+    from i2s_spec.linter.reference.comparison import Budget
     from i2s_spec.linter.reference.weights import Weights
 
 
@@ -32,9 +34,10 @@ class FloatsDiffer(NamedTuple):
     how: str
 
 
-def differs(subject: Subject, weights: Weights, row: int, tensor: Tensor, explain: bool) -> FloatsDiffer | None:
+def differs(subject: Subject, weights: Weights, row: int, tensor: Tensor, budget: Budget) -> FloatsDiffer | None:
     """How a tensor differs from the reference.
 
+    :param budget: of the file, for what is done to explain a difference
     :raises ValueError: where it cannot be compared; the text says why
     """
     if tensor.type is None or tensor.type.name not in FLOAT_WORDS:
@@ -58,18 +61,19 @@ def differs(subject: Subject, weights: Weights, row: int, tensor: Tensor, explai
             break
     if not values:
         return None
-    how = explanation(ours, theirs, lambda: _alike(subject, weights, tensor)) if explain and 10 * values > seen else ""
+    how = ""
+    if 10 * values > seen and budget.explained():
+        how = explanation(ours, theirs, lambda: budget.some(_alike(subject, weights, tensor)))
     return FloatsDiffer(row, values, seen, first, how)
 
 
 def _alike(subject: Subject, weights: Weights, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
     """What the reference has of the other tensors of this shape."""
-    for other in subject.file.tensors.values():
-        if other.name != tensor.name and other.shape == tensor.shape and other.type == tensor.type:
-            try:
-                yield other.name, weights.floats(subject.file, other)
-            except (FormatError, ValueError):
-                continue
+    for other in alike(subject, tensor):
+        try:
+            yield other.name, weights.floats(subject.file, other)
+        except (FormatError, ValueError):
+            continue
 
 
 def _bytes_differ(subject: Subject, weights: Weights, row: int, tensor: Tensor) -> FloatsDiffer | None:

@@ -16,9 +16,8 @@ from i2s_spec.schema.types import I2_S
 if TYPE_CHECKING:
     from i2s_spec.linter.reference.float_comparison import FloatsDiffer
 
-#: Tensors of a file that are compared, and differing ones that are explained.
+#: Tensors of a file that are compared.
 TENSORS: Final = 10_000
-EXPLAINED: Final = 64
 
 
 class FloatsCompared(NamedTuple):
@@ -35,12 +34,13 @@ def compared_floats(subject: Subject) -> FloatsCompared | None:
     weights = subject.weights
     if weights is None or subject.survey is None:
         return None
+    from i2s_spec.linter.reference.comparison import Budget
     from i2s_spec.linter.reference.float_comparison import differs
 
     odd = extent_anomalies(subject).rows
     differ: list[FloatsDiffer] = []
     left: list[tuple[int, str]] = []
-    count = 0
+    count, budget = 0, Budget()
     for row in range(min(subject.file.index.tensors, TENSORS)):
         tensor = subject.file.tensors.by_index(row)
         if tensor.number == I2_S.number:
@@ -50,7 +50,7 @@ def compared_floats(subject: Subject) -> FloatsCompared | None:
             left.append((row, "its extent is wrong"))
             continue
         with noted(subject, row, left):
-            found = differs(subject, weights, row, tensor, len(differ) < EXPLAINED)
+            found = differs(subject, weights, row, tensor, budget)
             differ += [] if found is None else [found]
     if subject.file.index.tensors > TENSORS:
         left.append((TENSORS, f"no more than the first {TENSORS:,} tensors of a file are looked at"))
