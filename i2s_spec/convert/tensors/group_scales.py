@@ -11,6 +11,7 @@ from math import lcm
 import numpy as np
 
 from i2s_spec.codec.blocks import block_native
+from i2s_spec.codec.blocks.apart_windows import in_file_order
 from i2s_spec.codec.blocks.block_shape import blocks_of, rounded_scales
 from i2s_spec.codec.blocks.regroup import convert, regroup
 from i2s_spec.codec.form import Form
@@ -54,10 +55,13 @@ class GroupRecoding:
             shape = ((stop - start) // form.cols, form.cols) if self._rows else (1, stop - start)
             return self._converted(data, shape)
 
-        for data, rounding in in_order(work, windows, self.threads):
-            worst = max(self.rounding, rounding, key=lambda each: abs(each.relative))
-            self.rounding = worst._replace(scales=self.rounding.scales + rounding.scales)
-            yield data
+        def written() -> Iterator[bytes]:
+            for data, rounding in in_order(work, windows, self.threads):
+                worst = max(self.rounding, rounding, key=lambda each: abs(each.relative))
+                self.rounding = worst._replace(scales=self.rounding.scales + rounding.scales)
+                yield data
+
+        yield from in_file_order(block_layout(form.type), form.cols, written())
 
     @property
     def _rows(self) -> bool:

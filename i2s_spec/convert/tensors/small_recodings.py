@@ -84,8 +84,11 @@ class SmallRecodings:
     @property
     def usable(self) -> bool:
         """Whether any tensor can be recoded with others: tails have one scale to give, and something changes."""
-        return self.source.tail.copies == 1 and (
-            self.kind != "I2_S" or (self.source != self.target and self._unused == "reject")
+        apart = self.kind in BLOCK_TYPES and BLOCK_TYPES[self.kind].scale.apart  # no tensors of it can be joined
+        return (
+            not apart
+            and self.source.tail.copies == 1
+            and (self.kind != "I2_S" or (self.source != self.target and self._unused == "reject"))
         )
 
     def add(self, tensors: Sequence[Tensor]) -> list[int | None]:
