@@ -49,7 +49,7 @@ def observe_groups(data: Any, type: str, cols: int, pos: int = 0, byte_order: By
     count = max(0, (pos + raw.size) // unit - first)
     start = first * unit - pos
     groups = raw[start : start + count * unit].reshape(count, unit)
-    some = some_by[np.arange(unit), groups].any(axis=1)
+    some: NDArray[np.bool_] = np.asarray(some_by[np.arange(unit), groups].any(axis=1))
     offset, width = layout.scale.offset, layout.scale.nbytes
     scales = np.ascontiguousarray(groups[:, offset : offset + width])
     return _observed(int(odd.sum()), first_odd, scales, some, first, byte_order)
