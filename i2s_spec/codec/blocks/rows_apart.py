@@ -16,7 +16,6 @@ from i2s_spec.codec.blocks import block_reference
 from i2s_spec.codec.blocks.block_shape import Blocks, stored_scales
 from i2s_spec.codec.payload import UnusedCode
 from i2s_spec.codec.payload_native import bytes_to_fill, count_codes, pack_trits, unpack_codes, unpack_trits
-from i2s_spec.codec.shape import WINDOW
 from i2s_spec.schema.block_layout import FOURTH_CODE, FOURTH_WEIGHT
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.dialect import CANONICAL
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 #: No thread gets fewer elements than this.
 _THREAD_ELEMENTS: Final = 1 << 20
+#: Elements that are scaled while they are in the cache.
+_CACHED: Final = 1 << 16
 
 
 def pack(tensor: Blocks, values: NDArray[Any], scales: ArrayLike, byte_order: ByteOrder, out: Any, threads: int) -> Any:
@@ -72,13 +73,14 @@ def dequantize(
     weights = out.reshape(tensor.rows, tensor.cols)
     values = np.empty(weights.shape, dtype=np.int8)
     unpack(tensor, raw, answer, values, threads)
-    step = max(1, WINDOW // tensor.cols)
+    step = max(1, _CACHED // tensor.cols)
 
     def scaled(first: int, last: int) -> None:
         with np.errstate(all="ignore"):  # an infinity or NaN for a scale gives what IEEE 754 says
             for row in range(first, last, step):
                 part = slice(row, min(row + step, last))
-                np.multiply(values[part], scales[part, None], out=weights[part])
+                weights[part] = values[part]
+                weights[part] *= scales[part, None]
 
     threads = min(threads, max(1, tensor.elements // _THREAD_ELEMENTS), tensor.rows)
     if threads == 1:

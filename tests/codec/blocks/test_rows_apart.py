@@ -81,7 +81,7 @@ def test_both_pack_the_same_bytes(order: Any, seed: int, rows: int, blocks: int,
 
 def test_threads_share_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_apart, "_THREAD_ELEMENTS", 128)
-    monkeypatch.setattr(rows_apart, "WINDOW", 256)
+    monkeypatch.setattr(rows_apart, "_CACHED", 256)
     data, values, scales = tensor(3, 11, 128)
     assert np.array_equal(block_native.dequantize(data, (11, 128), NAME, threads=4), values * scales[:, None])
 
