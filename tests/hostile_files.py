@@ -45,7 +45,7 @@ def file(keys: Iterable[bytes] = (), infos: Iterable[bytes] = (), data: bytes = 
     return head + bytes(-len(head) % 32) + data
 
 
-def _tensors(count: int, ne: tuple[int, ...], number: int, step: int, data: bytes) -> bytes:
+def tensors(count: int, ne: tuple[int, ...], number: int, step: int, data: bytes) -> bytes:
     return file((), (info(b"t%d" % i, ne, number, step * i) for i in range(count)), data)
 
 
@@ -92,12 +92,12 @@ def _vocabulary(count: int, token: Callable[[int], bytes]) -> bytes:
 
 
 def _stairs(count: int, size: int) -> bytes:
-    return _tensors(count, (size,), FLOAT, 32, bytes(32 * count + 4 * size))
+    return tensors(count, (size,), FLOAT, 32, bytes(32 * count + 4 * size))
 
 
 #: By name: the file for a scale of 0 to 1.
 FILES: Final[dict[str, Callable[[float], bytes]]] = {
-    "empty-tensors": lambda s: _tensors(int(220_000 * s), (0,), FLOAT, 0, bytes(64)),
+    "empty-tensors": lambda s: tensors(int(220_000 * s), (0,), FLOAT, 0, bytes(64)),
     "keys": lambda s: file(key(b"a.k%d" % i, U8, b"\1") for i in range(int(430_000 * s))),
     "one-key": lambda s: file([key(b"", U8, b"\1")] * int(700_000 * s)),
     "odd-keys": lambda s: file(key(b"\x1b[3%d" % i, U8, b"\1") for i in range(int(400_000 * s))),
@@ -107,13 +107,13 @@ FILES: Final[dict[str, Callable[[float], bytes]]] = {
     ),
     "template": lambda s: file([key(b"tokenizer.chat_template", STRING, text(b"{{ a['b'~'c'] }}" * int(600_000 * s)))]),
     "stairs": lambda s: _stairs(int(100_000 * s), 500_000),
-    "same-bytes": lambda s: _tensors(int(190_000 * s), (128, 1), I2S, 0, bytes(64)),
-    "i2s-tensors": lambda s: _tensors(int(90_000 * s), (128, 1), I2S, 64, bytes(int(90_000 * s) * 64)),
-    "block-tensors": lambda s: _tensors(int(69_000 * s), (256,), TQ2, 96, bytes(int(69_000 * s) * 96)),
+    "same-bytes": lambda s: tensors(int(190_000 * s), (128, 1), I2S, 0, bytes(64)),
+    "i2s-tensors": lambda s: tensors(int(90_000 * s), (128, 1), I2S, 64, bytes(int(90_000 * s) * 64)),
+    "block-tensors": lambda s: tensors(int(69_000 * s), (256,), TQ2, 96, bytes(int(69_000 * s) * 96)),
     "blocks": lambda s: _blocks(int(74_000 * s)),
     "float-matrices": lambda s: _matrices(int(95_000 * s)),
-    "float-tensors": lambda s: _tensors(int(130_000 * s), (4,), FLOAT, 32, b"\1" * (int(130_000 * s) * 32)),
-    "unknown-types": lambda s: _tensors(int(220_000 * s), (4,), 99, 32, bytes(64)),
+    "float-tensors": lambda s: tensors(int(130_000 * s), (4,), FLOAT, 32, b"\1" * (int(130_000 * s) * 32)),
+    "unknown-types": lambda s: tensors(int(220_000 * s), (4,), 99, 32, bytes(64)),
     "same-names": lambda s: file((), [info(b"output.weight", (4,), FLOAT, 0)] * int(200_000 * s), bytes(64)),
     "odd-names": lambda s: file(
         (), (info(b"\x1b[3%d\xff" % i, (4,), FLOAT, 0) for i in range(int(200_000 * s))), bytes(64)

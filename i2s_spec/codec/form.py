@@ -118,12 +118,17 @@ class Form:
         return TAIL_BYTES if self.type == "I2_S" else 0
 
     def byte(self, element: int) -> int:
-        """Where the bytes of a window that begins with this element begin."""
+        """Where the bytes of a window that begins with this element begin.
+
+        Of a type whose scales are apart these count as if each row had its own beside its codes, as
+        `apart_windows.fetching` gives them.
+        """
         if self.type == "I2_S":
             return element // CODES_PER_BYTE
         kind = BY_NAME[self.type]
         if self._has_row_scales:
-            return element // self.cols * kind.nbytes((self.cols,))
+            layout = BLOCK_TYPES[self.type]
+            return element // self.cols * (self.cols // layout.block * layout.nbytes + layout.front_bytes)
         return element // kind.block * kind.bytes
 
     def matrix(self, count: int) -> tuple[int, int]:
@@ -131,6 +136,11 @@ class Form:
         if self._has_row_scales or (self.type == "I2_S" and self.dialect.layout.row_block > 1):
             return count // self.cols, self.cols
         return 1, count
+
+    @property
+    def has_scales_apart(self) -> bool:
+        """Whether the scales are behind all codes, so that windows have to be put together."""
+        return self.type in BLOCK_TYPES and BLOCK_TYPES[self.type].scale.apart
 
     @property
     def _has_row_scales(self) -> bool:

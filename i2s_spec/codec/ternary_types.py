@@ -19,14 +19,14 @@ import numpy as np
 from i2s_spec.codec.blocks import block_native
 from i2s_spec.codec.blocks.block_reference import unused_code_error
 from i2s_spec.codec.blocks.block_shape import blocks_of, rounded_scales
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, FOURTH_WEIGHT, block_layout
+from i2s_spec.schema.block_layout import FOURTH_WEIGHT, GROUP_LAYOUTS, block_layout
 from i2s_spec.schema.checks import ByteOrder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: Every type with a scale for each group, by name.
-BLOCK_TYPES: Final = BLOCK_LAYOUTS
+BLOCK_TYPES: Final = GROUP_LAYOUTS
 
 
 class NotTernaryError(ValueError):

@@ -11,7 +11,7 @@ from typing import Any, Final
 from i2s_spec.exports.description import Shape, fixed_offsets, records, value_shapes
 from i2s_spec.exports.formula import in_c, in_javascript
 from i2s_spec.schema import limits
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, BlockLayout
+from i2s_spec.schema.block_layout import GROUP_LAYOUTS, BlockLayout
 from i2s_spec.schema.dialect import ALIASES, CODE_MAPS, CODES_PER_BYTE, LAYOUTS, TAILS, Formula
 from i2s_spec.schema.field import Record
 from i2s_spec.schema.i2s import SCALE_BYTES
@@ -66,7 +66,7 @@ def document() -> dict[str, Any]:
                 for alias, meant in ALIASES.items()
             },
         },
-        "block_types": [_block_type(layout) for layout in BLOCK_LAYOUTS.values()],
+        "block_types": [_block_type(layout) for layout in GROUP_LAYOUTS.values()],
         "limits": {
             "alignment": limits.DEFAULT_ALIGNMENT,
             "dimensions": limits.MAX_DIMENSIONS,
@@ -95,7 +95,12 @@ def _block_type(layout: BlockLayout) -> dict[str, Any]:
             {"stop": part.stop, "byte": _formula(part.byte_of), "place": _formula(part.place_of)}
             for part in layout.parts
         ],
-        "scale": {"per": layout.scale.per, "type": layout.scale.type, "offset": layout.scale.offset},
+        "scale": {
+            "per": layout.scale.per,
+            "type": layout.scale.type,
+            "offset": layout.scale.offset,
+            "apart": layout.scale.apart,
+        },
         "code_3": layout.fourth or None,
     }
 

@@ -200,9 +200,9 @@ class Tensor:
 
     @property
     def _holds_trits(self) -> bool:
-        from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+        from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 
-        return self.kind == "I2_S" or self.kind in BLOCK_LAYOUTS
+        return self.kind == "I2_S" or self.kind in GROUP_LAYOUTS
 
     def read(self) -> bytes:
         """All bytes of the tensor, exactly `nbytes` of them.
@@ -282,7 +282,7 @@ class Tensor:
 
         from i2s_spec.codec.blocks import block_native
         from i2s_spec.codec.native import dequantize
-        from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+        from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 
         name = self.type.name if self.type is not None else None
         if name == "I2_S":
@@ -293,8 +293,8 @@ class Tensor:
             )
         if name in {"F32", "F16", "BF16"}:
             return self.array().astype(np.float32)
-        if name in BLOCK_LAYOUTS:
-            answer: Literal["reject", "zero"] | None = unused_code if BLOCK_LAYOUTS[name].fourth == "reserved" else None
+        if name in GROUP_LAYOUTS:
+            answer: Literal["reject", "zero"] | None = unused_code if GROUP_LAYOUTS[name].fourth == "reserved" else None
             return block_native.dequantize(
                 self.read(), self.shape, name, byte_order=self._index.byte_order, unused_code=answer, threads=threads
             )
@@ -321,6 +321,14 @@ class Tensor:
             form = Form(name, self.shape, dialect, self._index.byte_order)
         except ValueError as error:
             raise ValueError(f"tensor {quote(self.name)}: {error}") from None
+        if form.has_scales_apart:
+            from i2s_spec.codec.blocks.apart_windows import fetching
+            from i2s_spec.schema.block_layout import block_layout
+
+            fetch = fetching(
+                block_layout(name), form.rows, form.cols, lambda at, size: source.read(span.start + at, size)
+            )
+            return Trits(form, fetch, unused_code)
         return Trits(form, lambda start, stop: source.read(span.start + start, stop - start), unused_code)
 
     def require(self, span: Span) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.model.grouped import Grouped, grouped
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, GROUP_LAYOUTS
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.dialect import CANONICAL, Dialect
 
@@ -32,7 +32,7 @@ DENSE: Final = {"F32": "f4", "F16": "f2", "BF16": "u2"}
 TYPES: Final = {
     "embed": (*DENSE, "Q8_0", "Q6_K", "I2_S", *TERNARY_BLOCKS),
     "head": (*DENSE, "Q8_0", "Q6_K", "I2_S", *TERNARY_BLOCKS),
-    "linear": ("I2_S", *TERNARY_BLOCKS, *DENSE),
+    "linear": ("I2_S", *GROUP_LAYOUTS, *DENSE),
     "norm_weight": tuple(DENSE),
 }
 
@@ -116,7 +116,7 @@ class ModelWeights:
         if len(tensor.shape) != 2:
             raise SettingError(f"tensor {quote(tensor.name)} has the shape {list(tensor.shape)}; a matrix is needed")
         rows, columns = tensor.shape
-        if kind == "I2_S" or kind in TERNARY_BLOCKS:
+        if kind == "I2_S" or kind in GROUP_LAYOUTS:
             matrix = self._ternary(tensor, rows, columns) if kind == "I2_S" else self._repacked(tensor, rows, columns)
             if self.change is None or isinstance(matrix, Grouped):
                 return matrix

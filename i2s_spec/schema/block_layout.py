@@ -10,6 +10,9 @@ byte. For *digits* it is n in
 and a digit that no element has is 0. Every code stands for the weight code - 1, times the scale. Sizes and numbers of
 the types are in `types`, and who gave the numbers in `registry`.
 
+I2_SR is the one type whose scales are `apart`: all codes come first, as I2_S has them, then a float32 for each row, then
+32 bytes that mean nothing. It is among `GROUP_LAYOUTS`; `BLOCK_LAYOUTS` are the types of which every row is in one piece.
+
     >>> layout = BLOCK_LAYOUTS["Q2_0"]
     >>> [layout.find(k) for k in (0, 1, 5)]
     [(2, 0), (2, 2), (3, 2)]
@@ -23,8 +26,8 @@ Sources: ggml `ggml-common.h`, `ggml-quants.c` (`dequantize_row_q2_0`, `_tq1_0`,
 from __future__ import annotations
 
 from i2s_spec.light_typing import Final, Literal, NamedTuple
-from i2s_spec.schema.dialect import Formula
-from i2s_spec.schema.types import BY_NAME, TensorType
+from i2s_spec.schema.dialect import CODES_PER_BYTE, Formula
+from i2s_spec.schema.types import BY_NAME, I2_S_BLOCK, TensorType
 
 #: A digit of base 3: five of them are a number below 243.
 DIGITS_PER_BYTE: Final = 5
@@ -43,11 +46,15 @@ class Part(NamedTuple):
 
 
 class GroupScale(NamedTuple):
-    """What the codes of a group are multiplied by: whose it is, its float type, and where it begins there."""
+    """What the codes of a group are multiplied by: whose it is, its float type, and where it begins there.
+
+    With `apart` it is not in a block or in front of a row: the scales of all rows are behind all codes of the tensor.
+    """
 
     per: Literal["block", "row"]
     type: Literal["F16", "F32"]
     offset: int
+    apart: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -79,12 +86,17 @@ class BlockLayout(NamedTuple):
     @property
     def block(self) -> int:
         """Elements of a block."""
-        return self.type.block
+        return self.parts[-1].stop
 
     @property
     def nbytes(self) -> int:
         """Bytes of a block."""
-        return self.type.bytes
+        return self.block // CODES_PER_BYTE if self.scale.apart else self.type.bytes
+
+    @property
+    def front_bytes(self) -> int:
+        """Bytes that a row has beside its blocks."""
+        return self.scale.nbytes if self.scale.apart else self.type.row_bytes
 
     def find(self, k: int) -> tuple[int, int]:
         """Byte and place of element `k` of a block."""
@@ -165,12 +177,24 @@ BLOCK_LAYOUTS: Final = {
     )
 }  # fmt: skip
 
+#: The codes of I2_S with a scale for each row, by a fork of BitNet (type 40, where others have NVFP4).
+ROW_SCALES_APART: Final = BlockLayout(
+    "I2_SR",
+    "bits",
+    (_part(I2_S_BLOCK, "k % 32", "6 - k // 32 * 2"),),
+    GroupScale("row", "F32", 0, apart=True),
+    "reserved",
+)
+
+#: Every type with a scale for each group by its name.
+GROUP_LAYOUTS: Final = {**BLOCK_LAYOUTS, ROW_SCALES_APART.name: ROW_SCALES_APART}
+
 
 def block_layout(type: str) -> BlockLayout:
     """The layout of a type.
 
     :raises ValueError: for a type that has none
     """
-    if type not in BLOCK_LAYOUTS:
-        raise ValueError(f"{type} does not pack weights in blocks with scales; {', '.join(BLOCK_LAYOUTS)} do")
-    return BLOCK_LAYOUTS[type]
+    if type not in GROUP_LAYOUTS:
+        raise ValueError(f"{type} does not pack weights in blocks with scales; {', '.join(GROUP_LAYOUTS)} do")
+    return GROUP_LAYOUTS[type]

@@ -96,6 +96,20 @@ def test_scales_of_groups_are_stored_for_each_half(tmp_path: Path) -> None:
     assert not (tmp_path / "other" / "out.gguf").exists()
 
 
+def test_rows_get_the_scale_of_their_matrix(tmp_path: Path) -> None:
+    """I2_SR: the codes of I2_S, and the scale once for each row."""
+    _, one = imported(tmp_path / "one", packed_2b4t())
+    _, each = imported(tmp_path / "each", packed_2b4t(), to="I2_SR")
+    with i2s.open(one) as wanted, i2s.open(each) as file:
+        assert file.metadata["general.file_type"] == 41
+        for name in ("blk.0.ffn_up.weight", "blk.1.attn_q.weight"):
+            tensor, other = file.tensors[name], wanted.tensors[name]
+            assert tensor.kind == "I2_SR"
+            rows = np.frombuffer(tensor.read()[len(other.payload) : -32], dtype="<f4")
+            assert tensor.read().startswith(other.payload)
+            assert rows.tolist() == [other.scale()] * tensor.shape[0]
+
+
 def test_widths_that_do_not_fit_say_which_types_do(tmp_path: Path) -> None:
     tiny = one_bit_llm()
     tiny.config["intermediate_size"] = 192

@@ -16,7 +16,7 @@ from i2s_spec.cli.specification.schema import command
 from i2s_spec.codec.blocks import block_reference
 from i2s_spec.exports import FORMS, description, export, json_form
 from i2s_spec.schema import gguf, i2s
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, TAILS
 from i2s_spec.schema.types import TENSOR_TYPES
 from i2s_spec.testing.sample import Draft
@@ -109,20 +109,21 @@ def test_a_file_can_be_read_by_the_document_alone() -> None:
     assert keys == [pair.key for pair in meant.key_values]
 
 
-@pytest.mark.parametrize("name", BLOCK_LAYOUTS)
+@pytest.mark.parametrize("name", GROUP_LAYOUTS)
 def test_blocks_can_be_decoded_by_the_document_alone(name: str) -> None:
     """The codes and scales of any bytes, by the formulas as the document has them."""
     (entry,) = (each for each in json_form.document()["block_types"] if each["name"] == name)
     rows, blocks = 3, 2
     shape = rows, blocks * entry["block"]
     width = entry["row_bytes"] + blocks * entry["bytes"]
-    data = np.random.default_rng(1).bytes(rows * width)
+    apart = entry["scale"]["apart"]
+    data = np.random.default_rng(1).bytes(rows * width + (4 * rows + 32 if apart else 0))
     values, scales = block_reference.unpack(data, shape, name, unused_code="plus-two")
     codes, found = [], []
     for row in range(rows):
         start = row * width
         if entry["scale"]["per"] == "row":
-            found.append(start + entry["scale"]["offset"])
+            found.append(rows * width + 4 * row if apart else start + entry["scale"]["offset"])
         for block in range(blocks):
             at = start + entry["row_bytes"] + block * entry["bytes"]
             if entry["scale"]["per"] == "block":

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import hostile_files
 import numpy as np
 import pytest
 from examples import examples
@@ -345,3 +346,12 @@ def test_few_of_many_floats_are_compared_with_others(size: int, most: int, monke
     report = lint(made[0], select=["I405"], reference=made[1])
     assert len(report.findings) == 40
     assert len(asked) == 40 + most
+
+
+def test_tensors_that_share_bytes_are_not_read_again_and_again() -> None:
+    """Twenty tensors, each 32 bytes behind the one before it: as many bytes as the file has are compared."""
+    data = hostile_files.tensors(20, (1 << 16,), hostile_files.FLOAT, 32, bytes(19 * 32 + (1 << 18)))
+    (finding,) = lint(data, select=I4, reference=data).findings
+    assert finding.code == "I406"
+    assert "19 of 20" in finding.message
+    assert "share bytes, and as many as it has were compared" in finding.message

@@ -15,7 +15,7 @@ from i2s_spec.checkpoints.source.recognition import Recognized
 from i2s_spec.checkpoints.writing.tensor_plan import PlannedTensor
 from i2s_spec.errors import quote
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
-from i2s_spec.schema.architectures.keys import FILE_TYPES
+from i2s_spec.schema.architectures.keys import file_type_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,7 +87,9 @@ def file_type(tensors: list[PlannedTensor]) -> int:
     """`general.file_type`: what most of the matrices are."""
     types = Counter(tensor.type.removesuffix("_G128") for tensor in tensors if len(tensor.shape) > 1)
     ((commonest, _),) = types.most_common(1)
-    return next(number for number, each in FILE_TYPES.items() if each == commonest)
+    number = file_type_of(commonest)
+    assert number is not None
+    return number
 
 
 def size_label(count: int) -> str:

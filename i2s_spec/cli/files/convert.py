@@ -43,7 +43,7 @@ _CHECKPOINT = ".safetensors"
 @click.option(
     "--to",
     metavar="TYPE|DIALECT",
-    help="Q2_0, TQ1_0, TQ2_0, PQ2_0, PTQ1_0, IQ1_BN, IQ2_BN, F32, F16, BF16, I2_S, or a dialect (interleave-64).",
+    help="Q2_0, TQ1_0, TQ2_0, PQ2_0, PTQ1_0, IQ1_BN, IQ2_BN, I2_SR, F32, F16, BF16, I2_S, or a dialect (interleave-64).",
 )
 @click.option("--from", "source_dialect", metavar="DIALECT", default="canonical", show_default=True,
               help="Dialect of IN's I2_S tensors; files do not state it.")  # fmt: skip

@@ -83,10 +83,10 @@ def command(
     half 0, a quarter +1, packed as canonical I2_S. The same options give the same bytes on every machine. Sizes that
     are not given are small: a file with I2_S has less than 200 KB.
 
-    With --type the projections have another type: Q2_0, Q2_0_G128, PQ2_0, PTQ1_0, TQ1_0, TQ2_0, IQ1_BN and IQ2_BN get a
-    scale of its own for each group; F32, F16 and BF16 are floats. With --rotated they are folded with a Hadamard
-    rotation before that, as PrismML's models are, and so are embedding and head where these are two tensors, as
-    --head untied makes them.
+    With --type the projections have another type: Q2_0, Q2_0_G128, PQ2_0, PTQ1_0, TQ1_0, TQ2_0, IQ1_BN, IQ2_BN and
+    I2_SR get a scale of its own for each group; F32, F16 and BF16 are floats. With --rotated they are folded with a
+    Hadamard rotation before that, as PrismML's models are, and so are embedding and head where these are two tensors,
+    as --head untied makes them.
 
     Files of --arch qwen3-lm say general.architecture qwen3, as those of qwen3 do: they differ in the pooling and the
     norms that only embedding models have.

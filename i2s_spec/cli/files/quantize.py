@@ -31,7 +31,7 @@ SCHEMA_VERSION = 1
     "-o", "--output", "target", metavar="OUT", type=click.Path(readable=False), required=True, help="The new file."
 )
 @click.option("--to", metavar="TYPE|DIALECT", default="I2_S", show_default=True,
-              help="I2_S or a dialect of it, Q2_0, TQ1_0, TQ2_0, PQ2_0, PTQ1_0, IQ1_BN, IQ2_BN.")  # fmt: skip
+              help="I2_S or a dialect of it, Q2_0, TQ1_0, TQ2_0, PQ2_0, PTQ1_0, IQ1_BN, IQ2_BN, I2_SR.")  # fmt: skip
 @click.option("--rule", metavar="NAME", default="absmean", show_default=True,
               help="absmean, as in training; by-group, the type's own; absmax, hf-first, embedding-mean, convert-ms, "
               "c-article.")  # fmt: skip

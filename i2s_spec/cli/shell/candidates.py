@@ -154,7 +154,7 @@ def _dialects(args: list[str], word: str) -> Iterator[tuple[str, str]]:
 
 
 def _targets(args: list[str], word: str) -> Iterator[tuple[str, str]]:
-    types = ("Q2_0", "TQ1_0", "TQ2_0", "PQ2_0", "PTQ1_0", "IQ1_BN", "IQ2_BN", "F32", "F16", "BF16", "I2_S")
+    types = ("Q2_0", "TQ1_0", "TQ2_0", "PQ2_0", "PTQ1_0", "IQ1_BN", "IQ2_BN", "I2_SR", "F32", "F16", "BF16", "I2_S")
     yield from _beginning(((name, "") for name in types), word)
     yield from _dialects(args, word)
 

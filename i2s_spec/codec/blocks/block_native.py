@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.codec.blocks import _blocks, block_reference
+from i2s_spec.codec.blocks import _blocks, block_reference, rows_apart
 from i2s_spec.codec.blocks.block_reference import unused_code_answer
 from i2s_spec.codec.blocks.block_shape import Blocks, blocks_of, scales_of, stored_floats
 from i2s_spec.codec.blocks.kernel_kinds import KINDS
 from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.codec.payload import UnusedCode
-from i2s_spec.codec.payload_native import ALIGNED, array_to_fill, bytes_to_fill
+from i2s_spec.codec.payload_native import ALIGNED, array_to_fill, bytes_to_fill, count_codes
 from i2s_spec.codec.recode import Scan
 from i2s_spec.schema.block_layout import FOURTH_CODE, FOURTH_WEIGHT
 from i2s_spec.schema.checks import ByteOrder
@@ -59,6 +59,8 @@ def pack(
     if array.dtype.kind not in "iu":
         raise TypeError(f"weights without their scale are integers -1, 0 and +1, not {array.dtype}")
     tensor = blocks_of(array.shape, type)
+    if tensor.layout.scale.apart:
+        return rows_apart.pack(tensor, array, scales, byte_order, out, threads)
     if array.dtype != np.int8:
         block_reference.require_values(array, tensor)
         array = array.astype(np.int8)
@@ -103,6 +105,9 @@ def unpack(
     answer = unused_code_answer(tensor.layout, unused_code)
     array = array_to_fill(tuple(shape), np.dtype(np.int8), out)
     flat = array.reshape(-1)
+    if tensor.layout.scale.apart:
+        rows_apart.unpack(tensor, raw, answer, array, threads)
+        return array, scales_of(tensor, raw, byte_order)
     row, kind = chosen(kernel_sets()).row, KINDS[type]
     stream = flat.size >= STREAM_FROM
     seen: list[bool] = []
@@ -140,6 +145,8 @@ def dequantize(
     answer = unused_code_answer(tensor.layout, unused_code)
     array = array_to_fill(tuple(shape), np.dtype(np.float32), out)
     flat = array.reshape(-1)
+    if tensor.layout.scale.apart:
+        return rows_apart.dequantize(tensor, raw, answer, scales_of(tensor, raw, byte_order), array, threads)
     row, kind, swap = chosen(kernel_sets()).row, KINDS[type], byte_order == "big"
     stream = array.nbytes >= STREAM_FROM
     seen: list[bool] = []
@@ -158,6 +165,8 @@ def histogram(data: Any, shape: Sequence[int], type: str, *, threads: int = 1) -
     """How often each of the codes 0 to 3 occurs; as `block_reference.histogram`."""
     tensor = blocks_of(shape, type)
     raw = tensor.take(data)
+    if tensor.layout.scale.apart:
+        return count_codes(raw[: tensor.count * tensor.layout.nbytes], threads=threads)
     row, kind = chosen(kernel_sets()).row, KINDS[type]
     counts: list[tuple[int, int, int]] = []
 

@@ -60,7 +60,11 @@ class Blocks:
         return self.layout.group_elements(self.cols)
 
     def rows_of(self, data: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """What is in front of each row [rows, bytes], and the blocks of each row [rows, blocks, bytes]; views."""
+        """What is in front of each row, or its scale [rows, bytes], and its blocks [rows, blocks, bytes]; views."""
+        if self.layout.scale.apart:
+            codes = self.count * self.layout.nbytes
+            scales = data[codes : codes + self.groups * self.layout.scale.nbytes]
+            return scales.reshape(self.rows, -1), data[:codes].reshape(self.rows, -1, self.layout.nbytes)
         front = self.layout.type.row_bytes
         each = data.reshape(self.rows, -1)
         return each[:, :front], each[:, front:].reshape(self.rows, self.cols // self.layout.block, self.layout.nbytes)

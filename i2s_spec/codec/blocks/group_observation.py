@@ -11,6 +11,7 @@ reserved, bytes that no packer writes, and scales that are odd. It is the slow t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +49,48 @@ def observe_groups(data: Any, type: str, cols: int, pos: int = 0, byte_order: By
     count = max(0, (pos + raw.size) // unit - first)
     start = first * unit - pos
     groups = raw[start : start + count * unit].reshape(count, unit)
-    some = some_by[np.arange(unit), groups].any(axis=1)
+    some: NDArray[np.bool_] = np.asarray(some_by[np.arange(unit), groups].any(axis=1))
     offset, width = layout.scale.offset, layout.scale.nbytes
-    prefix = order_prefix(byte_order)
-    held = (
-        np.ascontiguousarray(groups[:, offset : offset + width]).view(f"{prefix}u{width}").reshape(-1).astype(np.int64)
-    )
+    scales = np.ascontiguousarray(groups[:, offset : offset + width])
+    return _observed(int(odd.sum()), first_odd, scales, some, first, byte_order)
+
+
+def observe_row_scales(odd: int, first_odd: int, scales: Iterable[bytes], byte_order: ByteOrder = "little") -> Groups:
+    """What is in a tensor of I2_SR: its codes were looked at, its scales are given, and which of them matter is not asked.
+
+    :param odd: how many codes are 3, and in which byte of the payload the first is
+    :param scales: the bytes of the scales of all rows, in parts
+    :param byte_order: of the file
+    """
+    found = Groups(odd, first_odd, 0, 0, -1, 0, -1, 0, -1, 0, -1, (0,) * OCTAVES)
+    for part in scales:
+        raw = np.frombuffer(part, dtype=np.uint8).reshape(-1, 4)
+        new = _observed(0, -1, raw, np.zeros(len(raw), dtype=bool), found.scales, byte_order)
+        larger = new if new.largest > found.largest else found
+        found = found._replace(
+            scales=found.scales + new.scales,
+            infinite=found.infinite + new.infinite,
+            first_infinite=found.first_infinite if found.infinite else new.first_infinite,
+            negative=found.negative + new.negative,
+            first_negative=found.first_negative if found.negative else new.first_negative,
+            largest=larger.largest,
+            first_largest=larger.first_largest,
+            octaves=tuple(map(sum, zip(found.octaves, new.octaves, strict=True))),
+        )
+    return found
+
+
+def _observed(
+    odd: int, first_odd: int, scales: NDArray[np.uint8], some: NDArray[np.bool_], first: int, byte_order: ByteOrder
+) -> Groups:
+    """What is seen in scales.
+
+    :param scales: their bytes, [groups, bytes of one]
+    :param some: whether a group has a code that is not that of 0
+    :param first: the number of the first group
+    """
+    count, width = scales.shape
+    held = scales.view(f"{order_prefix(byte_order)}u{width}").reshape(-1).astype(np.int64)
     sign = 1 << 8 * width - 1
     size, infinity = held & sign - 1, 0x7F800000 if width == 4 else 0x7C00
     finite = size < infinity
@@ -62,7 +99,7 @@ def observe_groups(data: Any, type: str, cols: int, pos: int = 0, byte_order: By
     octaves = np.bincount(np.clip(octave[sound], 0, OCTAVES - 1), minlength=OCTAVES)
     largest = int(size[sound].max(initial=0))
     return Groups(
-        int(odd.sum()), first_odd, count,
+        odd, first_odd, count,
         *_count(~finite, first), *_count(sound & (held >= sign), first), *_count((size == 0) & some, first),
         largest, first + int((size == largest).argmax()) if largest else -1, tuple(int(each) for each in octaves),
     )  # fmt: skip

@@ -26,7 +26,7 @@ from i2s_spec.codec import native
 from i2s_spec.codec.blocks import block_native
 from i2s_spec.codec.blocks.block_shape import blocks_of, rounded_scales
 from i2s_spec.codec.shape import place
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, FOURTH_WEIGHT, block_layout
+from i2s_spec.schema.block_layout import FOURTH_WEIGHT, GROUP_LAYOUTS, block_layout
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.dialect import Dialect
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ONE_SCALE: Final = "I2_S"
 
 #: Every type that can be converted from and to.
-CONVERTIBLE: Final = (ONE_SCALE, *BLOCK_LAYOUTS)
+CONVERTIBLE: Final = (ONE_SCALE, *GROUP_LAYOUTS)
 
 
 class ScalesDifferError(ValueError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from i2s_spec.convert.container.rewrite import Value
 from i2s_spec.errors import quote
 from i2s_spec.schema.architectures.architecture import PREFIXES, declared_architecture
-from i2s_spec.schema.architectures.keys import FILE_TYPES, MODEL, REQUIRED
+from i2s_spec.schema.architectures.keys import FILE_TYPES, MODEL, REQUIRED, file_type_of
 from i2s_spec.schema.types import BY_NAME, ValueType
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def changed_keys(
     after = before
     if converted and types:
         ((commonest, _),) = types.most_common(1)
-        number = next((number for number, name in FILE_TYPES.items() if name == commonest), None)
+        number = file_type_of(commonest)
         if before is not None and number is not None and number != before:
             after = number
             values[_FILE_TYPE] = Value(ValueType.UINT32, number)

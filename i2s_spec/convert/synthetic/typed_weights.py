@@ -22,7 +22,7 @@ from i2s_spec.codec.quantization.hadamard import fold
 from i2s_spec.codec.quantization.quantize import quantize
 from i2s_spec.convert.synthetic.random_weights import quantiles, random_bytes, ternary
 from i2s_spec.schema.architectures.rotation import Rotation
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 from i2s_spec.schema.checks import ByteOrder, order_prefix
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ def projection(
         return
     shape = ne[::-1]
     trits, scale = native.unpack(b"".join(ternary(seed, name, ne)), shape)
-    if folded is None and type in BLOCK_LAYOUTS:
+    if folded is None and type in GROUP_LAYOUTS:
         yield block_native.pack(trits, _scales(seed, name, shape, type, float(scale)), type, byte_order=byte_order)
         return
     weights = trits * np.float32(scale)
     if folded is not None:
         weights = fold(weights, folded.block, folded.signs_of(ne[0]))
-    if type in BLOCK_LAYOUTS:
+    if type in GROUP_LAYOUTS:
         yield quantize_blocks(weights, type, byte_order=byte_order)
     elif type == "I2_S":
         yield quantize(weights, "embedding-mean", byte_order=byte_order)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from i2s_spec.errors import quote
-from i2s_spec.schema.architectures.keys import FILE_TYPES, Key
+from i2s_spec.schema.architectures.keys import Key, file_type_of
 from i2s_spec.schema.architectures.rotation import AXIS, KEYS, PREFIX, TRANSFORM, VERSION, Rotation
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 
 if TYPE_CHECKING:
     from i2s_spec.convert.synthetic.recipes import Size
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Types that projections can have, the usual one first.
 FLOATS: Final = ("F32", "F16", "BF16")
-TYPES: Final = ("I2_S", *BLOCK_LAYOUTS, *FLOATS)
+TYPES: Final = ("I2_S", *GROUP_LAYOUTS, *FLOATS)
 
 #: The block of the published rotated models, and the most that is rotated together here.
 BLOCK: Final = 1024
@@ -45,7 +45,7 @@ class WeightKinds:
 
         :raises ValueError: for a chosen width that is no whole blocks of the type
         """
-        block = BLOCK_LAYOUTS[self.type].block if self.type in BLOCK_LAYOUTS else 1
+        block = GROUP_LAYOUTS[self.type].block if self.type in GROUP_LAYOUTS else 1
         for name in ("embd", "ff"):
             if chosen.get(name, block) % block:
                 raise ValueError(f"{name} is {chosen[name]:,}; rows of {self.type} are multiples of {block}")
@@ -71,8 +71,9 @@ class WeightKinds:
             heads = [each for each in both if each.spec.role == "head"] if tables else []
             folded = [each for each in tensors if each.spec.role == "projection"] + heads
             self.rotation = _rotation(self.seed, folded, tables)
-        name = self.type.removesuffix("_G128")
-        return next(number for number, each in FILE_TYPES.items() if each == name)
+        number = file_type_of(self.type.removesuffix("_G128"))
+        assert number is not None
+        return number
 
     def rotation_keys(self) -> dict[Key, Any]:
         """The keys of the rotation, in the order of their declaration, and what they hold."""

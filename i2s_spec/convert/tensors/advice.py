@@ -116,6 +116,11 @@ def advice(
         )
     if types & {"IQ1_BN", "IQ2_BN"}:
         notes.append("Only ik_llama.cpp reads IQ1_BN and IQ2_BN.")
+    if "I2_SR" in types:
+        notes.append(
+            "One fork of BitNet (sabdulmajid/BitNet) has I2_SR under type 40, which is NVFP4 to llama.cpp, and under "
+            f"general.file_type 41, which is Q2_0 there. {_way_out(architecture, activation, rows)}"
+        )
     if "Q2_0" in types:
         notes.append(
             "llama.cpp reads Q2_0 since July 2026 (ggml-org/llama.cpp#24448) and refuses it before; PrismML's fork does "

@@ -27,7 +27,7 @@ from i2s_spec.convert.tensors.advice import advice
 from i2s_spec.deprecation import renamed_keyword
 from i2s_spec.errors import FormatError, quote
 from i2s_spec.schema.architectures.architecture import declared_architecture
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
 from i2s_spec.schema.types import BY_NAME
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 FLOATS: Final = ("F32", "F16", "BF16")
 #: Types that can be converted to, and from.
-TYPES: Final = ("I2_S", *BLOCK_LAYOUTS, *FLOATS)
+TYPES: Final = ("I2_S", *GROUP_LAYOUTS, *FLOATS)
 
 
 class Proof(NamedTuple):
@@ -302,9 +302,9 @@ def _recoding(
         except ValueError as error:
             failed = failed or error
     hint = ""
-    if kind in BLOCK_LAYOUTS and tensor.shape[-1] % BLOCK_LAYOUTS[kind].block and fallback is None:
+    if kind in GROUP_LAYOUTS and tensor.shape[-1] % GROUP_LAYOUTS[kind].block and fallback is None:
         hint = "; --fallback F16 (fallback=) stores such tensors as F16"
-        if tensor.shape[-1] % BLOCK_LAYOUTS["Q2_0"].block == 0:
+        if tensor.shape[-1] % GROUP_LAYOUTS["Q2_0"].block == 0:
             hint += ", and Q2_0, with blocks of 64, can hold them"
     raise ValueError(f"tensor {quote(tensor.name)}: {failed}{hint}") from failed
 

@@ -31,7 +31,8 @@ from i2s_spec.codec.tail import write_tail
 from i2s_spec.codec.ternary_types import BLOCK_TYPES, half_scale, pack_blocks, stored_scale
 from i2s_spec.codec.trits import Trits
 from i2s_spec.schema.checks import order_prefix
-from i2s_spec.schema.dialect import CODES_PER_BYTE
+from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE
+from i2s_spec.schema.types import TAIL_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -135,7 +136,7 @@ class Encoder:
         return np.float32(self.rounding.stored)
 
     def encode(self, trits: NDArray[np.int8]) -> bytes:
-        """The bytes of a window of trits (of I2_S without the tail), which say just these trits and the scale.
+        """The bytes of a window of trits, which say just these trits and the scale; without those that `tail` gives.
 
         :param trits: flat int8, as many as a window has
         :raises ValueError: where the type could not say them, because the scale is 0
@@ -144,6 +145,9 @@ class Encoder:
         if form.type == "I2_S":
             payload: bytes = pack_trits(trits.reshape(form.matrix(trits.size)), form.dialect)
             return payload
+        if form.has_scales_apart:
+            codes: bytes = pack_trits(trits.reshape(form.matrix(trits.size)), CANONICAL)
+            return codes
         if form.type in BLOCK_TYPES:
             return pack_blocks(trits.reshape(form.matrix(trits.size)), self.stored, form.type, form.byte_order)
         if self.stored == 0 and trits.any():
@@ -163,10 +167,17 @@ class Encoder:
         return bits.astype(order + FLOAT_WORDS[self.form.type])
 
     def tail(self) -> bytes:
-        """What comes after the last window: 32 bytes for I2_S, else nothing."""
+        """What comes after the last window: 32 bytes for I2_S, before them the scale of each row for I2_SR; else nothing."""
+        if self.form.has_scales_apart:
+            return self._scales(self.form.rows)
         if self.form.type != "I2_S":
             return b""
         return write_tail(self.scale, self.form.dialect.tail, self.form.byte_order)
+
+    def _scales(self, rows: int) -> bytes:
+        """The scale, once for each row, and 32 zeros."""
+        scales = np.full(rows, self.stored, dtype=order_prefix(self.form.byte_order) + "f4")
+        return scales.tobytes() + bytes(TAIL_BYTES)
 
     def proved(self, trits: NDArray[np.int8]) -> bytes:
         """`encode`, and a look whether that decodes to these trits and the stored scale.
@@ -174,7 +185,8 @@ class Encoder:
         :raises ProofError: if not
         """
         data = self.encode(trits)
-        decoded = self.form.decode(data, trits.size)
+        rest = self._scales(trits.size // self.form.cols) if self.form.has_scales_apart else b""
+        decoded = self.form.decode(data + rest, trits.size)
         if not _same_trits(decoded.trits, trits):
             raise ProofError(f"{self.form.type} does not give back the trits that were written")
         if (decoded.scales != self.stored).any():

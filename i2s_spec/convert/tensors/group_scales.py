@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from i2s_spec.codec.blocks import block_native
+from i2s_spec.codec.blocks.apart_windows import in_file_order
 from i2s_spec.codec.blocks.block_shape import blocks_of, rounded_scales
 from i2s_spec.codec.blocks.regroup import convert, regroup
 from i2s_spec.codec.form import Form
@@ -58,9 +59,12 @@ class GroupRecoding:
             shape = ((stop - start) // form.cols, form.cols) if self._rows else (1, stop - start)
             return self._converted(data, shape)
 
-        for data, rounding in in_order(work, windows, self.threads):
-            self.rounding = worst_of(self.rounding, rounding)
-            yield data
+        def written() -> Iterator[bytes]:
+            for data, rounding in in_order(work, windows, self.threads):
+                self.rounding = worst_of(self.rounding, rounding)
+                yield data
+
+        yield from in_file_order(block_layout(form.type), form.cols, written())
 
     @property
     def _rows(self) -> bool:

@@ -36,7 +36,7 @@ from i2s_spec.convert.tensors.encode import Encoder
 from i2s_spec.errors import quote
 from i2s_spec.gguf.reader import takes_file
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, GROUP_LAYOUTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -142,13 +142,12 @@ def quantize_model(
     kind, dialect = wanted_form(to)
     assert kind is not None
     if kind in FLOATS:
-        raise ValueError(f"{kind} is what a model is quantized from; I2_S and {', '.join(BLOCK_LAYOUTS)} hold trits")
+        raise ValueError(f"{kind} is what a model is quantized from; I2_S and {', '.join(GROUP_LAYOUTS)} hold trits")
     if rule not in MODEL_RULES:
         raise ValueError(f"no rule is called {quote(rule)}; there are {', '.join(MODEL_RULES)}")
     if rule == BY_GROUP and kind not in BLOCK_LAYOUTS:
-        raise ValueError(
-            f"{kind} has one scale for a tensor; the rule {BY_GROUP} is for types with a scale for each group"
-        )
+        what = "one scale for a tensor" if kind not in GROUP_LAYOUTS else "no quantizer of its own that is known"
+        raise ValueError(f"{kind} has {what}; the rule {BY_GROUP} is for {', '.join(BLOCK_LAYOUTS)}")
     architecture = file.metadata.get("general.architecture")
     architecture = architecture if isinstance(architecture, str) else None
     chosen = _chosen(file, architecture, keep, also)

@@ -145,6 +145,8 @@ class SmallRecodings:
         if source == kind == "I2_S" and (self.source == self.target or self._unused == "zero"):
             return None
         for target in self._targets:
+            if _scales_apart(source) or _scales_apart(target):
+                return None
             try:
                 forms = (Form(source, tensor.shape, self.source), Form(target, tensor.shape, self.target))
                 Encoder(forms[1], np.float32(1))
@@ -289,6 +291,11 @@ def _parts(elements: list[int], count: int) -> list[tuple[int, int]]:
     """The ranges of some groups that tensors of so many elements have, one behind the other."""
     group = sum(elements) // count
     return list(pairwise(accumulate((each // group for each in elements), initial=0)))
+
+
+def _scales_apart(kind: str) -> bool:
+    """Whether the scales of a type stand behind all codes of a tensor, so that two tensors in a row are none."""
+    return kind in BLOCK_TYPES and BLOCK_TYPES[kind].scale.apart
 
 
 def _joins_rows(form: Form) -> bool:

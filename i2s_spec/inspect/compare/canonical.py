@@ -25,7 +25,7 @@ LAYOUT: Final = "sequential-lsb"
 SMALL: Final = 1 << 16
 
 #: Types other than I2_S that a matrix may be ternary in.
-_PERHAPS_TERNARY: Final = ("TQ1_0", "TQ2_0", "F32", "F16", "BF16")
+_PERHAPS_TERNARY: Final = ("I2_SR", "TQ1_0", "TQ2_0", "F32", "F16", "BF16")
 
 
 def canonical_value(file: File, entry: KeyValue) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from math import prod
 from typing import Final
 
 from i2s_spec.errors import FormatError, TrustedText
@@ -15,8 +16,8 @@ from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.inspect.dump.block_walk import block_nodes
 from i2s_spec.inspect.dump.codes import LEGEND
 from i2s_spec.schema import gguf, i2s
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
-from i2s_spec.schema.field import Node, Reading, Word
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, ROW_SCALES_APART
+from i2s_spec.schema.field import Field, Node, Reading, Word
 from i2s_spec.schema.types import TAIL_BYTES, padded
 from i2s_spec.schema.walk import Elided, Opened, Read, Scope, is_leaf, numbers
 
@@ -89,6 +90,10 @@ def _fields(file: File, tensor: Tensor, read: Read, scope: Scope, start: int, st
     kind = tensor.type.name if tensor.type is not None else None
     path, order = f"data[{tensor.index}]", file.byte_order
     split = max(start, stop - TAIL_BYTES) if tensor.type is not None and tensor.type.size is not None else stop
+    scales = split  # of I2_SR those of rows lie between payload and tail
+    if kind == ROW_SCALES_APART.name:
+        split -= ROW_SCALES_APART.scale.nbytes * prod(tensor.ne[1:])
+    has_codes = kind in ("I2_S", ROW_SCALES_APART.name)
     deep = scope.deep and start >= floor and start < file.size
 
     layout = BLOCK_LAYOUTS.get(kind or "")
@@ -100,9 +105,9 @@ def _fields(file: File, tensor: Tensor, read: Read, scope: Scope, start: int, st
         return
 
     # payload: codes of I2_S, numbers of the plain types, opaque bytes of all others
-    code = "B" if kind == "I2_S" else ELEMENT_FORMATS.get(kind or "")
+    code = "B" if has_codes else ELEMENT_FORMATS.get(kind or "")
     name = "payload" if split < stop or kind == "I2_S" else "elements" if code else "bytes"
-    field = i2s.extent(order).fields[0] if kind == "I2_S" else None
+    field = i2s.extent(order).fields[0] if has_codes else None
     if deep and code is not None:
         word = Word(order, code)
         count = (min(split, file.size) - start) // word.length
@@ -110,7 +115,7 @@ def _fields(file: File, tensor: Tensor, read: Read, scope: Scope, start: int, st
             f"{path}.{name}",
             start,
             split,
-            Opened(TrustedText(kind or ""), None, LEGEND if kind == "I2_S" else ""),
+            Opened(TrustedText(kind or ""), None, LEGEND if has_codes else ""),
             field,
         )
         for node in numbers(read, word, start, count, f"{path}.{name}", scope):
@@ -121,11 +126,28 @@ def _fields(file: File, tensor: Tensor, read: Read, scope: Scope, start: int, st
     else:
         yield Node(f"{path}.{name}", start, split, None, field)
 
+    if split < scales:
+        yield from _row_scales(file, read, (split, scales), path, deep, scope)
+        split = scales
+
     # tail
     if kind == "I2_S":
         yield from _tail(file, read, split, f"{path}.tail", floor)
     elif split < stop:
         yield Node(f"{path}.tail", split, stop, None, None)
+
+
+def _row_scales(file: File, read: Read, extent: tuple[int, int], path: str, deep: bool, scope: Scope) -> Iterator[Node]:
+    """The scale of each row of an I2_SR tensor, as far as the file has them."""
+    start, stop = extent
+    word = Word(file.byte_order, "f")
+    field = Field("scales", word, "What the weights of each row are multiplied by, F32.", "5.6")
+    count = max(0, min(stop, file.size) - start) // word.length if deep else 0
+    yield Node(f"{path}.scales", start, stop, Opened(TrustedText("F32")) if count else None, field)
+    if count:
+        yield from numbers(read, word, start, count, f"{path}.scales", scope)
+        if start + count * word.length < stop:
+            yield Node(f"{path}.scales[{count}..]", start + count * word.length, stop, None, field)
 
 
 def _tail(file: File, read: Read, start: int, path: str, floor: int) -> Iterator[Node]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from itertools import chain
+from math import prod
 from sys import maxsize
 from typing import Final, NamedTuple
 
@@ -19,7 +20,8 @@ from i2s_spec.gguf.reader import File
 from i2s_spec.inspect.dump.block_walk import range_of
 from i2s_spec.inspect.dump.data_walk import ELEMENT_FORMATS, extent, tensor_nodes
 from i2s_spec.inspect.dump.file_walk import file_nodes, key_value, reader, tensor_info
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, ROW_SCALES_APART
+from i2s_spec.schema.dialect import CODES_PER_BYTE
 from i2s_spec.schema.field import Node
 from i2s_spec.schema.types import VALUE_FORMATS, ValueType
 from i2s_spec.schema.walk import Scope, is_leaf
@@ -188,9 +190,15 @@ def _data_scope(file: File, i: int, rest: str, limit: int | None) -> Scope:
     if kind in BLOCK_LAYOUTS and (place := range_of(BLOCK_LAYOUTS[kind], tensor.shape[-1], rest)) is not None:
         start = extent(file, tensor)[0]
         return Scope(None, None, start + place[0], start + place[1], deep=True)
-    if match is None or match[1] not in (".payload", ".elements") or (kind != "I2_S" and kind not in ELEMENT_FORMATS):
+    apart = kind == ROW_SCALES_APART.name
+    if match is not None and apart and match[1] == ".scales" and tensor.type is not None:
+        width = ROW_SCALES_APART.scale.nbytes
+        start = extent(file, tensor)[0] + prod(tensor.ne) // CODES_PER_BYTE + int(match[2]) * width
+        return Scope(None, None, start, start + width, deep=True)
+    has_codes = kind == "I2_S" or apart
+    if match is None or match[1] not in (".payload", ".elements") or (not has_codes and kind not in ELEMENT_FORMATS):
         return Scope(limit, deep=True)
-    width = 1 if kind == "I2_S" or tensor.type is None else tensor.type.bytes
+    width = 1 if has_codes or tensor.type is None else tensor.type.bytes
     start = extent(file, tensor)[0] + int(match[2]) * width
     return Scope(None, None, start, start + width, deep=True)
 

@@ -286,6 +286,11 @@ class Survey(Sequence[TensorSurvey]):
             if found.non_finite or found.run >= run:
                 yield place
 
+    def others_of(self, number: int) -> Iterator[int]:
+        """Places of the others whose type has a number, whatever that means there."""
+        tensor = self._of.file.index.tensor
+        return (place for place, row in enumerate(self._of.others[0]) if tensor(row).type == number)
+
     def anomalous_groups(self, plain: Callable[[Groups], bool]) -> Iterator[int]:
         """Places of the others with a scale for each group, of which what was seen is not plain."""
         for place, number in enumerate(self._of.others[1]):

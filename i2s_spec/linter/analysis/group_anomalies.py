@@ -9,19 +9,24 @@ the largest are above most others counts, and whether a quarter of them is as fa
 
 from array import array
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from i2s_spec.codec.payload_facts import GROUPS_FROM, Groups
 from i2s_spec.errors import Span
 from i2s_spec.light_typing import TYPE_CHECKING, Final
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import extent_anomalies
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, BlockLayout
+from i2s_spec.schema.block_layout import FOURTH_CODE, GROUP_LAYOUTS, ROW_SCALES_APART, BlockLayout
+from i2s_spec.schema.dialect import CODES_PER_BYTE
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey.result import OtherSurvey
 
 #: Octaves by which scales are far apart: their exponents differ by one more, so that they are.
 FAR: Final = 12
+
+#: Bytes of codes of I2_SR that are read at once.
+_READ: Final = 1 << 22
 
 
 class GroupAnomalies:
@@ -30,6 +35,8 @@ class GroupAnomalies:
     def __init__(self) -> None:
         self.reserved, self.beyond, self.digits = array("q"), array("q"), array("q")
         self.not_finite, self.negative, self.lost, self.apart = array("q"), array("q"), array("q"), array("q")
+        #: What is odd in tensors of I2_SR, whose groups no survey sees: their scales are not beside their codes.
+        self.row_scales: dict[int, Groups] = {}
 
 
 @analysis
@@ -39,12 +46,13 @@ def group_anomalies(subject: Subject) -> GroupAnomalies | None:
     if survey is None:
         return None
     found, odd = GroupAnomalies(), extent_anomalies(subject).rows
-    for place in survey.anomalous_groups(_plain):
+    found.row_scales.update(_odd_row_scales(subject))
+    for place in sorted((*survey.anomalous_groups(_plain), *found.row_scales)):
         other = survey.others[place]
-        groups = other.groups
+        groups = found.row_scales.get(place, other.groups)
         if other.row in odd or groups is None:
             continue
-        layout = BLOCK_LAYOUTS[other.type]
+        layout = GROUP_LAYOUTS[other.type]
         if groups.odd:
             {"reserved": found.reserved, "weight": found.beyond, "": found.digits}[layout.fourth].append(place)
         # Scales that are something else are odd in every way: the worst of them is what is said.
@@ -61,14 +69,46 @@ def group_anomalies(subject: Subject) -> GroupAnomalies | None:
     return found
 
 
+def _odd_row_scales(subject: Subject) -> Iterator[tuple[int, Groups]]:
+    """The tensors of I2_SR that were surveyed whole and are not plain, by their places, and what is in them.
+
+    They are read once more, a few megabytes at a time: few files have them.
+    """
+    survey, file = subject.survey, subject.file
+    assert survey is not None
+    layout = ROW_SCALES_APART
+    for place in survey.others_of(layout.type.number):
+        other = survey.others[place]
+        if other.type != layout.name or not other.complete:
+            continue
+        from i2s_spec.codec.blocks.group_observation import observe_row_scales
+        from i2s_spec.codec.payload_native import count_codes
+        from i2s_spec.gguf.source import chunks
+
+        payload = prod(other.ne) // CODES_PER_BYTE
+        odd, first = 0, -1
+        for part, data in enumerate(chunks(file.source, other.start, other.start + payload, _READ)):
+            count = count_codes(data)[FOURTH_CODE]
+            if count and first < 0:
+                first = part * _READ + next(i for i, byte in enumerate(data) if byte & byte >> 1 & 0x55)
+            odd += count
+        start = other.start + payload
+        scales = chunks(file.source, start, start + layout.scale.nbytes * prod(other.ne[1:]), _READ)
+        groups = observe_row_scales(odd, first, scales, file.byte_order)
+        if not _plain(groups):
+            yield place, groups
+
+
 def odd_groups(subject: Subject, topic: str) -> Iterator[tuple["OtherSurvey", Groups, BlockLayout]]:
     """The tensors of a topic, what was seen of their groups, and how these lie."""
     verdict, survey = group_anomalies(subject), subject.survey
     for place in getattr(verdict, topic) if verdict is not None else ():
         assert survey is not None
+        assert verdict is not None
         other = survey.others[place]
-        assert other.groups is not None
-        yield other, other.groups, BLOCK_LAYOUTS[other.type]
+        groups = verdict.row_scales.get(place, other.groups)
+        assert groups is not None
+        yield other, groups, GROUP_LAYOUTS[other.type]
 
 
 def block_span(other: "OtherSurvey", layout: BlockLayout, at: int) -> Span:
@@ -81,6 +121,9 @@ def block_span(other: "OtherSurvey", layout: BlockLayout, at: int) -> Span:
 
 def scale_span(other: "OtherSurvey", layout: BlockLayout, group: int) -> Span:
     """The block of a scale, by the number of its group; of a row's scale that alone."""
+    if layout.scale.apart:
+        start = other.start + prod(other.ne) // CODES_PER_BYTE + group * layout.scale.nbytes
+        return Span(start, start + layout.scale.nbytes, f"data[{other.row}].scales[{group}]")
     unit, front = _unit(other, layout)
     start = other.start + group * unit
     return Span(start, start + (front or unit), f"data[{other.row}].{'scale' if front else 'block'}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.analysis.tensor_extents import extent_anomalies
-from i2s_spec.linter.reference.incomparable import noted
+from i2s_spec.linter.reference.incomparable import Readable, noted
 from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def compared_floats(subject: Subject) -> FloatsCompared | None:
     odd = extent_anomalies(subject).rows
     differ: list[FloatsDiffer] = []
     left: list[tuple[int, str]] = []
-    count, budget = 0, Budget()
+    count, budget, readable = 0, Budget(), Readable(subject)
     for row in range(min(subject.file.index.tensors, TENSORS)):
         tensor = subject.file.tensors.by_index(row)
         if tensor.number == I2_S.number:
@@ -50,6 +50,7 @@ def compared_floats(subject: Subject) -> FloatsCompared | None:
             left.append((row, "its extent is wrong"))
             continue
         with noted(subject, row, left):
+            readable.take(tensor)
             found = differs(subject, weights, row, tensor, budget)
             differ += [] if found is None else [found]
     if subject.file.index.tensors > TENSORS:

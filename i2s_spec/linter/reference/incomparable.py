@@ -10,10 +10,28 @@ from i2s_spec.errors import FormatError
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
+    from i2s_spec.gguf.reader import Tensor
     from i2s_spec.linter.analysis.subject import Subject
 
 #: The codes for a file that changes while it is read.
 _GONE: Final = faults.GONE
+
+
+class Readable:
+    """The bytes of a file that are still compared: as many as it has. Tensors that share bytes could ask for any number."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._size = self._left = subject.file.size
+
+    def take(self, tensor: Tensor) -> None:
+        """Count the bytes of another tensor; what the file does not hold whole is found out by reading.
+
+        :raises ValueError: where tensors have taken more than the file has
+        """
+        if tensor.span.stop <= self._size:
+            self._left -= tensor.span.stop - tensor.span.start
+        if self._left < 0:
+            raise ValueError("tensors of this file share bytes, and as many as it has were compared")
 
 
 @contextmanager

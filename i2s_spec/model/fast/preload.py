@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.gguf.huge_pages import HUGE_PAGE, huge_pages
-from i2s_spec.model.weights import TERNARY_BLOCKS
+from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def pages(size: int) -> NDArray[np.uint8]:
 def _as_it_is(tensor: Tensor, weights: ModelWeights) -> bool:
     kind = None if tensor.type is None else tensor.type.name
     if kind != "I2_S":
-        return kind not in TERNARY_BLOCKS
+        return kind not in GROUP_LAYOUTS
     dialect: Any = weights.dialect
     return (dialect.layout, dialect.code_map) == (CANONICAL.layout, CANONICAL.code_map)
 

@@ -69,6 +69,15 @@ FILE_TYPES: Final = {
 }  # fmt: skip
 FILE_TYPE_I2_S: Final = 40
 
+#: What one fork writes, where the number is another type's to all others.
+OWN_FILE_TYPES: Final = {"I2_SR": 41}
+
+
+def file_type_of(kind: str) -> int | None:
+    """The number of a file whose matrices are mostly of a type; None where nobody gave one."""
+    return OWN_FILE_TYPES.get(kind) or next((number for number, name in FILE_TYPES.items() if name == kind), None)
+
+
 #: Most layers that llama.cpp and its forks have room for (LLAMA_MAX_LAYERS).
 MAX_LAYERS: Final = 512
 

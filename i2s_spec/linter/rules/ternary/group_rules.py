@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from math import prod
 
 from i2s_spec.codec.payload_facts import Groups
 from i2s_spec.errors import TrustedText
@@ -33,7 +34,7 @@ def _share(part: int, whole: int) -> TrustedText:
 
 def _of_codes(other: OtherSurvey, groups: Groups, layout: BlockLayout) -> dict[str, Any]:
     """The values of a finding on codes."""
-    blocks = other.read // layout.nbytes
+    blocks = prod(other.ne) // layout.block if layout.scale.apart else other.read // layout.nbytes
     return {
         "got": groups.odd, "want": 0, "name": other.name, "type": TrustedText(other.type), "weights": weights(groups.odd),
         "share": _share(groups.odd, blocks * layout.block), "first": groups.first_odd,
@@ -41,12 +42,12 @@ def _of_codes(other: OtherSurvey, groups: Groups, layout: BlockLayout) -> dict[s
 
 
 @rule("B101", "reserved-code", "{type} tensor {name} has {got} {weights} of code 3, {share} of all; the first is in byte "
-      "{first} of its payload", clause="5.6", when=WITH_TYPES.format("TQ2_0 or IQ2_BN"), payload=True)  # fmt: skip
+      "{first} of its payload", clause="5.6", when=WITH_TYPES.format("TQ2_0, IQ2_BN or I2_SR"), payload=True)  # fmt: skip
 def reserved_code(subject: Subject) -> Iterator[Finding]:
     """A payload holds a code that the type does not use.
 
-    Why: three codes stand for -1, 0 and +1, and no quantizer of TQ2_0 or IQ2_BN writes the fourth. Readers compute +2 times
-    the scale from it, which is a weight that no ternary model has: the bytes are something else, or damaged.
+    Why: three codes stand for -1, 0 and +1, and no quantizer of TQ2_0, IQ2_BN or I2_SR writes the fourth. Readers compute
+    +2 times the scale from it, which is a weight that no ternary model has: the bytes are something else, or damaged.
 
     Example: a byte of 0xff inside a TQ2_0 tensor.
 
