@@ -181,7 +181,7 @@ def _answer(args: list[str], own_process: bool) -> object:
     if args == ["--version"]:
         print(f"i2s-spec {__version__}")
         return 0
-    if own_process:
+    if own_process and sys.implementation.name == "cpython":  # whose import system it builds on
         from i2s_spec.quick_import import install
 
         install()
