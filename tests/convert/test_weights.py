@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from i2s_spec.codec import trits as trits_module
+from i2s_spec.codec.blocks.apart_windows import fetching
 from i2s_spec.codec.form import Form
 from i2s_spec.codec.reference import dequantize, pack, unpack
 from i2s_spec.codec.trits import Trits
 from i2s_spec.convert.tensors import encode as module
 from i2s_spec.convert.tensors.encode import TARGETS, Encoder, ProofError, Recoding, rounding
+from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import LAYOUTS, parse
 
 DIALECTS = [name for name, layout in LAYOUTS.items() if layout.in_gguf]
@@ -29,6 +31,9 @@ def random_trits(seed: int = 0) -> np.ndarray[Any, np.dtype[np.int8]]:
 
 
 def reader(form: Form, data: bytes, **options: Any) -> Trits:
+    if form.has_scales_apart:
+        layout = GROUP_LAYOUTS[form.type]
+        return Trits(form, fetching(layout, form.rows, form.cols, lambda at, size: data[at : at + size]), **options)
     return Trits(form, lambda start, stop: data[start:stop], **options)
 
 
