@@ -210,10 +210,15 @@ def test_kills(tmp_path: Path) -> None:
 def test_the_campaign_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from i2s_spec.gguf import atomic_file
 
+    def slow(fd: int) -> None:
+        """A disk so slow that most kills fall where a file is written and has no name yet."""
+        time.sleep(0.5)
+
+    monkeypatch.setattr(os, "fsync", slow)
     monkeypatch.setattr(atomic_file, "remove_leftovers", lambda folder, base: 0)
     monkeypatch.setattr(sys.modules[__name__], "CALLS", ("convert m.gguf TARGET --to interleave-64 --force",))
     with pytest.raises(AssertionError, match="after the next run"):
-        campaign(tmp_path, 60)
+        campaign(tmp_path, 20)
 
 
 if __name__ == "__main__":
