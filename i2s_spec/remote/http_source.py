@@ -104,10 +104,22 @@ class HttpSource(RangeSource):
         if len(asked) < 2:
             single.update((each, self._one(each)) for each in asked)
             return found + list(single.values())
+        failed: list[Range] = []
+
+        def one(span: Range) -> bytes:
+            """After a fault none is asked for any more; results are looked at in order, and the first may be the last to come."""
+            if failed:
+                return b""
+            try:
+                return self._one(span)
+            except BaseException:
+                failed.append(span)
+                raise
+
         # One after another they would take as many round trips as there are ranges.
         with ThreadPoolExecutor(min(CONNECTIONS, len(asked)), "i2s ranges") as threads:
             try:
-                single.update(zip(asked, threads.map(self._one, asked), strict=True))
+                single.update(zip(asked, threads.map(one, asked), strict=True))
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise

@@ -27,7 +27,7 @@ from i2s_spec.conformance.run.scoring import difference
 from i2s_spec.errors import SettingError
 from i2s_spec.fuzzing.child import Bounds
 
-BOUNDS = Bounds(seconds=20, memory=512 << 20)
+BOUNDS = Bounds(seconds=300, memory=512 << 20)
 
 
 def ran(folder: Folder, change: str = "") -> RunResult:

@@ -27,7 +27,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def private() -> Iterator[None]:
     """Servers of this machine may be asked."""
-    with using(Policy(private=True, timeout=5, seconds=20)):
+    with using(Policy(private=True, timeout=100, seconds=300)):
         yield
 
 

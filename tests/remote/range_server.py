@@ -35,8 +35,9 @@ class Handler(BaseHTTPRequestHandler):
         server = self.server
         path = unquote(urlsplit(self.path).path)
         seen = Seen(self.path, dict(self.headers.items()))
-        server.seen.append(seen)
-        self.number = len(server.seen)
+        with server.counting:
+            server.seen.append(seen)
+            self.number = len(server.seen)
         for fault in server.faults:
             if fault(self, seen):
                 return
@@ -97,6 +98,7 @@ class Server(ThreadingHTTPServer):
         self.extra: dict[str, dict[str, str]] = {}
         self.faults: list[Fault] = []
         self.seen: list[Seen] = []
+        self.counting = threading.Lock()
         self.etag = '"one"'
         self.multipart = True
         self.connections = 0

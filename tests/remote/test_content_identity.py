@@ -22,7 +22,7 @@ from i2s_spec.remote.http_source import LONGEST_ETAG
 from i2s_spec.remote.open_remote import open_remote
 from i2s_spec.remote.policy import Policy
 
-OPTIONS = Options(payload="none", remote=Policy(private=True, timeout=5, seconds=20))
+OPTIONS = Options(payload="none", remote=Policy(private=True, timeout=100, seconds=300))
 KEY = options_key(OPTIONS)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from range_server import Handler, Seen, Server, drip, endless, every, once, status
@@ -143,7 +145,7 @@ def test_a_server_without_several_ranges_is_asked_for_each(server: Server, url: 
 def test_single_ranges_are_asked_for_side_by_side(server: Server, url: str) -> None:
     """A few connections, each for many requests."""
     server.multipart = False
-    together = threading.Barrier(CONNECTIONS, timeout=20)
+    together = threading.Barrier(CONNECTIONS, timeout=300)
     waiting = iter(range(CONNECTIONS))
 
     def fault(handler: Handler, seen: Seen) -> bool:
@@ -184,10 +186,20 @@ def test_side_by_side_an_address_that_expired_is_resolved_again(server: Server, 
 def test_side_by_side_the_first_fault_ends_all(server: Server, url: str) -> None:
     source = opened(url)
     source.many_at_once = False
-    server.faults.append(every(4, status(404)))
+    places = [(at, at + 32) for at in range(3 << 20, 5 << 20, 1 << 14)]
+
+    def fault(handler: Handler, seen: Seen) -> bool:
+        """All but the answer that is looked at first, which takes so long that the others could all be asked for."""
+        if seen.ranges == [places[0]]:
+            time.sleep(0.5)
+            return False
+        handler.answer(404)
+        return True
+
+    server.faults.append(fault)
     with pytest.raises(FormatError, match="S912"):
-        source.prefetch([(at, at + 32) for at in range(3 << 20, 5 << 20, 1 << 14)])
-    assert len(server.seen) < 40
+        source.prefetch(places)
+    assert len(server.seen) <= 1 + CONNECTIONS  # each connection meets one fault
     source.close()
 
 
@@ -464,7 +476,7 @@ def test_dates_to_wait_for() -> None:
 
     seconds = wait_of({"Retry-After": formatdate(time.time() + 100, usegmt=True)})
     assert seconds is not None
-    assert 90 < seconds <= 100
+    assert 10 < seconds <= 100
 
 
 def test_a_passing_failure_is_asked_again(server: Server, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -479,15 +491,15 @@ def test_a_slow_server_is_given_up(server: Server, url: str, slow: int) -> None:
     """It sends a byte now and then, so that no timeout of a socket is met."""
     server.faults.append(every(slow, drip))
     start = time.monotonic()
-    with using(Policy(private=True, timeout=1, seconds=1)):
+    with using(Policy(private=True, timeout=100, seconds=1)):
         assert fault(url) == "S917"
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 90
 
 
 def test_a_silent_server_is_given_up(server: Server, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Sleeps(monkeypatch)
     silence = threading.Event()
-    server.faults.append(every(1, lambda handler, seen: silence.wait(5) and None))
+    server.faults.append(every(1, lambda handler, seen: silence.wait(300) and None))
     with using(Policy(private=True, timeout=1, seconds=2)):
         assert fault(url) in ("S915", "S917")
     silence.set()
@@ -501,10 +513,19 @@ def test_budgets(server: Server, url: str) -> None:
     assert len(server.seen) == 3
 
 
-def test_nobody_is_there(server: Server) -> None:
-    url = server.url
-    server.server_close()
-    assert fault(url + "/f") == "S915"
+def test_nobody_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up = socket.getaddrinfo
+
+    def resolved(host: str, *args: Any, **more: Any) -> Any:
+        """As where nobody answers for a name; how long that takes, and whether anybody does, is up to the network."""
+        if host == "name.invalid":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return looked_up(host, *args, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    with socket.socket() as silent:  # it keeps its port and does not listen, so that nobody else does
+        silent.bind(("127.0.0.1", 0))
+        assert fault(f"http://127.0.0.1:{silent.getsockname()[1]}/f") == "S915"
     assert fault("http://name.invalid/f") == "S915"
 
 
@@ -512,10 +533,14 @@ def test_connections_are_closed(url: str) -> None:
     import gc
     import warnings
 
+    gc.collect()  # what other tests left
     descriptors = set(Path("/proc/self/fd").iterdir()) if Path("/proc/self/fd").exists() else set()
     opened(url).close()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         gc.collect()
     if descriptors:
-        assert len(set(Path("/proc/self/fd").iterdir())) <= len(descriptors) + 1
+        deadline = time.monotonic() + 60  # the server's end of the connection is closed by a thread of its own
+        while len(left := set(Path("/proc/self/fd").iterdir())) > len(descriptors) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(left) <= len(descriptors)
