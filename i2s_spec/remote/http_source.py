@@ -107,7 +107,7 @@ class HttpSource(RangeSource):
         failed: list[Range] = []
 
         def one(span: Range) -> bytes:
-            """After a fault none is asked for any more; results are looked at in order, and the first may be the last to come."""
+            """After a fault nothing is asked for any more: results are looked at in order, and the first may come last."""
             if failed:
                 return b""
             try:

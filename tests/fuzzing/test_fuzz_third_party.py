@@ -19,7 +19,7 @@ from i2s_spec.fuzzing.settings import Settings
 DECODERS = Path(__file__).resolve().parents[2] / "fuzz" / "decoders"
 
 
-def found(command: Command, policy: Policy, *names: str, seconds: float = 20) -> set[tuple[str, str | None]]:
+def found(command: Command, policy: Policy, *names: str, seconds: float = 300) -> set[tuple[str, str | None]]:
     plain = [(made.what, made.data) for made in sound()[:3]]
     files = (plain if names else plain[2:]) + [(name, broken(name)) for name in names]
     with Campaign(command, Settings(policy=policy, bounds=Bounds(seconds=seconds), jobs=2)) as campaign:

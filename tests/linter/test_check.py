@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -301,17 +303,19 @@ def test_workers_that_are_busy_are_killed() -> None:
     before = children()
     run = in_order(stuck, range(10), 2)
     assert next(run) == (0, 0)
-    assert children() > before
+    assert children() - before
     run.close()  # type: ignore[attr-defined]  # that this ends at all is the test
-    assert children() == before
+    assert children() <= before
 
 
 def test_workers_are_gone_when_nobody_wants_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = children(), set(os.listdir("/proc/self/fd"))
+    gc.collect()  # what other tests left goes now, and not in between
+    before, open_before = children(), set(os.listdir("/proc/self/fd"))
     run = in_order(slow_first, range(10_000), 2)
     next(run)
     run.close()  # type: ignore[attr-defined]
-    assert (children(), set(os.listdir("/proc/self/fd"))) == before
+    assert children() <= before
+    assert set(os.listdir("/proc/self/fd")) <= open_before
 
 
 INTERRUPTED = """
@@ -320,6 +324,17 @@ from i2s_spec.cli import main
 if __name__ == "__main__":
     main(["lint", "--jobs", "2", "--format", "concise", *sys.argv[1:]])
 """
+
+
+def group(number: int) -> list[str]:
+    """The processes of a group that run; one that has ended may wait for somebody to ask how."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, its = path.read_text(errors="replace").rpartition(")")[2].split()[:3]
+            if int(its) == number and state not in "ZX":
+                found.append(path.parent.name)
+    return found
 
 
 def test_interrupt_ends_at_once_with_its_workers(folder: Path) -> None:
@@ -343,8 +358,7 @@ def test_interrupt_ends_at_once_with_its_workers(folder: Path) -> None:
     assert child.returncode == 130
     assert listed.count("\n") < 15_000  # it was not worked to the end
     assert "Traceback" not in errors
-    with pytest.raises(ProcessLookupError):  # nobody of its group is left
-        os.killpg(child.pid, 0)
+    assert not group(child.pid)  # nobody is left
 
 
 def test_workers_end_when_their_parent_is_killed(folder: Path) -> None:
@@ -356,10 +370,9 @@ def test_workers_end_when_their_parent_is_killed(folder: Path) -> None:
     child.stdout.readline()
     os.kill(child.pid, signal.SIGKILL)
     child.communicate()
-    for _ in range(100):
-        try:
-            os.killpg(child.pid, 0)
-        except ProcessLookupError:
+    deadline = time.monotonic() + 300  # one that is just being started ends when it first asks for work
+    while time.monotonic() < deadline:
+        if not group(child.pid):
             return
         time.sleep(0.05)
     pytest.fail("workers are left")
