@@ -24,7 +24,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path (apt-get install chromium)")
 
 #: Seconds that the browser may take for one thing.
-PATIENCE = 60
+PATIENCE = 300
 
 
 class Browser:

@@ -303,7 +303,7 @@ def test_huggingface_gguf_names_the_type(tmp_path: Path) -> None:
     ]  # fmt: skip
 
     def run() -> str:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=180)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stderr
         node = ["node", "script.mjs", str(tmp_path / "a.gguf")]
         return subprocess.run(node, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()

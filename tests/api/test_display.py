@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from malformed_cases import broken
+from pace import units
 
 import i2s_spec as i2s
 from i2s_spec import display
@@ -129,9 +129,9 @@ def test_a_huge_file_has_a_small_page() -> None:
         for number in range(count):
             writer.add_tensor(f"blk.{number}.weight", (1,), "F32", b"\0\0\0\0")
     file = i2s.open(out.getvalue())
-    began = time.process_time()
-    page, name = file._repr_html_(), repr(file)
-    assert time.process_time() - began < 0.5
+    shown: list[str] = []
+    assert units(lambda: shown.extend((file._repr_html_(), repr(file)))) < 5  # all of its rows take 17
+    page, name = shown
     assert "100,000 tensors" in name
     assert page.count("<tr>") < 40
     assert f"and {count - display.ROWS:,} more" in page

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 from examples import some
+from interrupted import interrupted_writing
 from malformed_cases import SMALL, broken
 from transcripts_runner import run
 
@@ -65,30 +62,12 @@ def test_nothing_acts_on_a_terminal(tmp_path: Path) -> None:
                 assert "internal error" not in text, case.name
 
 
-def _bytes_read(process: int) -> int:
-    """What a process has read so far: more than its modules when it is at the file."""
-    told = Path(f"/proc/{process}/io").read_text(encoding="ascii")
-    return int(told.partition("rchar: ")[2].split()[0])
-
-
-@pytest.mark.thorough
-@pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="no count of what a process reads")
 @pytest.mark.parametrize("verb", ["fix", "sanitize --keep-unknown"])
 def test_an_interruption_leaves_nothing_behind(tmp_path: Path, verb: str) -> None:
-    path = tmp_path / "large.gguf"
-    with path.open("wb") as file:
+    with (tmp_path / "large.gguf").open("wb") as file:
         file.write(Model("llama").drop("general.quantization_version").built())
-        file.truncate(4 << 30)
-    command = [sys.executable, "-m", "i2s_spec", *verb.split(), str(path), "-o", str(tmp_path / "out.gguf")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        deadline = time.monotonic() + 60
-        while _bytes_read(process.pid) < 100_000_000 and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
-    finally:
-        process.kill()
-    assert process.returncode == 130
-    assert errors.strip() == "i2s: interrupted"
+        file.truncate(16 << 20)
+    done = interrupted_writing(tmp_path, *verb.split(), "large.gguf", "-o", "out.gguf")
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.strip() == "i2s: interrupted"
     assert os.listdir(tmp_path) == ["large.gguf"]

@@ -146,7 +146,7 @@ class Terminal:
     def send(self, text: str) -> None:
         os.write(self._terminal, text.encode())
 
-    def wait(self, ready: Path, seconds: float = 60) -> None:
+    def wait(self, ready: Path, seconds: float = 600) -> None:
         """Read what is shown until a file is there."""
         end = time.monotonic() + seconds
         while not ready.exists() and time.monotonic() < end:
@@ -157,7 +157,7 @@ class Terminal:
                     break
         assert ready.exists()
 
-    def until(self, text: str, seconds: float = 60) -> str:
+    def until(self, text: str, seconds: float = 600) -> str:
         """What is shown until a text is among it."""
         shown, end = "", time.monotonic() + seconds
         while text not in shown and time.monotonic() < end:
@@ -231,5 +231,5 @@ def test_scripts_are_sound(shell: str, tmp_path: Path) -> None:
         pytest.skip(f"{shell} is not installed")
     script = tmp_path / "script"
     script.write_text(SCRIPTS[shell])
-    done = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=False, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")

@@ -141,7 +141,7 @@ def test_a_bar_on_a_terminal_only() -> None:
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=follower, env={**os.environ, "TERM": "xterm"}
     )
     os.close(follower)
-    out, _ = run.communicate(timeout=60)
+    out, _ = run.communicate(timeout=600)
     shown = os.read(leader, 65536)
     os.close(leader)
     assert b"fuzzing" in shown

@@ -165,7 +165,7 @@ def test_a_record_that_is_told_to_end_leaves_nothing(folder: Path, tmp_path: Pat
         f"main(['golden', 'record', {str(folder / 'tiny.gguf')!r}, '--tokens', '1,2', '-o', 'x'])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 143, done.stderr
     assert ".part" in done.stdout

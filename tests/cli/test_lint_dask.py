@@ -212,8 +212,7 @@ def cluster(tmp_path: Path) -> Iterator[dict[str, Any]]:
         try:
             scheduler = start("distributed.cli.dask_scheduler", "--port", "0", "--host", "127.0.0.1", "--no-dashboard",
                               "--scheduler-file", str(address))  # fmt: skip
-            waited(address.exists)
-            time.sleep(0.2)
+            waited(lambda: address.exists() and address.read_text().rstrip().endswith("}"))  # it may be half written
             found = json.loads(address.read_text())["address"]
             workers = start("distributed.cli.dask_worker", found, "--nworkers", "2", "--nthreads", "1", "--no-dashboard",
                             "--local-directory", str(tmp_path))  # fmt: skip
@@ -234,6 +233,14 @@ def below(pid: int) -> list[int]:
         return []
     found = {int(child) for child in [*children, *(each for some in other for each in some)]}
     return [each for child in found for each in [child, *below(child)]]
+
+
+def runs(pid: int) -> bool:
+    """Whether a process has not ended; one that nobody has asked how it ended is still listed."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def killed(pid: int) -> None:
@@ -329,7 +336,7 @@ def test_a_killed_run_goes_on(tmp_path: Path) -> None:
     assert ended(run)[0] == -signal.SIGKILL
     with results.open("r+b") as stream:
         stream.truncate(results.stat().st_size - 20)  # as where the disk had no room for the last line
-    waited(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))  # workers do not outlive it
+    waited(lambda: not any(map(runs, workers)))  # workers do not outlive it
     code, _, err = ended(i2s(*arguments, cwd=tmp_path))
     assert "a torn last line of" in err
     assert Counter(Counter(line["url"] for line in lines(results)).values()) == {1: 200}

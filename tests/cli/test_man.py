@@ -51,7 +51,7 @@ def test_pages_render_without_warnings(pages: list[Path]) -> None:
     if shutil.which("groff") is None:
         pytest.skip("groff is not installed")
     done = subprocess.run(
-        ["groff", "-man", "-Tutf8", "-ww", *map(str, pages)], capture_output=True, text=True, check=False, timeout=100
+        ["groff", "-man", "-Tutf8", "-ww", *map(str, pages)], capture_output=True, text=True, check=False, timeout=600
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "i2s-golden-compare" in done.stdout
@@ -62,7 +62,7 @@ def test_man_reads_a_page(pages: list[Path]) -> None:
         pytest.skip("man is not installed")
     page = next(path for path in pages if path.name == "i2s-lint.1")
     done = subprocess.run(
-        ["man", "--warnings", "-l", str(page)], capture_output=True, text=True, check=False, timeout=100
+        ["man", "--warnings", "-l", str(page)], capture_output=True, text=True, check=False, timeout=600
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "--baseline" in done.stdout.replace("‐", "-").replace("−", "-")

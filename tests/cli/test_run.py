@@ -231,7 +231,7 @@ def test_ctrl_c(chat: bool, folder: Path) -> None:
         os.read(stream.fileno(), 1)
         time.sleep(0.2 if chat else 0)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=600)
         assert process.returncode == 130
         assert b"interrupted" in err
         assert b"Traceback" not in err

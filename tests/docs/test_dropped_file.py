@@ -36,7 +36,9 @@ def read_by_page(*files: bytes) -> list[dict[str, Any]]:
         " console.log(JSON.stringify(said)); })().catch((error) => { console.error(error); process.exit(1); })"
     )
     given = json.dumps([base64.b64encode(data).decode() for data in files])
-    done = subprocess.run(["node", "-e", program], input=given, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        ["node", "-e", program], input=given, capture_output=True, text=True, check=False, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found

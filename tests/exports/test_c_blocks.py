@@ -34,7 +34,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(program: Path, *arguments: object) -> tuple[bytes, list[str]]:
-    done = subprocess.run([program, *map(str, arguments)], capture_output=True, timeout=60, check=False)
+    done = subprocess.run([program, *map(str, arguments)], capture_output=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr.decode().splitlines()
 

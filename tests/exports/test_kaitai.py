@@ -38,7 +38,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "package.json").write_text("{}")
     command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", *PACKAGES]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     except subprocess.TimeoutExpired:
         pytest.skip("npm takes too long")
     if done.returncode:
@@ -55,7 +55,7 @@ def read(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     def run(path: Path) -> dict[str, Any]:
         done = subprocess.run(
             ["node", HERE / "kaitai.mjs", definition, folder, path],
-            capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "KAITAI_HOME": str(home)},
+            capture_output=True, text=True, timeout=600, check=False, env={**os.environ, "KAITAI_HOME": str(home)},
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         said: dict[str, Any] = json.loads(done.stdout)

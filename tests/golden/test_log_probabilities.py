@@ -126,7 +126,7 @@ def test_the_tutorials_program_judges_llama_cpp(tmp_path: Path) -> None:
     packages = PROGRAM["xllamacpp"].folder / "lib" / version / "site-packages"
     subprocess.run(
         [sys.executable, str(program), "theirs.gguf", "1,2,3", "logits.npy"], cwd=tmp_path, check=True,
-        capture_output=True, timeout=120, env={**os.environ, "PYTHONPATH": str(packages)},
+        capture_output=True, timeout=600, env={**os.environ, "PYTHONPATH": str(packages)},
     )  # fmt: skip
     result = compare(tmp_path / "right", tmp_path / "logits.npy", model=tmp_path / "tiny.gguf")
     page = (checkout.chapters() / "tutorials" / "compare.md").read_text(encoding="utf-8")

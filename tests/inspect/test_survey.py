@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import struct
@@ -218,6 +219,7 @@ def test_a_file_that_shrinks_is_an_answer(tmp_path: Path) -> None:
 
 def test_an_interrupted_survey_leaves_nothing_behind(tmp_path: Path) -> None:
     running = set(threading.enumerate())
+    gc.collect()  # what other tests left goes now, and not in between
     path = tmp_path / "model.gguf"
     path.write_bytes(several([300_032] * 60))
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
@@ -233,7 +235,7 @@ def test_an_interrupted_survey_leaves_nothing_behind(tmp_path: Path) -> None:
     file.close()
     assert set(threading.enumerate()) <= running
     if before:
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_wrong_arguments() -> None:

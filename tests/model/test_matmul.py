@@ -196,7 +196,7 @@ def test_a_child_process_has_threads_of_its_own() -> None:
     """
     # Python 3.12 and later warn of every fork of a process with threads: that one works is what this is about.
     words = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
-    done = subprocess.run(words, timeout=60, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, timeout=600, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
