@@ -91,12 +91,22 @@ def test_every_verb_is_bounded(name: str, tmp_path: Path) -> None:
     (tmp_path / "D").write_bytes(hostile_files.other_data(data))
     (tmp_path / "S").write_bytes(Draft().data)
     (tmp_path / "T").write_bytes(hostile_files.other_data(Draft().data))
-    (tmp_path / "calls").write_text("".join(json.dumps(call.split()) + "\n" for call in CALLS), encoding="utf-8")
+    wrong, rows = beyond(tmp_path, [call.split() for call in CALLS])
+    assert rows == len(CALLS)
+    for _ in range(2):  # what is too slow is so each time; what shared a processor with others need not be
+        if wrong:
+            wrong, _ = beyond(tmp_path, [words for words, _ in wrong])
+    assert not wrong, "\n".join(sentence for _, sentence in wrong)
+
+
+def beyond(folder: Path, calls: list[list[str]]) -> tuple[list[tuple[list[str], str]], int]:
+    """The calls that go beyond a bound, each with a sentence; and how many ended at all."""
+    (folder / "calls").write_text("".join(json.dumps(words) + "\n" for words in calls), encoding="utf-8")
     before = unit()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path[1:])}
     done = subprocess.run(
         [sys.executable, "-c", FORKS, "calls"],
-        cwd=tmp_path,
+        cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
@@ -104,10 +114,9 @@ def test_every_verb_is_bounded(name: str, tmp_path: Path) -> None:
     )
     pace = max(before, unit())
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(rows) == len(CALLS)
     wrong = [
-        f"{' '.join(words)}: exit code {status}, {used:.2f} s, {used / pace:.0f} units, {memory} KiB"
+        (words, f"{' '.join(words)}: exit code {status}, {used:.2f} s, {used / pace:.0f} units, {memory} KiB")
         for words, status, used, memory in rows
         if status not in (0, 1, 2, 3) or used / pace > MOST_UNITS + PLANNED.get(words[0], 0) or memory > MOST_MEMORY
     ]
-    assert not wrong, "\n".join(wrong)
+    return wrong, len(rows)
