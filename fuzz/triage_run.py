@@ -155,10 +155,8 @@ class Runner:
         """Ask a few times where it is: what all answers begin with holds the loop."""
         stacks = []
         for _ in range(4):
-            before = self._log.stat().st_size
-            process.send_signal(signal.SIGUSR1)
+            stacks.append(self._stack(self._where(process)))
             time.sleep(0.15)
-            stacks.append(self._stack(self._log.read_bytes()[before:].decode("utf-8", "replace")))
         self._end(kill=True)
         common = []
         for level in zip(*stacks, strict=False):
@@ -166,6 +164,16 @@ class Runner:
                 break
             common.append((*level[0][:2], ""))
         return Failure("hang", f"it has not ended after {self._seconds:g} s", tuple(common))
+
+    def _where(self, process: subprocess.Popen[bytes]) -> str:
+        """What `faulthandler` prints of a process that runs, to its last line: it may have to wait for a processor first."""
+        before, until = self._log.stat().st_size, time.monotonic() + 30
+        process.send_signal(signal.SIGUSR1)
+        while True:
+            said = self._log.read_bytes()[before:].decode("utf-8", "replace")
+            if said.endswith((" in <module>\n", "  ...\n")) or time.monotonic() > until:
+                return said
+            time.sleep(0.02)
 
     def _ended(self, process: subprocess.Popen[bytes]) -> Failure:
         self._end()

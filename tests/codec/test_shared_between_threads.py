@@ -145,6 +145,8 @@ def test_the_survey_under_the_thread_sanitizer(tmp_path: Path, where: str, how: 
         done = subprocess.run(
             [driver, tmp_path / "data", where, how], capture_output=True, text=True, check=False, timeout=300
         )
+        if "unexpected memory mapping" in done.stderr:
+            pytest.skip("the system puts a program where the sanitizer cannot run it, now and then")
         assert done.returncode == 0, done.stderr
         seen, lows, highs = map(int, done.stdout.split())
         if how == "stop":

@@ -109,7 +109,7 @@ def planted(folder: Path, *words: str, each: int = 2) -> Path:
 
 
 def run(triage: Any, finds: Path, *words: str) -> int:
-    given = ["fuzz_toy.py", str(finds), "--regressions", "regressions", "--timeout", "5", *words]
+    given = ["fuzz_toy.py", str(finds), "--regressions", "regressions", "--timeout", "300", *words]
     status: int = triage.main(given)
     return status
 
@@ -283,11 +283,13 @@ def test_nothing_is_left_behind(triage: Any, toy: Path, monkeypatch: pytest.Monk
     place = tmp_path / "tmp"
     place.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(place))
-    with Runner(toy / "fuzz_toy.py", seconds=1.0) as runner:
+    with Runner(toy / "fuzz_toy.py", seconds=300) as runner:
         assert runner.failure(b"fine") is None
         process = runner._process
         assert process is not None
+        monkeypatch.setattr(runner, "_seconds", 0.5)
         hang = runner.failure(b"SPIN")
+        monkeypatch.setattr(runner, "_seconds", 300)
         assert hang is not None
         assert process.returncode is not None
         assert runner.failure(b"fine") is None  # a new process has taken its place

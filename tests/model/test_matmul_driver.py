@@ -110,6 +110,8 @@ def host_compiler() -> str:
 def run(*command: str | Path) -> list[str]:
     """The sets that ran; everything passed."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=300)
+    if "unexpected memory mapping" in done.stderr:
+        pytest.skip("the system puts a program where the thread sanitizer cannot run it, now and then")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:] + done.stderr[-2000:]
     *sets, verdict = done.stdout.splitlines()
     passed, failed = verdict.split(", ")
