@@ -25,6 +25,11 @@ import examples  # the profiles, before a test module is imported
 import pytest
 from hypothesis import settings
 
+# What is printed depends on these, in this process and in those that tests start; a test that is about one sets it.
+for name in ("COLUMNS", "LINES", "MANWIDTH", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "SOURCE_DATE_EPOCH"):
+    os.environ.pop(name, None)
+os.environ["TERM"] = "xterm"
+
 settings.load_profile("quick")  # pytest loads another one where --hypothesis-profile names it
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -100,11 +100,16 @@ def test_package_imports_nothing() -> None:
 def test_all_tests_are_collected_in_a_moment() -> None:
     """Each process of a run collects them: 5 s of a processor of 2024, on which a unit takes 8 ms."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-n0", "-p", "no:cacheprovider"]
-    before, start = unit(), os.times()
-    subprocess.run(command, cwd=PACKAGE.parent, check=True, capture_output=True)
-    end = os.times()
-    used = end.children_user + end.children_system - start.children_user - start.children_system
-    assert used / max(before, unit()) < 625
+    took = []
+    for _ in range(3):  # what takes long does so each time; what shared a processor with others need not
+        before, start = unit(), os.times()
+        subprocess.run(command, cwd=PACKAGE.parent, check=True, capture_output=True)
+        end = os.times()
+        used = end.children_user + end.children_system - start.children_user - start.children_system
+        took.append(used / max(before, unit()))
+        if took[-1] < 625:
+            break
+    assert min(took) < 625, took
 
 
 def test_ci_runs_what_the_site_needs() -> None:
