@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from i2s_spec.convert.container.rewrite import rewrite
 from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import Origin, source_of
+from i2s_spec.gguf.source import Origin, require_written, source_of
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.linter.rules.architecture.model_keys import foreign_prefix
@@ -62,7 +62,8 @@ def sanitize(
     :param progress: called now and then with (bytes done, bytes to do), for each of several stages
     :returns: what was left out, and the proof
     :raises FormatError: where the file cannot be read or understood: the linter's finding
-    :raises ValueError: for an architecture whose keys are not known, without `keep_unknown`; and a target that is the origin
+    :raises ValueError: for an architecture whose keys are not known, without `keep_unknown`; for a target that is the
+        origin, and for a file that consists of holes
     :raises FileExistsError, OSError: as `OutputFile` does; then the target is as it was
     """
     source = source_of(origin)
@@ -78,6 +79,7 @@ def sanitize(
         file = File(source)
         subject = Subject(file, path)
         _require_understood(subject, keep_unknown)
+        require_written(source)
         return _rewritten(subject, target, keep_unknown, drop_template, force, threads, progress)
     finally:
         if path is not None:

@@ -8,7 +8,7 @@ from i2s_spec.convert.container.edits import Edit, zeros
 from i2s_spec.errors import Span, quote
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.byte_order import swapped_tail
-from i2s_spec.gguf.source import chunks
+from i2s_spec.gguf.source import chunks, require_written
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.repair.registry import Action, Declined, Outcome, repair
 from i2s_spec.linter.repair.workspace import Workspace
@@ -73,6 +73,7 @@ def cut_end(workspace: Workspace) -> Iterator[Outcome]:
     """Bytes after the last tensor are in none (clause 2.7). Whoever attached others than zeros may miss them."""
     for finding in workspace.findings("G407"):
         start, stop, _ = finding.span
+        require_written(workspace.source)
         zeros = _scanner.first_nonzero(workspace.source, start, stop) < 0
         does = f"{stop - start:,} {'zero ' if zeros else ''}bytes after the last tensor are cut off"
         yield Action("G407", finding.span, does, (Edit(finding.span, b""),), safe=zeros)
