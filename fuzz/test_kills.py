@@ -206,9 +206,7 @@ def campaign(folder: Path, kills: int, seed: int = 0) -> Counter[str]:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be copied here")
 def test_kills(tmp_path: Path) -> None:
     seen = campaign(tmp_path, 5 * len(CALLS))
-    assert (
-        seen["killed"] > 0
-    )  # nearly all; a run that is slow when its time is taken, and quick later, ends before its kill
+    assert seen["killed"] > 0  # of a call that is slow while it is timed, and quick later, most end before their kill
 
 
 @pytest.mark.thorough
