@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from bench import processes
+from bench.goals import goals
 from bench.measure import Claim, Contender, Result, Row, interleaved, ratios
 from bench.parts import Benchmark, Setting
 from i2s_spec.model import _matmul
@@ -131,7 +132,8 @@ def _decode(setting: Setting) -> Result:
         behind = times[f"decode behind {long:,} tokens, {threads} threads"]
         more = tuple(t * (weights + long * kept) / weights for t in probe)
         text = f"decode behind {long:,} tokens, {threads} threads: share of the bound with keys and values"
-        claims.append(Claim(text, ratios(more, behind), "x"))
+        least = None if setting.quick else goals().behind
+        claims.append(Claim(text, ratios(more, behind), "x", least=least))
     rows = tuple(Row(name, tuple(1 / t for t in values), "tok/s") for name, values in times.items())
     notes = (
         f"a token reads {weights / 1e6:,.0f} MB of weights, and {kept:,} bytes for each token before it",
@@ -172,7 +174,7 @@ def _prompt(setting: Setting) -> Result:
             contenders[1].run()
             times = interleaved(contenders, _rounds(setting, 7), setting.say)
             rows += [Row(each, tuple(tokens / t for t in values), "tok/s") for each, values in times.items()]
-            least = None if setting.quick else 0.6
+            least = None if setting.quick else goals().prompts[tokens]
             claims.append(Claim(f"{name}: share of the bound", ratios(times[probe], times[name]), "x", least=least))
     notes = ("on a quiet machine of this kind, 128 tokens with two threads: bitnet.cpp 84 tok/s, ik_llama.cpp 101",)
     return Result("prompts, profile fast", tuple(rows), tuple(claims), notes)
