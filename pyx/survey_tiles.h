@@ -8,17 +8,23 @@
  * once for each instruction set, as survey_groups_body.h is.
  */
 
+/* Loaded once, not again for each use: so many loads would take longer than all that is done with them. */
+#ifndef I2S_LOADED
+#define I2S_LOADED(v) __asm__("" : "+v"(v))
+#endif
+
+/* The last words of 16 blocks, and the least of what the other bytes are apart from one that no packer writes. */
 I2S_INTO I2S_TARGET void I2S_NAME(i2s_ptq1_half)(const uint8_t *p, const uint8_t *mask, __m512i table, __m512i *least,
                                                    __m512i *last) {
-#define I2S_ONE(i)                                                                                                      \
-    {                                                                                                                   \
-        const __m512i v = _mm512_loadu_si512(p + 64 * i);                                                               \
-        const __m512i apart = _mm512_ternarylogic_epi64(I2S_LOOKED(table, v), v, _mm512_load_si512(mask + 64 * i), 0xBE);       \
-        *least = _mm512_min_epu8(*least, apart); /* of (a ^ b) | c */                                                   \
-        *last = i ? _mm512_mask_mov_epi32(*last, I2S_LANES_16(16 * i), v) : v;                                          \
+    int i;
+    *last = _mm512_setzero_si512();
+    for (i = 0; i < 448; i += 64) {
+        __m512i v = _mm512_loadu_si512(p + i), words = _mm512_load_si512(mask + i);
+        I2S_LOADED(v);
+        I2S_LOADED(words);
+        *least = _mm512_min_epu8(*least, _mm512_ternarylogic_epi64(I2S_LOOKED(table, v), v, words, 0xBE)); /* (a ^ b) | c */
+        *last = _mm512_ternarylogic_epi64(*last, v, words, 0xF8);                                        /* a | (b & c) */
     }
-    I2S_ONE(0) I2S_ONE(1) I2S_ONE(2) I2S_ONE(3) I2S_ONE(4) I2S_ONE(5) I2S_ONE(6)
-#undef I2S_ONE
 }
 
 /* Whether a pair has a byte that stands for no four digits. */
@@ -76,7 +82,7 @@ I2S_TARGET static void I2S_NAME(i2s_look_ptq1)(i2s_groups *g, const uint8_t *p, 
     __m512i near[4] = {zero, zero, zero, zero};
     __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8(I2S_UNWRITTEN));
     int64_t held = 0;
-    __asm__("" : "+v"(table)); /* stays in a register: it is asked for as often as bytes are read */
+    I2S_LOADED(table);
     for (; count >= I2S_GROUP_TILE; count -= I2S_GROUP_TILE, number += I2S_GROUP_TILE, p += I2S_GROUP_TILE * bytes) {
         __m512i least = _mm512_set1_epi8(-1), a, b, scales;
         I2S_NAME(i2s_ptq1_half)(p, mask, table, &least, &a);
@@ -107,7 +113,8 @@ I2S_INTO I2S_TARGET void I2S_NAME(i2s_look_fields)(i2s_groups *g, int kind, cons
         int i;
         for (i = 0; i < I2S_GROUP_TILE * bytes; i += 64) {
             __m512i v = _mm512_loadu_si512(p + i), codes = _mm512_load_si512(mask + i);
-            __asm__("" : "+v"(v), "+v"(codes)); /* loaded once, not for each use: loads are what bounds this loop */
+            I2S_LOADED(v);
+            I2S_LOADED(codes);
             both = _mm512_or_si512(both, _mm512_ternarylogic_epi64(v, _mm512_srli_epi16(v, 1), codes, 0x80)); /* a & b & c */
             scales = _mm512_ternarylogic_epi64(scales, v, codes, 0xF4);                                      /* a | (b & ~c) */
         }
