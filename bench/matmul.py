@@ -42,8 +42,8 @@ READ, PEAK, TORCH = "read probe", "multiplication probe", "torch._int_mm"
 
 #: How often a measurement is taken because somebody else had the processor meanwhile.
 TRIES = 5
-#: Seconds for all rounds of the contenders of a table or, where a table has several shapes, of one of them. A quiet
-#: machine needs half of that; all tables together take three minutes at most.
+#: Seconds for all rounds of the contenders of a table or, where a table has several shapes, of one of them; a table is
+#: measured three times however long that takes. All tables together take less than three minutes on a quiet machine.
 SECONDS = 20.0
 SECONDS_OF_SHAPE = 4.0
 #: A job that is so many times as long as it has to be is done once: what the first of several lacks is not seen in it.
@@ -92,8 +92,11 @@ def _codes(tokens: int, columns: int) -> Any:
     return np.random.Generator(np.random.PCG64(2)).integers(-127, 128, (tokens, columns)).astype(np.int8)
 
 
-def _undisturbed(run: Callable[[], float]) -> Callable[[], float]:
-    """What a run says once nobody took the processor from it, which the system counts; the least of several otherwise."""
+def _undisturbed(run: Callable[[], float], deadline: float) -> Callable[[], float]:
+    """What a run says once nobody took the processor from it, which the system counts; the least of several otherwise.
+
+    After the deadline nothing is taken again.
+    """
 
     def again() -> float:
         seen = []
@@ -102,6 +105,8 @@ def _undisturbed(run: Callable[[], float]) -> Callable[[], float]:
             seen.append(run())
             if getrusage(RUSAGE_SELF).ru_nivcsw == before:
                 return seen[-1]
+            if perf_counter() > deadline:
+                break
         return min(seen)
 
     return again
@@ -111,7 +116,8 @@ def _interleaved(
     contenders: list[Contender], setting: Setting, least: int, seconds: float = SECONDS_OF_SHAPE
 ) -> dict[str, tuple[float, ...]]:
     """Rounds as everywhere, and many of them: each takes milliseconds, and machines are shared."""
-    calm = [contender._replace(run=_undisturbed(contender.run)) for contender in contenders]
+    deadline = perf_counter() + seconds
+    calm = [contender._replace(run=_undisturbed(contender.run, deadline)) for contender in contenders]
     return interleaved(calm, 1 if setting.quick else max(setting.rounds, least), setting.say, seconds)
 
 
