@@ -1,7 +1,7 @@
 """This module declares the goals that depend on the class of the processor; the others stand beside what is measured.
 
-Intel's family 6, model 85 (Skylake-SP to Cooper Lake) has a class of its own: it has no VBMI, and one core of it has a
-smaller share of its memory's speed. All others are held to what Zen 4 and Sapphire Rapids reach.
+Intel's family 6, model 85 (Skylake-SP to Cooper Lake) has a class of its own, from what is possible on a Cascade Lake
+server. All others are held to the goals of Zen 4 and Sapphire Rapids.
 """
 
 from __future__ import annotations

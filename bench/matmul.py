@@ -40,7 +40,7 @@ PLACES = {"at 32 bytes, as in a file": (32, False), "at 64 bytes, huge pages": (
 
 READ, PEAK, TORCH = "read probe", "multiplication probe", "torch._int_mm"
 
-#: How often a measurement is taken because somebody else had the processor meanwhile.
+#: How often a measurement is taken at most, where somebody else had the processor meanwhile.
 TRIES = 5
 #: Seconds for all rounds of the contenders of a table or, where a table has several shapes, of one of them; a table is
 #: measured three times however long that takes. All tables together take less than three minutes on a quiet machine.
@@ -197,12 +197,12 @@ def _memory(setting: Setting, threads: int) -> Result:
     times = _interleaved(contenders, setting, 11, SECONDS)
 
     best, least = _sets()[-1].name, (0.9, 0.85)[threads - 1]
-    goals = {best: least, "matmul.dot": None, "avx2": (0.8, 0.75)[threads - 1]}
+    held_to = {best: least, "matmul.dot": None, "avx2": (0.8, 0.75)[threads - 1]}
     claims = []
     for place in PLACES:
         for name in [*(each.name for each in _sets()), "matmul.dot"]:
             values = ratios(times[f"{READ}, {place}"], times[f"{name}, {place}"])
-            goal = goals.get(name) if judged else None
+            goal = held_to.get(name) if judged else None
             claims.append(Claim(f"{name}, {place}: speed of reading", values, "x", least=goal))
     rows_ = tuple(Row(name, tuple(size / t / 1e9 for t in values), "GB/s") for name, values in times.items())
     title = f"one token by {len(shapes)} matrices in memory, {size / 1e6:.0f} MB of weights, {_said(threads)}"

@@ -102,6 +102,7 @@ I2S_TARGET static void I2S_NAME(i2s_look_ptq1)(i2s_groups *g, const uint8_t *p, 
     i2s_groups_plain(g, p, count, number);
 }
 
+/* Blocks of codes of two bits: `mask` is 255 where codes are and 0 where a scale is. */
 I2S_INTO I2S_TARGET void I2S_NAME(i2s_look_fields)(i2s_groups *g, int kind, const uint8_t *p, int64_t count, int64_t number) {
     const __m512i zero = _mm512_setzero_si512();
     const int bytes = i2s_block_kinds[kind].bytes;
