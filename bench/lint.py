@@ -14,9 +14,9 @@ from pathlib import Path
 from time import perf_counter
 
 from bench import processes
+from bench.goals import goals
 from bench.measure import Claim, Contender, Result, Row, beyond, interleaved, ratios, rows, timed
 from bench.parts import Benchmark, Setting
-from i2s_spec.codec import kernels
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import FileSource
 from i2s_spec.inspect.survey.reader import BUFFER, SurveyReader, survey
@@ -25,10 +25,6 @@ from i2s_spec.linter.engine import lint
 
 #: Bytes that the full-size file needs, with room to spare.
 ROOM_ON_DISK = 2 << 30
-
-#: Of the probe's speed, with two threads: a survey and a whole `lint`. On Intel's model 85
-#: the header, which Python looks at, is a larger part of the time.
-SURVEY, LINT = (0.8, 0.65) if kernels.OWNS else (0.85, 0.75)
 
 #: Files of the last benchmark.
 MANY = 10_000
@@ -45,9 +41,10 @@ def benchmarks() -> list[Benchmark]:
 
 
 def full_size(setting: Setting) -> Path:
-    """A model of the full size, in the page cache; made once for all benchmarks."""
-    path = setting.folder / "model.gguf"
-    if not path.exists():
+    """A model of the full size, in the page cache; made in the benchmark's folder unless one is given."""
+    given = processes.given_model(setting.quick)
+    path = given or setting.folder / "model.gguf"
+    if given is None and not path.exists():
         arguments = ["new", str(path)]
         if not setting.quick and shutil.disk_usage(setting.folder).free > ROOM_ON_DISK:
             arguments += ["--shape", "2b4t"]
@@ -55,9 +52,9 @@ def full_size(setting: Setting) -> Path:
         made = processes.command(arguments, setting.folder / "bytecode")
         if made.status:
             raise RuntimeError(f"i2s new failed with status {made.status}")
-        with path.open("rb") as file:
-            while file.read(1 << 24):
-                pass
+    with path.open("rb") as file:
+        while file.read(1 << 24):
+            pass
     return path
 
 
@@ -108,7 +105,7 @@ def payload(setting: Setting) -> Result:
     claims = [
         Claim(f"{what} / probe, threads: {threads}", ratios(times[f"probe, {threads}"], times[f"{what}, {threads}"]), "x",
               least=goal if threads == 2 and not setting.quick else None)
-        for threads in (2, 1) for what, goal in (("lint", LINT), ("survey", SURVEY))
+        for threads in (2, 1) for what, goal in (("lint", goals().lint), ("survey", goals().survey))
     ]  # fmt: skip
     speeds = tuple(found.read / seconds / 1e9 for seconds in times["survey, 2"])
     title = f"a file of {path.stat().st_size:,} bytes in the page cache; {found.read:,} of them are looked at"

@@ -14,6 +14,9 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
+#: So many rounds there are however long they take, where that many were asked for.
+LEAST_ROUNDS = 3
+
 
 class Contender(NamedTuple):
     """Somebody who does the job: `run` does it once and says in seconds how long it took, timed from inside."""
@@ -109,15 +112,29 @@ def fastest(job: Callable[[], object], calls: int) -> Callable[[], float]:
 
 
 def interleaved(
-    contenders: Sequence[Contender], rounds: int, progress: Callable[[str], None] = lambda text: None
+    contenders: Sequence[Contender],
+    rounds: int,
+    progress: Callable[[str], None] = lambda text: None,
+    seconds: float | None = None,
 ) -> dict[str, tuple[float, ...]]:
-    """Seconds of each contender in each round; every other round goes through them backwards."""
+    """Seconds of each contender in each round; every other round goes through them backwards.
+
+    :param seconds: after so long no further round begins, if there were three: the machine is busy
+    """
     times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
-    for number in range(rounds):
-        for contender in contenders if number % 2 == 0 else reversed(contenders):
-            progress(f"round {number + 1} of {rounds}: {contender.name}")
-            gc.collect()  # what others left behind is not this one's work
-            times[contender.name].append(statistics.median(contender.run() for _ in range(contender.repeat)))
+    start = perf_counter()
+    gc.collect()
+    gc.freeze()  # so that the collections below do not look through everything that was imported
+    try:
+        for number in range(rounds):
+            if seconds is not None and number >= LEAST_ROUNDS and perf_counter() - start > seconds:
+                break
+            for contender in contenders if number % 2 == 0 else reversed(contenders):
+                progress(f"round {number + 1} of {rounds}: {contender.name}")
+                gc.collect()  # what others left behind is not this one's work
+                times[contender.name].append(statistics.median(contender.run() for _ in range(contender.repeat)))
+    finally:
+        gc.unfreeze()
     return {name: tuple(values) for name, values in times.items()}
 
 

@@ -23,18 +23,20 @@ from typing import Any
 import numpy as np
 
 from bench import processes
+from bench.goals import goals
 from bench.measure import Claim, Contender, Result, Row, interleaved, ratios
 from bench.parts import Benchmark, Setting
 from i2s_spec.model import _matmul
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference import matmul
 
-VARIABLE = "I2S_BENCH_MODEL"
 PROMPTS = (128, 512)
 #: Tokens that are generated in a turn.
 STEPS = 4
 #: Tokens before those, where the context is long.
 LONG = 4000
+#: Seconds for all rounds of tokens one by one, and of one length of prompts; there are three rounds however long they take.
+DECODE_SECONDS, PROMPT_SECONDS = 40.0, 15.0
 
 READ, MULTIPLY = "reading probe", "multiplication probe"
 
@@ -46,9 +48,8 @@ def benchmarks() -> list[Benchmark]:
 
 def _path(setting: Setting) -> Path:
     """A model of the full size, or a small one where things are only tried."""
-    named = os.environ.get(VARIABLE)
-    if named and not setting.quick:
-        return Path(named)
+    if given := processes.given_model(setting.quick):
+        return given
     path = setting.folder / "model.gguf"
     arguments = ["new", str(path), *(() if setting.quick else ("--shape", "2b4t"))]
     setting.say("i2s new")
@@ -123,7 +124,7 @@ def _decode(setting: Setting) -> Result:
         ]
     for contender in contenders:
         contender.run()
-    times = interleaved(contenders, _rounds(setting, 15), setting.say)
+    times = interleaved(contenders, _rounds(setting, 15), setting.say, DECODE_SECONDS)
     for threads in models:
         probe, decode = times[f"{READ}, {threads} threads"], times[f"decode, {threads} threads"]
         least = None if setting.quick else 0.85
@@ -131,7 +132,8 @@ def _decode(setting: Setting) -> Result:
         behind = times[f"decode behind {long:,} tokens, {threads} threads"]
         more = tuple(t * (weights + long * kept) / weights for t in probe)
         text = f"decode behind {long:,} tokens, {threads} threads: share of the bound with keys and values"
-        claims.append(Claim(text, ratios(more, behind), "x"))
+        least = None if setting.quick else goals().behind
+        claims.append(Claim(text, ratios(more, behind), "x", least=least))
     rows = tuple(Row(name, tuple(1 / t for t in values), "tok/s") for name, values in times.items())
     notes = (
         f"a token reads {weights / 1e6:,.0f} MB of weights, and {kept:,} bytes for each token before it",
@@ -170,9 +172,9 @@ def _prompt(setting: Setting) -> Result:
                 Contender(name, partial(_reaching, model, tokens)),
             ]
             contenders[1].run()
-            times = interleaved(contenders, _rounds(setting, 7), setting.say)
+            times = interleaved(contenders, _rounds(setting, 7), setting.say, PROMPT_SECONDS)
             rows += [Row(each, tuple(tokens / t for t in values), "tok/s") for each, values in times.items()]
-            least = None if setting.quick else 0.6
+            least = None if setting.quick else goals().prompts[tokens]
             claims.append(Claim(f"{name}: share of the bound", ratios(times[probe], times[name]), "x", least=least))
     notes = ("on a quiet machine of this kind, 128 tokens with two threads: bitnet.cpp 84 tok/s, ik_llama.cpp 101",)
     return Result("prompts, profile fast", tuple(rows), tuple(claims), notes)

@@ -19,6 +19,9 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 
+#: Names a file that `i2s new --shape 2b4t` has made before, for the benchmarks that only read one.
+MODEL_VARIABLE = "I2S_BENCH_MODEL"
+
 #: Seconds from which on a command is run only once.
 SLOW = 2.0
 
@@ -40,6 +43,12 @@ class Spent(NamedTuple):
     wall: float
     processor: float
     status: int
+
+
+def given_model(quick: bool) -> Path | None:
+    """The model of the full size that was made before; None where none is named, or a small one is wanted."""
+    named = os.environ.get(MODEL_VARIABLE)
+    return Path(named) if named and not quick else None
 
 
 def command(arguments: Sequence[str], cache: Path) -> Spent:

@@ -14,7 +14,7 @@ cdef extern from "blocks.h" nogil:
     ctypedef struct i2s_block_set:
         const char *name
         int (*available)() noexcept nogil
-        int (*unpack)(int, const uint8_t *, int64_t, int64_t, int, int8_t *, int) noexcept nogil
+        int (*unpack)(int, const uint8_t *, int64_t, int64_t, int, int8_t *, int, int, float *) noexcept nogil
         int (*pack)(int, const int8_t *, int64_t, int64_t, int, const uint8_t *, int, int, uint8_t *, int) noexcept nogil
         int (*floats)(int, const uint8_t *, int64_t, int64_t, int, int, float *, int) noexcept nogil
         void (*count)(int, const uint8_t *, int64_t, int64_t, int, uint64_t *) noexcept nogil
@@ -44,12 +44,14 @@ cdef const uint8_t *start_of(const uint8_t[::1] data) noexcept nogil:
     return &data[0] if data.shape[0] else NULL
 
 
-def unpack(int row, int kind, const uint8_t[::1] src, int64_t rows, int64_t blocks, int front, int8_t[::1] dst, bint stream):
-    """Rows of blocks to one int8 an element, code - 1; True where a code is 3."""
+def unpack(int row, int kind, const uint8_t[::1] src, int64_t rows, int64_t blocks, int front, int8_t[::1] dst, bint stream,
+           bint swap, float[::1] scales):
+    """Rows of blocks to one int8 an element, code - 1, and the scales of blocks, if `scales` has room; True where a code is 3."""
     cdef const uint8_t *s = start_of(src)
+    cdef float *each = &scales[0] if scales.shape[0] else NULL
     cdef int seen
     with nogil:
-        seen = i2s_block_sets[row].unpack(kind, s, rows, blocks, front, &dst[0], stream)
+        seen = i2s_block_sets[row].unpack(kind, s, rows, blocks, front, &dst[0], stream, swap, each)
     return bool(seen)
 
 

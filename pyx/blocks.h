@@ -4,7 +4,8 @@
  * I2_S. A matrix is rows of whole blocks, with `front` bytes before the blocks of each row; where scales belong to blocks,
  * the whole tensor may be called as one row. Every kernel works on a tile of codes that stays in the first cache:
  *
- *     unpack, floats     blocks -> codes (one byte each) -> int8, or code - 1 times the scale -> out, past the cache or not
+ *     unpack, floats     blocks -> codes (one byte each) -> int8, or code - 1 times the scale -> out, past the cache or not;
+ *                        unpack gives the scales of blocks as well, unless `scales` is NULL
  *     pack               int8 -> codes -> blocks -> out
  *     count              blocks -> how often bit 0, bit 1 and both of a code are set, without codes in between
  */
@@ -23,6 +24,18 @@
 /* Bytes of blocks that wait to be moved on, whole lines together: more than some tiles make. */
 #define I2S_PACK_ROOM 6144
 
+#if defined(__GNUC__) || defined(__clang__)
+#define I2S_ALWAYS static inline __attribute__((always_inline))
+#define I2S_ALIGNED __attribute__((aligned(64)))
+/* How far ahead of its use memory is asked for; behind the end of a buffer too, which is allowed and does nothing. */
+#define I2S_BLOCKS_AHEAD 8192
+#define I2S_ASK(p) __builtin_prefetch((const char *)((uintptr_t)(p) + I2S_BLOCKS_AHEAD))
+#else
+#define I2S_ASK(p) (void)(p)
+#define I2S_ALWAYS static inline
+#define I2S_ALIGNED
+#endif
+
 /* A float16 as float32, exactly; `swap` where its bytes are in the other order. Without its sign it is a float32 whose
  * exponent is too small by 112; of infinity and NaN the exponent is all ones. */
 static inline float i2s_half(const uint8_t *p, int swap) {
@@ -35,6 +48,12 @@ static inline float i2s_half(const uint8_t *p, int swap) {
     bits |= (h & 0x8000u) << 16 | ((h & 0x7C00u) == 0x7C00u ? 0x7F800000u : 0u);
     memcpy(&f, &bits, 4);
     return f;
+}
+
+/* The same of `n` of them that lie `step` bytes apart. */
+I2S_ALWAYS void i2s_halves(const uint8_t *src, int step, int64_t n, int swap, float *dst) {
+    int64_t i;
+    for (i = 0; i < n; i++) dst[i] = i2s_half(src + i * step, swap);
 }
 
 static inline float i2s_single(const uint8_t *p, int swap) {
@@ -51,29 +70,17 @@ static inline uint8_t i2s_digits_byte(uint8_t number) {
     return (uint8_t)(number + (uint8_t)(((uint32_t)(4 * number + 74) * 878u) >> 16));
 }
 
-#if defined(__GNUC__) || defined(__clang__)
-#define I2S_ALWAYS static inline __attribute__((always_inline))
-#define I2S_ALIGNED __attribute__((aligned(64)))
-/* How far ahead of its use memory is asked for; behind the end of a buffer too, which is allowed and does nothing. */
-#define I2S_BLOCKS_AHEAD 8192
-#define I2S_ASK(p) __builtin_prefetch((const char *)((uintptr_t)(p) + I2S_BLOCKS_AHEAD))
-#else
-#define I2S_ASK(p) (void)(p)
-#define I2S_ALWAYS static inline
-#define I2S_ALIGNED
-#endif
-
 /* The scale of each block of a kind that has them, as float32. */
 static inline void i2s_block_scales(int kind, const uint8_t *src, int64_t blocks, int swap, float *dst) {
     const i2s_block shape = i2s_block_kinds[kind];
-    int64_t b;
-    for (b = 0; b < blocks; b++) dst[b] = i2s_half(src + b * shape.bytes + shape.scale, swap);
+    i2s_halves(src + shape.scale, shape.bytes, blocks, swap, dst);
 }
 
 typedef struct {
     const char *name;
     int (*available)(void);
-    int (*unpack)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front, int8_t *dst, int stream);
+    int (*unpack)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front, int8_t *dst, int stream, int swap,
+                  float *scales);
     int (*pack)(int kind, const int8_t *src, int64_t rows, int64_t blocks, int front, const uint8_t *scales, int each,
                 int most, uint8_t *dst, int stream);
     int (*floats)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front, int swap, float *dst, int stream);

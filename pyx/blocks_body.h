@@ -8,7 +8,7 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(ask_ahead)(const uint8_t *src, int64_t n) {
 
 /* Returns 1 where a code is 3. */
 I2S_ALWAYS I2S_TARGET int I2S_NAME(unpack_with)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front,
-                                                int8_t *dst, int stream) {
+                                                int8_t *dst, int stream, int swap, float *scales) {
     const i2s_block shape = i2s_block_kinds[kind];
     const int64_t tile = I2S_TILE / shape.elements;
     I2S_ALIGNED int8_t values[I2S_TILE];
@@ -21,6 +21,10 @@ I2S_ALWAYS I2S_TARGET int I2S_NAME(unpack_with)(int kind, const uint8_t *src, in
             I2S_NAME(ask_ahead)(src, now * shape.bytes);
             seen |= I2S_NAME(tile_values)(kind, src, now, values);
             I2S_NAME(i2s_pour)(dst, values, (size_t)n, stream);
+            if (shape.scale >= 0 && scales) {
+                i2s_halves(src + shape.scale, shape.bytes, now, swap, scales);
+                scales += now;
+            }
             src += now * shape.bytes;
             dst += n;
         }
@@ -90,10 +94,10 @@ I2S_ALWAYS I2S_TARGET void I2S_NAME(count_with)(int kind, const uint8_t *src, in
 
 /* One function for each kind, so that sizes are constants in it. */
 static I2S_TARGET int I2S_NAME(i2s_block_unpack)(int kind, const uint8_t *src, int64_t rows, int64_t blocks, int front,
-                                                 int8_t *dst, int stream) {
+                                                 int8_t *dst, int stream, int swap, float *scales) {
     int seen = 0;
     switch (kind) {
-#define I2S_CALL(K) case K: seen = I2S_NAME(unpack_with)(K, src, rows, blocks, front, dst, stream); break;
+#define I2S_CALL(K) case K: seen = I2S_NAME(unpack_with)(K, src, rows, blocks, front, dst, stream, swap, scales); break;
         I2S_BLOCK_KINDS_OF(I2S_CALL)
 #undef I2S_CALL
     }

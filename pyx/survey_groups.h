@@ -157,7 +157,7 @@ static void i2s_group_bytes(i2s_groups *g, i2s_open_group *open, const uint8_t *
 }
 
 /* Tables of i2s_group_odd and i2s_group_some, and for a tile of each kind what a look at whole vectors asks of its bytes:
- * of codes the low bit of each field, of digits 0 where five are in a byte. Filled once, when the module is loaded. */
+ * 255 where codes are, 0 where five digits are in a byte. Filled once, when the module is loaded. */
 static uint8_t i2s_odd_table[5][256], i2s_some_table[5][256];
 static I2S_LINE uint8_t i2s_group_masks[I2S_BLOCK_KINDS][I2S_GROUP_TILE * I2S_LARGEST_BLOCK];
 
@@ -173,7 +173,7 @@ static void i2s_groups_init(void) {
         for (i = 0; i < I2S_GROUP_TILE * bytes; i++) {
             what = i2s_group_front(kind) ? I2S_IS_SCALE : i2s_group_class(kind, i % bytes);
             i2s_group_masks[kind][i] = kind == I2S_TQ1 || kind == I2S_PTQ1 ? (what == I2S_IS_DIGITS ? 0 : 255)
-                                                                           : (what == I2S_IS_CODES ? 0x55 : 0);
+                                                                           : (what == I2S_IS_CODES ? 255 : 0);
         }
     }
 }
@@ -424,7 +424,7 @@ I2S_INTO __attribute__((target("avx512f,avx512bw,avx512vl"))) int i2s_digits_avx
 #define I2S_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,popcnt" I2S_BY_512)))
 #define I2S_LOOKED(table, v) _mm512_permutexvar_epi8(v, table)
 #define i2s_look_again_avx512 i2s_look_again_avx512vl
-#include "survey_ptq1.h"
+#include "survey_tiles.h"
 #undef I2S_LOOKED
 #undef I2S_NAME
 #undef I2S_TARGET

@@ -5,7 +5,7 @@ I2S_INTO I2S_TARGET int I2S_NAME(i2s_codes_seen)(const uint8_t *p, const uint8_t
     uint8_t both = 0;
     int i;
     for (i = 0; i < n; i++) both |= (uint8_t)(p[i] & (p[i] >> 1) & mask[i]);
-    return both != 0;
+    return (both & 0x55) != 0;
 }
 
 /* A tile that has something odd, or scales that the sums of octaves are not made for yet. */
@@ -109,21 +109,24 @@ I2S_INTO I2S_TARGET void I2S_NAME(i2s_look)(i2s_groups *g, int kind, const uint8
 }
 
 #ifdef I2S_LOOKED
-#include "survey_ptq1.h"
+#include "survey_tiles.h"
 #define I2S_LOOK_PTQ1 I2S_NAME(i2s_look_ptq1)
+#define I2S_LOOK_FIELDS I2S_NAME(i2s_look_fields)
 #else
 #define I2S_LOOK_PTQ1(g, p, count, number) I2S_NAME(i2s_look)(g, I2S_PTQ1, p, count, number)
+#define I2S_LOOK_FIELDS I2S_NAME(i2s_look)
 #endif
 
 /* Whole groups, `number` being that of the first. */
 I2S_TARGET static void I2S_NAME(i2s_groups)(i2s_groups *g, const uint8_t *p, int64_t count, int64_t number) {
     switch (g->kind) {
-    case I2S_Q2_64: I2S_NAME(i2s_look)(g, I2S_Q2_64, p, count, number); break;
-    case I2S_Q2_128: I2S_NAME(i2s_look)(g, I2S_Q2_128, p, count, number); break;
-    case I2S_TQ2: I2S_NAME(i2s_look)(g, I2S_TQ2, p, count, number); break;
+    case I2S_Q2_64: I2S_LOOK_FIELDS(g, I2S_Q2_64, p, count, number); break;
+    case I2S_Q2_128: I2S_LOOK_FIELDS(g, I2S_Q2_128, p, count, number); break;
+    case I2S_TQ2: I2S_LOOK_FIELDS(g, I2S_TQ2, p, count, number); break;
     case I2S_TQ1: I2S_NAME(i2s_look)(g, I2S_TQ1, p, count, number); break;
     case I2S_PTQ1: I2S_LOOK_PTQ1(g, p, count, number); break;
     default: i2s_groups_plain(g, p, count, number);  /* rows with a scale in front */
     }
 }
 #undef I2S_LOOK_PTQ1
+#undef I2S_LOOK_FIELDS

@@ -3,7 +3,18 @@ from typing import Any
 def kernel_sets() -> list[tuple[str, bool]]: ...
 def kernel_needs() -> list[int]: ...
 def kinds() -> list[tuple[int, int, int]]: ...
-def unpack(row: int, kind: int, src: Any, rows: int, blocks: int, front: int, dst: Any, stream: bool) -> bool: ...
+def unpack(
+    row: int,
+    kind: int,
+    src: Any,
+    rows: int,
+    blocks: int,
+    front: int,
+    dst: Any,
+    stream: bool,
+    swap: bool,
+    scales: Any,
+) -> bool: ...
 def pack(
     row: int,
     kind: int,

@@ -108,13 +108,18 @@ def unpack(
     if tensor.layout.scale.apart:
         rows_apart.unpack(tensor, raw, answer, array, threads)
         return array, scales_of(tensor, raw, byte_order)
-    row, kind = chosen(kernel_sets()).row, KINDS[type]
+    row, kind, swap = chosen(kernel_sets()).row, KINDS[type], byte_order == "big"
     stream = flat.size >= STREAM_FROM
+    # A second pass for the scales would read everything again: they are in the same lines as the codes.
+    by_row = tensor.layout.scale.per == "row"
+    scales = scales_of(tensor, raw, byte_order) if by_row else np.empty(tensor.groups, dtype=np.float32)
+    none = np.empty(0, dtype=np.float32)
     seen: list[bool] = []
 
     def part(first: int, last: int, rows: int, blocks: int, front: int) -> None:
         source, start, stop = _part_of(tensor, raw, first, last)
-        seen.append(_blocks.unpack(row, kind, source, rows, blocks, front, flat[start:stop], stream))
+        each = none if by_row else scales[first:last]
+        seen.append(_blocks.unpack(row, kind, source, rows, blocks, front, flat[start:stop], stream, swap, each))
 
     _spread(tensor, part, threads)
     if any(seen) and answer != "plus-two":
@@ -122,7 +127,7 @@ def unpack(
         if answer == "reject":
             raise block_reference.unused_code_error(tensor, int(np.count_nonzero(found)), int(found.argmax()))
         flat[found] = 0
-    return array, _scales(tensor, raw, byte_order)
+    return array, scales
 
 
 def dequantize(

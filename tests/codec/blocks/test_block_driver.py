@@ -40,7 +40,7 @@ def cases_of(name: str, rows: int, blocks: int, seed: int) -> bytes:
     run = (rows, blocks, layout.type.row_bytes) if by_row else (1, tensor.count, 0)
     data = rng.bytes(tensor.nbytes)
     values, _ = block_reference.unpack(data, shape, name, unused_code="plus-two")
-    made = case("unpack", kind, run, 0, int(values.max() == 2), data, values.tobytes())
+    made = b"".join(case("unpack", kind, run, s, int(values.max() == 2), data, values.tobytes()) for s in (0, 1))
     sane = np.frombuffer(data, dtype=np.uint8).copy()
     tensor.scale_bytes(sane)[...] = stored_scales(tensor, rng.normal(size=tensor.groups), "little")
     for swap in (0, 1):

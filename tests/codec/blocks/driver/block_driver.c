@@ -57,10 +57,21 @@ static void run(const i2s_block_set *set, const int64_t w[WORDS], const uint8_t 
             const size_t after = what == FLOATS || what == SCALES ? behind[i] / 4 * 4 : behind[i];
             memory in = obtain(n, behind[i]), out = obtain(m, after);
             int64_t answer = w[6];
-            int right;
+            int right, same = 1;
             memcpy(in.start, source, n);
             switch (what) {
-            case UNPACK: answer = set->unpack(kind, in.start, w[2], w[3], front, (int8_t *)out.start, stream); break;
+            case UNPACK: {
+                /* the scales of blocks at once are those that `scales` gives, in the byte order of the option */
+                const size_t size = i2s_block_kinds[kind].scale < 0 ? 0 : (size_t)(w[2] * w[3]) * 4;
+                memory at_once = obtain(size, 0), apart = obtain(size, 0);
+                answer = set->unpack(kind, in.start, w[2], w[3], front, (int8_t *)out.start, stream, option,
+                                     (float *)at_once.start);
+                if (size) i2s_block_scales(kind, in.start, w[2] * w[3], option, (float *)apart.start);
+                same = memcmp(at_once.start, apart.start, size) == 0 && clean(&at_once, size, 0);
+                release_pages(at_once.whole, at_once.mapped);
+                release_pages(apart.whole, apart.mapped);
+                break;
+            }
             case PACK: {
                 const size_t values = (size_t)(w[2] * w[3] * i2s_block_kinds[kind].elements);
                 answer = set->pack(kind, (const int8_t *)in.start, w[2], w[3], front, in.start + values, front ? front : 2,
@@ -76,7 +87,7 @@ static void run(const i2s_block_set *set, const int64_t w[WORDS], const uint8_t 
             }
             default: i2s_block_scales(kind, in.start, w[3], option, (float *)out.start);
             }
-            right = answer == w[6] && (answer && what == PACK ? 1 : memcmp(out.start, result, m) == 0) && clean(&out, m, after);
+            right = same && answer == w[6] && (answer && what == PACK ? 1 : memcmp(out.start, result, m) == 0) && clean(&out, m, after);
             if (right) passed++;
             else {
                 failed++;
