@@ -113,6 +113,24 @@ else:
 
     # --- named tuples -----------------------------------------------------------------------------------------------
 
+    _new = tuple.__new__
+    #: What constructs a tuple of one field, of two, and so on: a class takes the code, with the names of its fields. To
+    #: compile one takes longer than to make the class.
+    _CONSTRUCTORS = (
+        lambda _cls, a: _new(_cls, (a,)),
+        lambda _cls, a, b: _new(_cls, (a, b)),
+        lambda _cls, a, b, c: _new(_cls, (a, b, c)),
+        lambda _cls, a, b, c, d: _new(_cls, (a, b, c, d)),
+        lambda _cls, a, b, c, d, e: _new(_cls, (a, b, c, d, e)),
+        lambda _cls, a, b, c, d, e, f: _new(_cls, (a, b, c, d, e, f)),
+        lambda _cls, a, b, c, d, e, f, g: _new(_cls, (a, b, c, d, e, f, g)),
+        lambda _cls, a, b, c, d, e, f, g, h: _new(_cls, (a, b, c, d, e, f, g, h)),
+        lambda _cls, a, b, c, d, e, f, g, h, i: _new(_cls, (a, b, c, d, e, f, g, h, i)),
+        lambda _cls, a, b, c, d, e, f, g, h, i, j: _new(_cls, (a, b, c, d, e, f, g, h, i, j)),
+        lambda _cls, a, b, c, d, e, f, g, h, i, j, k: _new(_cls, (a, b, c, d, e, f, g, h, i, j, k)),
+        lambda _cls, a, b, c, d, e, f, g, h, i, j, k, m: _new(_cls, (a, b, c, d, e, f, g, h, i, j, k, m)),
+    )
+
     class _Signature:
         """Gives `inspect` the real signature: it asks a class for `__signature__` before it looks at `__new__`."""
 
@@ -126,9 +144,13 @@ else:
         made = owner.__dict__["__new__"]
         if made is not _FIRST:
             return made.__func__
-        names = ", ".join(owner._fields)
-        space = {"_new": tuple.__new__, "__builtins__": {}, "__name__": f"namedtuple_{owner.__name__}"}
-        found = eval(f"lambda _cls, {names}: _new(_cls, ({names}{',' if names else ''}))", space)
+        fields, names = owner._fields, ", ".join(owner._fields)
+        space = {"_new": _new, "__builtins__": {}, "__name__": f"namedtuple_{owner.__name__}"}
+        if 0 < len(fields) <= len(_CONSTRUCTORS):
+            code = _CONSTRUCTORS[len(fields) - 1].__code__.replace(co_varnames=("_cls", *fields))
+            found = type(_compiled)(code, space)
+        else:
+            found = eval(f"lambda _cls, {names}: _new(_cls, ({names}{',' if names else ''}))", space)
         found.__defaults__ = tuple(owner._field_defaults.values()) or None
         found.__name__, found.__qualname__ = "__new__", f"{owner.__qualname__}.__new__"
         found.__doc__ = f"Create new instance of {owner.__name__}({names})"

@@ -49,12 +49,13 @@ def _first(known: ArchitectureView, name: str) -> list[bytes]:
     data = known.file.source.read(entry.value_start, min(_BYTES, entry.stop - entry.value_start))
     found: list[bytes] = []
     at = 0
-    while len(found) < min(LOOKED_AT, entry.count) and at + 8 <= len(data):
-        (length,) = struct.unpack_from(f"{mark}Q", data, at)
-        if at + 8 + length > len(data):
+    wanted, room, unpack = min(LOOKED_AT, entry.count), len(data), struct.Struct(f"{mark}Q").unpack_from
+    while len(found) < wanted and at + 8 <= room:
+        stop = at + 8 + unpack(data, at)[0]
+        if stop > room:
             break
-        found.append(bytes(data[at + 8 : at + 8 + length]))
-        at += 8 + length
+        found.append(bytes(data[at + 8 : stop]))
+        at = stop
     return found
 
 
@@ -172,9 +173,12 @@ def merge_order(subject: Subject) -> Iterator[Finding]:
         parts = merge.split(b" ")
         if len(parts) != 2:
             continue  # T003 speaks of those
-        if any(len(part.decode("utf-8", "replace")) > 1 and part not in made for part in parts):
+        left, right = parts
+        if (len(left) > 1 and left not in made and len(left.decode("utf-8", "replace")) > 1) or (
+            len(right) > 1 and right not in made and len(right.decode("utf-8", "replace")) > 1
+        ):
             wrong.append(place)
-        made.add(parts[0] + parts[1])
+        made.add(left + right)
     if len(wrong) >= max(LEAST, SHARE * len(merges)):
         span = known.item_span(_MERGES, wrong[0])
         yield merge_order.at(span, got=len(wrong), want=len(merges), index=wrong[0], text=known.item(span))
