@@ -210,6 +210,8 @@ def _lines(report: _Report, verbose: bool) -> Iterator[str]:
         if unused := sum(proof.unused for proof in proofs):
             yield f"proof: {unused:,} codes that stand for nothing are still there, as such"
     if report.file_type is not None:
-        before, after = map(file_type_words, report.file_type)
+        number, other = report.file_type
+        before = file_type_words(number, sorted({proof.source for proof in proofs}))
+        after = file_type_words(other, sorted({proof.target for proof in proofs}))
         yield f"general.file_type: {before}" + ("" if before == after else f" -> {after}")
     yield from (f"note: {sentence}" for sentence in report.advice)

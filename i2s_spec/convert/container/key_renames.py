@@ -7,12 +7,14 @@ the same: BitNet b1.58 2B-4T is `bitnet-25`, `bitnet-b1.58` and (to upstream lla
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.convert.container.rewrite import Value
 from i2s_spec.errors import quote
 from i2s_spec.schema.architectures.architecture import PREFIXES, declared_architecture
-from i2s_spec.schema.architectures.keys import FILE_TYPES, MODEL, REQUIRED, file_type_of
+from i2s_spec.schema.architectures.keys import FILE_TYPES, MODEL, OWN_FILE_TYPES, REQUIRED, file_type_of
+from i2s_spec.schema.numbers import file_types
 from i2s_spec.schema.types import BY_NAME, ValueType
 
 if TYPE_CHECKING:
@@ -107,10 +109,17 @@ def check_architecture(file: File, former: str | None, arch: str) -> None:
             raise ValueError(f"a file of architecture {arch} needs tensor {name}, which this one does not have")
 
 
-def file_type_words(number: int | None) -> str:
-    """What `general.file_type` says, to each lineage."""
+def file_type_words(number: int | None, types: Sequence[str] = ()) -> str:
+    """What `general.file_type` says, to each lineage.
+
+    :param types: of most matrices of the file: a number that a fork uses for one of them means that there
+    """
     if number is None:
         return "none"
+    for kind in types:
+        whose = [each for each in file_types(number) if kind in each.tensors]
+        if OWN_FILE_TYPES.get(kind) == number and whose:
+            return f"{number} ({kind} to {whose[0].whose}, {FILE_TYPES[number]} to upstream llama.cpp)"
     name = FILE_TYPES.get(number, "unknown")
     upstream = f", {_UPSTREAM[number]} to upstream llama.cpp" if number in _UPSTREAM else ""
     return f"{number} ({name}{' to the BitNet forks' if upstream else ''}{upstream})"
