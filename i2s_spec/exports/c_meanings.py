@@ -130,8 +130,8 @@ static inline size_t i2s_common_meaning(const gguf_file *file, uint32_t number)
 
 /* The type of a tensor, its bytes and its matrix: `cols` is ne0, `rows` everything else. A number that several types have
  * means the one whose size is the room up to where the next tensor begins, padded or not (clause 2.6). Where a tensor is so
- * small that several fit, it is what most tensors of the file mean by the number, or the first that fits: then, and only
- * then, all tensor infos are read. I2S_BAD_SIZE where none fits, and I2S_BAD_VALUE for a tensor of any other type. */
+ * small that several fit, it is what most tensors of the file mean by the number, or the first that fits. I2S_BAD_SIZE where
+ * none fits, and I2S_BAD_VALUE for a tensor of any other type. All tensor infos are read for such a number only. */
 static inline i2s_status i2s_block_find(const gguf_file *file, const gguf_tensor_info *info, i2s_block_type *type,
                                         const uint8_t **data, size_t *size, uint64_t *rows, uint64_t *cols)
 {

@@ -125,7 +125,7 @@ def meanings() -> str:
     sizes = []
     for i, kind in enumerate(_MEANINGS):
         block, size = block_size(kind)
-        bytes_of, tail = f"rows * (cols / {block} * {size})", ""
+        bytes_of = f"rows * (cols / {block} * {size})"
         if kind.name in GROUP_LAYOUTS:
             layout = GROUP_LAYOUTS[kind.name]
             block, tail = layout.block, f" + {TAIL_BYTES}" if layout.scale.apart else ""

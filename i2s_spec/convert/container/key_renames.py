@@ -7,7 +7,6 @@ the same: BitNet b1.58 2B-4T is `bitnet-25`, `bitnet-b1.58` and (to upstream lla
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.convert.container.rewrite import Value
@@ -109,17 +108,16 @@ def check_architecture(file: File, former: str | None, arch: str) -> None:
             raise ValueError(f"a file of architecture {arch} needs tensor {name}, which this one does not have")
 
 
-def file_type_words(number: int | None, types: Sequence[str] = ()) -> str:
+def file_type_words(number: int | None, kind: str | None = None) -> str:
     """What `general.file_type` says, to each lineage.
 
-    :param types: of most matrices of the file: a number that a fork uses for one of them means that there
+    :param kind: the type of most matrices of the file: where a fork has the number for it, that is what it says
     """
     if number is None:
         return "none"
-    for kind in types:
-        whose = [each for each in file_types(number) if kind in each.tensors]
-        if OWN_FILE_TYPES.get(kind) == number and whose:
-            return f"{number} ({kind} to {whose[0].whose}, {FILE_TYPES[number]} to upstream llama.cpp)"
+    if kind is not None and OWN_FILE_TYPES.get(kind) == number:
+        whose = next(each.whose for each in file_types(number) if kind in each.tensors)
+        return f"{number} ({kind} to {whose}, {FILE_TYPES[number]} to upstream llama.cpp)"
     name = FILE_TYPES.get(number, "unknown")
     upstream = f", {_UPSTREAM[number]} to upstream llama.cpp" if number in _UPSTREAM else ""
     return f"{number} ({name}{' to the BitNet forks' if upstream else ''}{upstream})"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from i2s_spec.draw.text import json_string
@@ -55,7 +54,7 @@ class Identification(NamedTuple):
     comparison: Comparison | None
     weights: LayoutEvidence | None
     fault: FormatError | None
-    group_types: Mapping[str, int] = MappingProxyType({})
+    group_types: Mapping[str, int]
 
     def question(self, name: str) -> Question:
         """One question by its name: release, converter, quantizer, code map, layout, tail or rotation."""
