@@ -31,6 +31,10 @@ cdef extern from "kernels.h" nogil:
         void (*write)(uint8_t *, int64_t) noexcept nogil
     const i2s_kernel_set *i2s_kernels
     int I2S_KERNEL_SETS
+    int I2S_PAST, I2S_UNFENCED
+
+#: Bytes of rows that are asked for code 3 and then made floats, while they are in the nearest cache.
+cdef int64_t STRIP = 16384
 
 
 def kernel_sets():
@@ -79,6 +83,20 @@ def floats(int row, const uint8_t[::1] src, int64_t blocks, int64_t group, bint 
     if blocks:
         with nogil:
             i2s_kernels[row].floats(s, blocks, group, lsb, map, scale, &dst[0], way)
+
+
+def row_floats(int row, const uint8_t[::1] src, int map, const float[::1] scales, float[::1] dst, int way):
+    """Rows of whole blocks of interleave-128 to float32, each row with a scale of its own; True where a code is 3."""
+    cdef const uint8_t *s = start_of(src)
+    cdef int64_t rows = scales.shape[0], n = src.shape[0] // rows, r, strip = max(1, STRIP // n)
+    cdef int seen = 0, unfenced = I2S_UNFENCED if way == I2S_PAST else way
+    with nogil:
+        for r in range(rows):
+            if r % strip == 0:
+                seen |= i2s_kernels[row].scan(s + r * n, min(strip, rows - r) * n, 3)
+            i2s_kernels[row].floats(s + r * n, n // 32, 32, 0, map, scales[r], &dst[4 * r * n],
+                                    way if r == rows - 1 else unfenced)
+    return bool(seen)
 
 
 def blocks(int row, const uint8_t[::1] src, int64_t count, int source, int target, const uint8_t[::1] remap,

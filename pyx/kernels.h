@@ -57,6 +57,11 @@ static inline float i2s_weight(uint8_t code, int map, float scale) {
     return trit * scale;
 }
 
+/* How results are stored. Past the cache: for what would not stay in it, on most processors. Owned: with plain stores, but
+ * the lines are asked for before they are written; a processor with few line buffers is faster so (`i2s_cpu_owns`). Unfenced:
+ * past the cache, of a caller that ends with a call that is fenced. */
+enum { I2S_PLAIN, I2S_PAST, I2S_OWNED, I2S_UNFENCED };
+
 #include "kernels_portable.h"
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
@@ -86,13 +91,14 @@ typedef uint64_t v8qu __attribute__((vector_size(64), aligned(1), may_alias));
 #define I2S_UNROLL4 _Pragma("GCC unroll 4")
 #endif
 
-/* How results are stored. Past the cache: for what would not stay in it, on most processors. Owned: with plain stores, but
- * the lines are asked for before they are written; a processor with few line buffers is faster so (`i2s_cpu_owns`). */
-enum { I2S_PLAIN, I2S_PAST, I2S_OWNED };
 #define I2S_OWN_AHEAD 2048
 #define I2S_BY_WAY(way)                                                                                                 \
     switch (way) {                                                                                                      \
-    case I2S_PAST: I2S_CALL(I2S_PAST); _mm_sfence(); break;                                                             \
+    case I2S_PAST:                                                                                                      \
+    case I2S_UNFENCED:                                                                                                  \
+        I2S_CALL(I2S_PAST);                                                                                             \
+        if ((way) == I2S_PAST) _mm_sfence();                                                                            \
+        break;                                                                                                          \
     case I2S_OWNED: I2S_CALL(I2S_OWNED); break;                                                                         \
     default: I2S_CALL(I2S_PLAIN);                                                                                       \
     }

@@ -479,7 +479,7 @@ static I2S_TARGET void I2S_NAME(i2s_floats)(const uint8_t *src, int64_t blocks, 
     float table[4];
     int p;
     for (p = 0; p < 4; p++) table[p] = i2s_weight((uint8_t)p, map, scale);
-    if (way == I2S_PAST && !I2S_CAN_STREAM(dst, group == 1 ? 16 : 4 * group)) way = I2S_PLAIN;
+    if ((way == I2S_PAST || way == I2S_UNFENCED) && !I2S_CAN_STREAM(dst, group == 1 ? 16 : 4 * group)) way = I2S_PLAIN;
 #define I2S_CALL(WAY) I2S_NAME(floats_with)(src, blocks, group, lsb, table, dst, WAY)
     I2S_BY_WAY(way)
 #undef I2S_CALL

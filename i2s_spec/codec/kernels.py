@@ -43,6 +43,8 @@ OWNS: Final = _codec.owns()
 OWN_BELOW: Final = 8
 #: Results from this size on go past the cache: they would not stay in it anyway.
 STREAM_FROM: Final = 16 << 20
+#: Bytes of payload that are searched for a code and then unpacked, while they are in the cache.
+SCANNED: Final = 1 << 18
 #: Streaming stores want addresses that are multiples of this.
 STREAM_STEP: Final = 16
 #: No thread gets less than this many bytes of payload; starting one costs some tens of microseconds.
@@ -73,16 +75,25 @@ def scheme(layout: Layout, rows: int, cols: int) -> Scheme:
     raise AssertionError(f"{layout} is no scheme of runs")
 
 
-def unpack(payload: Bytes, where: Scheme, code_map: CodeMap | None, out: Bytes, threads: int) -> None:
-    """One byte an element: the trit of a code map, or the code itself."""
+def unpack(
+    payload: Bytes, where: Scheme, code_map: CodeMap | None, out: Bytes, threads: int, sought: int | None = None
+) -> bool:
+    """One byte an element: the trit of a code map, or the code itself; whether the code `sought` occurs."""
     row, meaning = chosen().row, CODES if code_map is None else MAP_IDS[code_map]
     group, way = where.group, way_of(out, where, threads)
+    seen: list[bool] = []
 
     def part(start: int, stop: int) -> None:
-        src, dst = payload[start * group : stop * group], out[4 * start * group : 4 * stop * group]
-        _codec.unpack(row, src, stop - start, group, where.lsb, meaning, dst, way)
+        step = max(1, stop - start if sought is None else SCANNED // group)
+        for first in range(start, stop, step):
+            last = min(first + step, stop)
+            src, dst = payload[first * group : last * group], out[4 * first * group : 4 * last * group]
+            if sought is not None:
+                seen.append(_codec.scan(row, src, sought))
+            _codec.unpack(row, src, last - first, group, where.lsb, meaning, dst, way)
 
     _spread(part, payload.size // group, group, threads)
+    return any(seen)
 
 
 def pack(elements: Bytes, where: Scheme, code_map: CodeMap | None, out: Bytes, threads: int) -> bool:
@@ -111,6 +122,23 @@ def floats(
         _codec.floats(row, src, stop - start, group, where.lsb, meaning, float(scale), dst, way)
 
     _spread(part, payload.size // group, group, threads)
+
+
+def row_floats(
+    payload: Bytes, code_map: CodeMap, scales: NDArray[np.float32], out: NDArray[np.float32], threads: int
+) -> bool:
+    """One float32 an element of interleave-128: the trit times the scale of its row; whether any code is 3, which the
+    kernels make something of that means nothing."""
+    row, meaning, width = chosen().row, MAP_IDS[code_map], payload.size // scales.size
+    way = way_of(out.view(np.uint8), Scheme(BLOCK_BYTES, False), threads)
+    seen: list[bool] = []
+
+    def part(start: int, stop: int) -> None:
+        src, dst = payload[start * width : stop * width], out[4 * start * width : 4 * stop * width]
+        seen.append(_codec.row_floats(row, src, meaning, scales[start:stop], dst, way))
+
+    _spread(part, scales.size, width, threads)
+    return any(seen)
 
 
 def recode(

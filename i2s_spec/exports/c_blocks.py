@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from i2s_spec.exports.formula import by_parts, in_c
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, DIGITS_PER_BYTE, FOURTH_CODE, BlockLayout
-from i2s_spec.schema.types import READINGS
+from i2s_spec.schema.block_layout import DIGITS_PER_BYTE, FOURTH_CODE, GROUP_LAYOUTS, BlockLayout
 
 
 def constant(layout: BlockLayout) -> str:
@@ -19,33 +18,28 @@ def text() -> str:
     return "\n".join([_HEAD, _enum(), _TABLE, _rows(), _places(), _DECODER])
 
 
-def tensor_text() -> str:
-    """What finds such a tensor in a file; it stands after the walk over files."""
-    return _FIND
-
-
 def _enum() -> str:
-    lines = [f"    {constant(layout)}, /* number {layout.type.number} */" for layout in BLOCK_LAYOUTS.values()]
+    lines = [f"    {constant(layout)}, /* number {layout.type.number} */" for layout in GROUP_LAYOUTS.values()]
     return "\n".join(["typedef enum i2s_block_type {", *lines, "    I2S_BLOCK_TYPES", "} i2s_block_type;", ""])
 
 
 def _rows() -> str:
     """One initializer for each type, in the order of the members of `i2s_block_layout`."""
     lines = []
-    for layout in BLOCK_LAYOUTS.values():
+    for layout in GROUP_LAYOUTS.values():
         scale = layout.scale
         numbers = [
-            layout.type.number, layout.block, layout.nbytes, layout.type.row_bytes, int(scale.per == "row"),
-            scale.offset, scale.nbytes, int(layout.coding == "digits"), int(layout.fourth == "reserved"),
-            int(len(READINGS[layout.type.number]) > 1),
+            layout.type.number, layout.block, layout.nbytes, layout.front_bytes, int(scale.per == "row"),
+            int(scale.apart), scale.offset, scale.nbytes, int(layout.coding == "digits"),
+            int(layout.fourth == "reserved"),
         ]  # fmt: skip
         lines.append(f'    {{"{layout.name}", {", ".join(map(str, numbers))}}},')
     return "\n".join(["static const i2s_block_layout i2s_block_layouts[I2S_BLOCK_TYPES] = {", *lines, "};", ""])
 
 
 def _places() -> str:
-    byte = [(layout, by_parts(layout, "byte_of", in_c)) for layout in BLOCK_LAYOUTS.values()]
-    place = [(layout, by_parts(layout, "place_of", in_c)) for layout in BLOCK_LAYOUTS.values()]
+    byte = [(layout, by_parts(layout, "byte_of", in_c)) for layout in GROUP_LAYOUTS.values()]
+    place = [(layout, by_parts(layout, "place_of", in_c)) for layout in GROUP_LAYOUTS.values()]
     return "\n".join([
         "/* Byte of a block that holds the code of its element k; clause 5.6. */",
         _switch("i2s_block_byte_of", byte),
@@ -75,13 +69,13 @@ typedef struct i2s_block_layout {
     const char *name;
     uint32_t number;          /* ggml's; several types may have it */
     unsigned elements, bytes; /* of a block */
-    unsigned row_bytes;       /* in front of the blocks of a row */
+    unsigned row_bytes;       /* that a row has beside its blocks: in front of them, if not apart */
     unsigned scale_per_row;   /* or one in each block */
-    unsigned scale_offset;    /* in the block, or in what is in front of the row */
+    unsigned scales_apart;    /* the scales of all rows are behind all blocks, then I2S_TAIL_BYTES that mean nothing */
+    unsigned scale_offset;    /* in the block, or in what a row has beside its blocks */
     unsigned scale_bytes;     /* 2: IEEE half precision, 4: single */
     unsigned digits;          /* base 3, or two bits a code */
     unsigned reserved;        /* whether no quantizer writes code 3; where it does, that is weight +2 */
-    unsigned shared;          /* whether other types have the number too, so that the room of a tensor must tell */
 } i2s_block_layout;
 """
 
@@ -124,14 +118,15 @@ static inline float i2s_block_scale(const uint8_t *at, unsigned bytes, int big_e
 static inline uint64_t i2s_block_tensor_bytes(i2s_block_type type, uint64_t rows, uint64_t cols)
 {{
     const i2s_block_layout *layout;
-    uint64_t row;
+    uint64_t row, tail;
     if ((unsigned)type >= I2S_BLOCK_TYPES || rows == 0 || cols == 0)
         return 0;
     layout = &i2s_block_layouts[type];
     if (cols % layout->elements != 0 || cols / layout->elements > UINT32_MAX)
         return 0;
     row = layout->row_bytes + cols / layout->elements * layout->bytes;
-    return rows > UINT64_MAX / row || rows > UINT64_MAX / cols ? 0 : rows * row;
+    tail = layout->scales_apart ? I2S_TAIL_BYTES : 0;
+    return rows > (UINT64_MAX - tail) / row || rows > UINT64_MAX / cols ? 0 : rows * row + tail;
 }}
 
 /* How many scales a matrix has: one a row, or one a block. */
@@ -148,7 +143,7 @@ static inline i2s_status i2s_block_decode(const void *data, size_t size, uint64_
                                           i2s_block_type type, int big_endian, int8_t *weights, float *scales,
                                           uint64_t *where)
 {{
-    const uint8_t *at = (const uint8_t *)data;
+    const uint8_t *at = (const uint8_t *)data, *beside;
     const i2s_block_layout *layout;
     uint64_t row, block, done = 0;
     unsigned k, code;
@@ -157,10 +152,15 @@ static inline i2s_status i2s_block_decode(const void *data, size_t size, uint64_
     if (size != i2s_block_tensor_bytes(type, rows, cols))
         return I2S_BAD_SIZE;
     layout = &i2s_block_layouts[type];
+    beside = at + rows * (cols / layout->elements) * layout->bytes; /* where the scales are, if apart */
     for (row = 0; row < rows; row++) {{
+        if (!layout->scales_apart) {{
+            beside = at;
+            at += layout->row_bytes;
+        }}
         if (layout->scale_per_row)
-            *scales++ = i2s_block_scale(at + layout->scale_offset, layout->scale_bytes, big_endian);
-        at += layout->row_bytes;
+            *scales++ = i2s_block_scale(beside + layout->scale_offset, layout->scale_bytes, big_endian);
+        beside += layout->row_bytes;
         for (block = 0; block < cols / layout->elements; block++) {{
             if (!layout->scale_per_row)
                 *scales++ = i2s_block_scale(at + layout->scale_offset, layout->scale_bytes, big_endian);
@@ -178,52 +178,4 @@ static inline i2s_status i2s_block_decode(const void *data, size_t size, uint64_
     }}
     return I2S_OK;
 }}
-"""
-
-_FIND: Final = """\
-/* The type of a tensor, its bytes and its matrix: `cols` is ne0, `rows` everything else. A number that several types have
- * means the one whose size is the room up to where the next tensor begins, padded or not (clause 2.6), the first where a
- * tensor is so small that several fit; I2S_BAD_SIZE where none does, and I2S_BAD_VALUE for a tensor of any other type. */
-static inline i2s_status i2s_block_find(const gguf_file *file, const gguf_tensor_info *info, i2s_block_type *type,
-                                        const uint8_t **data, size_t *size, uint64_t *rows, uint64_t *cols)
-{
-    gguf_cursor from = file->tensor_infos;
-    gguf_tensor_info other;
-    uint64_t left, room, bytes, padding, n = 1, i;
-    i2s_status status = I2S_BAD_VALUE;
-    int each;
-    for (i = 1; i < info->n_dims; i++) {
-        if (info->ne[i] == 0 || n > UINT64_MAX / info->ne[i])
-            return I2S_BAD_SHAPE;
-        n *= info->ne[i];
-    }
-    left = file->data_start > file->size || info->offset > file->size - file->data_start
-               ? 0
-               : file->size - file->data_start - info->offset;
-    room = left;
-    for (i = 0; i < file->header.tensor_count && gguf_tensor_info_read(&from, &other) == I2S_OK; i++)
-        if (other.offset > info->offset && other.offset - info->offset < room)
-            room = other.offset - info->offset;
-    for (each = 0; each < I2S_BLOCK_TYPES && status != I2S_OK; each++) {
-        if (info->n_dims == 0 || info->type < 0 || i2s_block_layouts[each].number != (uint32_t)info->type)
-            continue;
-        bytes = i2s_block_tensor_bytes((i2s_block_type)each, n, info->ne[0]);
-        padding = (file->alignment - bytes % file->alignment) % file->alignment;
-        if (bytes == 0)
-            status = I2S_BAD_SHAPE;
-        else if (i2s_block_layouts[each].shared && room != bytes && room - bytes != padding)
-            status = I2S_BAD_SIZE;
-        else if (bytes > left)
-            status = I2S_SHORT;
-        else {
-            *type = (i2s_block_type)each;
-            *data = file->bytes + file->data_start + info->offset;
-            *size = (size_t)bytes;
-            *cols = info->ne[0];
-            *rows = n;
-            status = I2S_OK;
-        }
-    }
-    return status;
-}
 """

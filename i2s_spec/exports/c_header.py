@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from i2s_spec.exports import c_blocks, c_walker
+from i2s_spec.exports import c_blocks, c_meanings, c_walker
 from i2s_spec.exports.formula import in_c
 from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, LAYOUTS, TAILS, Layout
 from i2s_spec.schema.i2s import SCALE_BYTES
@@ -20,7 +20,7 @@ NO_TRIT = 127
 
 def text() -> str:
     """The header."""
-    parts = [_HEAD, _constants(), _place(), _decoder(), c_blocks.text(), c_walker.text(), c_blocks.tensor_text(), _FOOT]
+    parts = [_HEAD, _constants(), _place(), _decoder(), c_blocks.text(), c_walker.text(), c_meanings.text(), _FOOT]
     return "\n".join(parts)
 
 

@@ -40,7 +40,7 @@ def text() -> str:
         _struct(known["Tail"], "Tail"),
         hexpat_blocks.types(),
         _TABLES,
-        hexpat_blocks.ROOM,
+        hexpat_blocks.meanings(),
         _TENSOR.replace("@BLOCKS@", hexpat_blocks.tensors()),
     ])  # fmt: skip
 

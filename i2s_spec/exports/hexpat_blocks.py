@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from i2s_spec.exports.c_meanings import block_size, shared_numbers
 from i2s_spec.exports.formula import by_parts, in_c
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, DIGITS_PER_BYTE, FOURTH_CODE, BlockLayout
-from i2s_spec.schema.types import READINGS
+from i2s_spec.schema.block_layout import DIGITS_PER_BYTE, FOURTH_CODE, GROUP_LAYOUTS, BlockLayout
+from i2s_spec.schema.types import READINGS, TAIL_BYTES
 
 #: Bits of the exponent of half precision, from the highest down, and what its fraction is divided by in the end.
 _EXPONENT_BITS: Final = (16, 8, 4, 2, 1)
@@ -19,22 +20,19 @@ _HALF_UNIT: Final = 25
 
 def types() -> str:
     """Half precision, the codes of a byte, and of each type a block, a row, and where its codes are."""
-    return "\n".join([_HALF, _codes(), *(_type(layout) for layout in BLOCK_LAYOUTS.values())])
+    return "\n".join([_HALF, _codes(), *(_type(layout) for layout in GROUP_LAYOUTS.values())])
 
 
 def tensors() -> str:
     """The members of a tensor: its rows, under the type that its number means."""
     lines: list[str] = []
-    for layout in BLOCK_LAYOUTS.values():
-        number, block = layout.type.number, layout.block
-        bytes_of_row = f"{layout.type.row_bytes} + cols / {block} * {layout.nbytes}"
-        conditions = [f"tensor_infos[i].type == TensorType::{READINGS[number][0]}", f"cols % {block} == 0"]
-        if len(READINGS[number]) > 1:
-            conditions.append(f"fits(i, rows * ({bytes_of_row}))")
-        lines += [
-            f"    {'else ' if lines else ''}if ({' && '.join(conditions)})",
-            f"        Row_{layout}<cols> data[rows] @ start;",
-        ]
+    for layout in GROUP_LAYOUTS.values():
+        number = layout.type.number
+        conditions = [f"tensor_infos[i].type == TensorType::{READINGS[number][0]}", f"cols % {layout.block} == 0"]
+        if number in shared_numbers():
+            conditions.append(f"meaning_of(i) == {_MEANINGS.index(layout.type)}")
+        data = f"Apart_{layout}<rows, cols> data" if layout.scale.apart else f"Row_{layout}<cols> data[rows]"
+        lines += [f"    {'else ' if lines else ''}if ({' && '.join(conditions)})", f"        {data} @ start;"]
     return "\n".join(lines) + "\n"
 
 
@@ -64,10 +62,15 @@ def _type(layout: BlockLayout) -> str:
     number = "float scale;" if scale.type == "F32" else 'u16 scale [[format("half")]];'
     kind = "Pairs" if layout.coding == "bits" else "Digits"
     size = layout.nbytes - (scale.nbytes if scale.per == "block" else 0)
-    members, front = [f"    {kind} codes[{size}];"], []
-    if scale.per == "row":
+    members, front, apart = [f"    {kind} codes[{size}];"], list[str](), list[str]()
+    if scale.apart:
+        apart = [
+            f"struct Apart_{name}<auto rows, auto cols> {{", f"    Row_{name}<cols> each_row[rows];",
+            f"    {number.replace('scale', 'scales[rows]', 1)}", f"    u8 unused[{TAIL_BYTES}];", "};", "",
+        ]  # fmt: skip
+    elif scale.per == "row":
         front = [f"    {number}"]
-        if scale.nbytes != layout.type.row_bytes:
+        if scale.nbytes != layout.front_bytes:
             raise ValueError(f"{layout} has more than a scale in front of a row, which this export cannot say")
     elif scale.offset in (0, size):
         members.insert(0 if scale.offset == 0 else 1, f"    {number}")
@@ -77,7 +80,7 @@ def _type(layout: BlockLayout) -> str:
     return "\n".join([
         f"// {name}, type {layout.type.number}: {layout.block} weights in {layout.nbytes} bytes.",
         f"struct Block_{name} {{", *members, "};", "",
-        f"struct Row_{name}<auto cols> {{", *front, f"    Block_{name} blocks[cols / {layout.block}];", "};", "",
+        f"struct Row_{name}<auto cols> {{", *front, f"    Block_{name} blocks[cols / {layout.block}];", "};", "", *apart,
         f"// Of element k of a block: its byte, {'the shift of its code' if read == 'pair' else 'its digit'}, its code.",
         f"fn byte_of_{name}(u128 k) {{", f"    return {by_parts(layout, 'byte_of', in_c)};", "};", "",
         f"fn place_of_{name}(u128 k) {{", f"    return {by_parts(layout, 'place_of', in_c)};", "};", "",
@@ -113,15 +116,113 @@ def _half() -> str:
 
 _HALF: Final = _half()
 
-#: What decides between types that share a number; it stands after the tensor infos.
-ROOM: Final = """\
-// Whether a tensor has exactly so many bytes, padded or not, until the next one begins: clause 2.6.
-fn fits(u128 i, u128 bytes) {
+#: Every type of a number that several have.
+_MEANINGS: Final = [kind for kinds in shared_numbers().values() for kind in kinds]
+
+
+def meanings() -> str:
+    """What decides between types that share a number; it stands after the tensor infos."""
+    sizes = []
+    for i, kind in enumerate(_MEANINGS):
+        block, size = block_size(kind)
+        bytes_of = f"rows * (cols / {block} * {size})"
+        if kind.name in GROUP_LAYOUTS:
+            layout = GROUP_LAYOUTS[kind.name]
+            block, tail = layout.block, f" + {TAIL_BYTES}" if layout.scale.apart else ""
+            front = f"{layout.front_bytes} + " if layout.front_bytes else ""
+            bytes_of = f"rows * ({front}cols / {block} * {layout.nbytes}){tail}"
+        elif not block:
+            block, bytes_of = 1, "bytes_of_TL2(cols, tensor_infos[i].n_dims > 1 ? tensor_infos[i].ne[1] : 1)"
+        sizes.append(f"    if (meaning == {i}) // {kind}, {kind.number}")
+        sizes.append(f"        return {f'cols % {block} == 0 ? {bytes_of} : 0' if block > 1 else bytes_of};")
+    ranges, first = [], 0
+    for number, kinds in shared_numbers().items():
+        ranges += [
+            f"    if (tensor_infos[i].type == TensorType::{READINGS[number][0]})",
+            f"        return chosen(i, {first}, {first + len(kinds) - 1});",
+        ]
+        first += len(kinds)
+    return _ROOM.replace("@SIZES@", "\n".join(sizes)).replace("@RANGES@", "\n".join(ranges))
+
+
+#: The number of a meaning that is none.
+_NONE: Final = 99
+
+_ROOM: Final = f"""\
+// TL2: five bits for three weights, four for two of the last 256 columns.
+fn bytes_of_TL2(u128 cols, u128 rows) {{
+    u128 threes = (cols < 256 ? 256 - cols : cols - 256) * rows / 3 * 5 / 8;
+    u128 size = cols < 256 ? rows * 64 - threes : rows * 64 + threes;
+    return (size + 31) / 32 * 32 + {TAIL_BYTES};
+}};
+
+// Bytes of a tensor under one meaning of its number; 0 where its rows are not whole blocks.
+fn bytes_as(u128 i, u128 meaning) {{
+    u128 cols = tensor_infos[i].cols;
+    u128 rows = tensor_infos[i].rows;
+@SIZES@
+    return 0;
+}};
+
+// Whether a tensor has exactly the bytes of a meaning, padded or not, until the next one begins: clause 2.6.
+fn fits(u128 i, u128 meaning, u128 room) {{
+    u128 bytes = bytes_as(i, meaning);
+    return bytes > 0 && (room == bytes || room == (bytes + alignment - 1) / alignment * alignment);
+}};
+
+fn room_of(u128 i) {{
     u128 room = std::mem::size() - data_start - tensor_infos[i].offset;
-    for (u128 j = 0, j < header.tensor_count, j = j + 1) {
+    for (u128 j = 0, j < header.tensor_count, j = j + 1) {{
         if (tensor_infos[j].offset > tensor_infos[i].offset && tensor_infos[j].offset - tensor_infos[i].offset < room)
             room = tensor_infos[j].offset - tensor_infos[i].offset;
-    }
-    return room == bytes || room == (bytes + alignment - 1) / alignment * alignment;
-};
+    }}
+    return room;
+}};
+
+// How many tensors of a number fit a meaning of it; 0 where tensors are not in the order of their offsets.
+fn votes(u128 same, u128 meaning) {{
+    u128 count = 0;
+    for (u128 j = 0, j < header.tensor_count, j = j + 1) {{
+        u128 end = std::mem::size() - data_start;
+        if (j + 1 < header.tensor_count)
+            end = tensor_infos[j + 1].offset;
+        if (end <= tensor_infos[j].offset)
+            return 0;
+        if (tensor_infos[j].type == tensor_infos[same].type && fits(j, meaning, end - tensor_infos[j].offset))
+            count = count + 1;
+    }}
+    return count;
+}};
+
+// The meaning from `first` to `last` that a tensor fits. One so small that it fits several is what most tensors of the file
+// mean by the number, or the first of them: all tensors of a file mean the same by it.
+fn chosen(u128 i, u128 first, u128 last) {{
+    u128 room = room_of(i);
+    u128 found = {_NONE};
+    u128 fitting = 0;
+    for (u128 m = first, m <= last, m = m + 1) {{
+        if (fits(i, m, room)) {{
+            fitting = fitting + 1;
+            if (fitting == 1)
+                found = m;
+        }}
+    }}
+    if (fitting < 2)
+        return found;
+    u128 common = first;
+    u128 most = votes(i, first);
+    for (u128 m = first + 1, m <= last, m = m + 1) {{
+        u128 count = votes(i, m);
+        if (count > most) {{
+            common = m;
+            most = count;
+        }}
+    }}
+    return fits(i, common, room) ? common : found;
+}};
+
+fn meaning_of(u128 i) {{
+@RANGES@
+    return {_NONE};
+}};
 """

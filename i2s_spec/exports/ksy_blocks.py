@@ -2,7 +2,8 @@
 
 Kaitai has no half precision, so a half is computed from its bits; an infinity or NaN, which Kaitai has no literal for,
 is left out, and its bits are still there. Which of the types that share a number a file means is told by the room of its
-tensors (clause 2.6): each of them is an instance, and nothing is read before it is asked for.
+tensors (clause 2.6), and of a tensor so small that several fit, by the others of the file: each of the types is an
+instance, and nothing is read before it is asked for.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ import json
 from typing import Final
 
 from i2s_spec.exports.formula import by_parts, in_c
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, DIGITS_PER_BYTE, BlockLayout
-from i2s_spec.schema.types import READINGS
+from i2s_spec.schema.block_layout import DIGITS_PER_BYTE, GROUP_LAYOUTS, BlockLayout
+from i2s_spec.schema.types import READINGS, TAIL_BYTES
 
 
 def types() -> str:
     """The types: of each layout a tensor, a row, a block and an element, and half precision."""
     return "".join(
         part
-        for layout in BLOCK_LAYOUTS.values()
+        for layout in GROUP_LAYOUTS.values()
         for part in (_tensor(layout), _row(layout), _block(layout), _element(layout))
     ) + _HALF.format(powers=", ".join(_power(exponent) for exponent in range(_EXPONENTS)))
 
@@ -27,17 +28,18 @@ def types() -> str:
 def instances() -> str:
     """What a tensor info has: the tensor under each type that its number can mean."""
     lines = []
-    for layout in BLOCK_LAYOUTS.values():
+    for layout in GROUP_LAYOUTS.values():
         kind, others = layout.type, [each.name for each in READINGS[layout.type.number] if each is not layout.type]
         doc = f"The tensor itself, where its type is {layout}."
         if others:
-            doc += f" {kind.number} is also {' and '.join(others)}; the room up to the next tensor tells (R2.6-10)."
+            doc += f" {kind.number} is also {' and '.join(others)}; the room up to the next tensor tells (R2.6-10), and"
+            doc += " where a tensor is so small that several fit, what most tensors of the file are."
         lines += [
             f"      {layout.name.lower()}:",
             f"        doc: {json.dumps(doc)}",
             "        io: _root._io",
             "        pos: _root.data_start + offset",
-            f"        size: rows * ({_row_bytes(layout)})",
+            f"        size: rows * ({_row_bytes(layout)}){f' + {TAIL_BYTES}' if layout.scale.apart else ''}",
             f"        type: {layout.name.lower()}_tensor(rows, cols)",
             f"        if: type == {kind.number} and n_dims > 0 and cols % {layout.block} == 0",
         ]
@@ -45,15 +47,16 @@ def instances() -> str:
 
 
 def _row_bytes(layout: BlockLayout) -> str:
-    front = f"{layout.type.row_bytes} + " if layout.type.row_bytes else ""
+    front = f"{layout.front_bytes} + " if layout.front_bytes else ""
     return f"{front}cols / {layout.block} * {layout.nbytes}"
 
 
 def _tensor(layout: BlockLayout) -> str:
-    name = layout.name.lower()
+    name, apart = layout.name.lower(), layout.scale.apart
+    what = "rows of blocks, then a scale for each row, then bytes that mean nothing" if apart else "rows of blocks"
     return f"""\
   {name}_tensor:
-    doc: "{layout}, type {layout.type.number}: rows of blocks. Clause 5.6."
+    doc: "{layout}, type {layout.type.number}: {what}. Clause 5.6."
     params:
       - id: rows
         type: u8
@@ -64,12 +67,27 @@ def _tensor(layout: BlockLayout) -> str:
         type: {name}_row(cols)
         repeat: expr
         repeat-expr: rows
+""" + (_BEHIND.format(type=_number(layout)) if apart else "")
+
+
+def _number(layout: BlockLayout) -> str:
+    return "half" if layout.scale.type == "F16" else "f4"
+
+
+_BEHIND: Final = f"""\
+      - id: scales
+        type: {{type}}
+        repeat: expr
+        repeat-expr: rows
+      - id: unused
+        size: {TAIL_BYTES}
 """
 
 
 def _row(layout: BlockLayout) -> str:
     name, scale = layout.name.lower(), layout.scale
-    front = _around_scale(layout, "front", layout.type.row_bytes) if scale.per == "row" else ""
+    in_front = scale.per == "row" and not scale.apart
+    front = _around_scale(layout, "front", layout.front_bytes) if in_front else ""
     return f"""\
   {name}_row:
     params:
@@ -104,8 +122,7 @@ def _block(layout: BlockLayout) -> str:
 def _around_scale(layout: BlockLayout, name: str, size: int) -> str:
     """The scale in `size` bytes, and as a field called `name` the bytes beside it, which are all on one side of it."""
     scale = layout.scale
-    half = scale.type == "F16"
-    lines = ["      - id: scale", f"        type: {'half' if half else 'f4'}"]
+    lines = ["      - id: scale", f"        type: {_number(layout)}"]
     rest = [f"      - id: {name}", f"        size: {size - scale.nbytes}"] if size > scale.nbytes else []
     if rest and scale.offset not in (0, size - scale.nbytes):
         raise ValueError(f"{layout} has a scale amid its codes, which this export cannot say")

@@ -65,20 +65,28 @@ def test_usage(tmp_path: Path) -> None:
 
 
 def test_result_files_are_current() -> None:
-    """What is committed is a full run of a part that there is, in the present form, on the processor of its folder."""
+    """What is committed is a full run of a part that there is, in the present form, on the processor of its folder.
+
+    One processor has every benchmark of a part; another may lack those that came after it was measured.
+    """
     from bench.compare import RESULTS
     from bench.parts import PARTS, UNMEASURED, benchmarks_of
     from bench.report import SCHEMA_VERSION
 
     assert {path.stem for path in RESULTS.glob("*/*.json")} >= set(PARTS) - set(UNMEASURED)
     assert not list(RESULTS.glob("*.json"))
+    whole = set()
     for path in RESULTS.glob("*/*.json"):
         result = json.loads(path.read_text())
         assert (result["schema_version"], result["part"], result["quick"]) == (SCHEMA_VERSION, path.stem, False)
         assert result["machine"]["processor"] == path.parent.name
-        assert list(result["benchmarks"]) == [benchmark.name for benchmark in benchmarks_of(path.stem)]
+        names = [benchmark.name for benchmark in benchmarks_of(path.stem)]
+        assert list(result["benchmarks"]) == [name for name in names if name in result["benchmarks"]]
+        if len(result["benchmarks"]) == len(names):
+            whole.add(path.stem)
         for benchmark in result["benchmarks"].values():  # one that was measured with others says nothing of a machine
             assert benchmark.get("machine", result["machine"])["processor"] == path.parent.name
+    assert whole >= set(PARTS) - set(UNMEASURED)
 
 
 def test_header_is_the_real_one(tmp_path: Path) -> None:

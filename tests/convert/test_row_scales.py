@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from one_process import i2s
 
 from i2s_spec.codec import trits as trits_module
 from i2s_spec.codec.blocks import block_reference
+from i2s_spec.convert.container.key_renames import file_type_words
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.convert.tensors.convert_file import convert_file
 from i2s_spec.convert.tensors.quantize_model import quantize_model
@@ -110,6 +112,23 @@ def test_other_types_round_scales_and_say_so(rows: bytes, target: str) -> None:
         assert all(np.array_equal(back[name], found[name]) for name in want)
 
 
+def test_the_verb_says_what_41_means_in_which_file(rows: bytes, tmp_path: Path) -> None:
+    """Number 41 is this fork's for I2_SR and llama.cpp's for Q2_0: what is meant is what the file holds."""
+    (tmp_path / "a.gguf").write_bytes(rows)
+    sr = "41 (I2_SR to a fork with row scales, Q2_0 to upstream llama.cpp)"
+    i2_s = "40 (I2_S to the BitNet forks, Q1_0 to upstream llama.cpp)"
+    for source, to, words in (("a", "Q2_0", f"{sr} -> 41 (Q2_0)"), ("Q2_0", "I2_SR", f"41 (Q2_0) -> {sr}"),
+                              ("a", "PQ2_0", f"{sr} -> 141 (PQ2_0)"), ("I2_SR", "Q2_0", f"{sr} -> 41 (Q2_0)")):  # fmt: skip
+        done = i2s(tmp_path, "convert", f"{source}.gguf", f"{to}.gguf", "--to", to, "--force")
+        assert done.returncode == 0
+        (line,) = [line for line in done.stdout.splitlines() if line.startswith("general.file_type")]
+        assert line == f"general.file_type: {words}"
+    done = i2s(tmp_path, "convert", "Q2_0.gguf", "one.gguf", "--to", "I2_SR", "--tensor", NAME)
+    assert "general.file_type: 41 (Q2_0)\n" in done.stdout  # as most of the file still is
+    assert file_type_words(40, "I2_S") == file_type_words(40) == file_type_words(40, "I2_SR") == i2_s
+    assert file_type_words(41, "I2_SR") == sr
+
+
 def test_rows_that_differ_have_no_one_scale(rows: bytes) -> None:
     with pytest.raises(ValueError, match=r"blk\.0.*row scales, from .* where one for all weights is wanted"):
         converted(rows, to="I2_S")
@@ -147,6 +166,8 @@ def test_decoded_arrays(rows: bytes, one_scale: bytes, tmp_path: Path) -> None:
     result = decode_tensor(file, NAME, tmp_path / "w.npy", form="float32")
     assert result.scale is None
     assert np.array_equal(np.load(tmp_path / "w.npy"), file.tensors[NAME].dequantize())
+    with pytest.raises(ValueError, match=r"row scales, from .*; --as float32 decodes weights whatever their scales"):
+        decode_tensor(file, NAME, tmp_path / "t.npy")
     there = open_file(converted(one_scale, to="I2_SR")[0])
     decode_tensor(there, NAME, tmp_path / "t.npy")
     assert np.array_equal(np.load(tmp_path / "t.npy"), open_file(one_scale).tensors[NAME].trits())

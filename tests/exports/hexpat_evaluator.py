@@ -75,7 +75,7 @@ class Pattern:
         self.data, self.mark, self.at = data, "<", 0
         self.index = 0
         self.types: dict[str, Callable[[dict[str, Any], list[int]], Any]] = {}
-        self.templates: dict[str, str] = {}
+        self.templates: dict[str, list[str]] = {}
         self.enums: dict[str, dict[str, int]] = {}
         self.functions: dict[str, Callable[..., Any]] = {}
         self.formats: list[str] = []
@@ -162,18 +162,18 @@ class Pattern:
         self.types[name] = read
 
     def _struct(self) -> None:
-        name, parameter = self._take(), ""
+        name, parameters = self._take(), list[str]()
         if self._if("<"):
-            self._take("auto")
-            parameter = self._take()
+            while not parameters or self._if(","):
+                self._take("auto")
+                parameters.append(self._take())
             self._take(">")
-            self.templates[name] = parameter
+            self.templates[name] = parameters
         members: list[Statement] = []
 
         def read(scope: dict[str, Any], arguments: list[int]) -> Struct:
             made = Struct({"__up": self.main})
-            if parameter:
-                made[parameter] = arguments[0]
+            made.update(zip(parameters, arguments, strict=True))
             made.start = self.at
             for member in members:
                 member(made)
@@ -264,7 +264,8 @@ class Pattern:
         kind, arguments = self._take(), list[Expression]()
         if kind in self.templates:
             self._take("<")
-            arguments.append(self._expression(_SUMS))  # no comparison inside the brackets
+            while not arguments or self._if(","):
+                arguments.append(self._expression(_SUMS))  # no comparison inside the brackets
             self._take(">")
         name = self._take()
         if self._if("="):

@@ -19,7 +19,8 @@ const Gguf = module.GgufI2s ?? module;
 const groups = (tensor) => {
   const blocks = tensor.eachRow.flatMap((row) => row.blocks);
   const weights = blocks.flatMap((block) => block.weights);
-  const scales = (tensor.eachRow[0].scale === undefined ? blocks : tensor.eachRow).map((each) => each.scale);
+  const withScale = tensor.eachRow[0].scale === undefined ? blocks : tensor.eachRow;
+  const scales = tensor.scales ?? withScale.map((each) => each.scale);
   return {
     codes: weights.map((each) => each.code).join(""),
     weights: weights.map((each) => each.weight),
@@ -27,7 +28,7 @@ const groups = (tensor) => {
     bits: scales.map((scale) => scale.bits ?? null),
   };
 };
-const groupTypes = ["q20", "q20G128", "pq20", "ptq10", "tq10", "tq20", "iq1Bn", "iq2Bn"];
+const groupTypes = ["q20", "q20G128", "pq20", "ptq10", "tq10", "tq20", "iq1Bn", "iq2Bn", "i2Sr"];
 
 const text = (value) => Buffer.from(value.text).toString("latin1");
 for (const file of files) {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import struct
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from block_files import TYPES, file_of_blocks
+from block_files import TYPES, file_of_blocks, files_of_small_tensors
 from hexpat_evaluator import Pattern, PatternError
 from malformed_cases import broken
 
@@ -17,10 +18,10 @@ from i2s_spec.exports import export
 from i2s_spec.exports.description import fixed_offsets, records
 from i2s_spec.exports.hexpat import NUMBERS
 from i2s_spec.gguf.reader import open as opened
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS
 from i2s_spec.schema.i2s import codes_of
-from i2s_spec.schema.types import I2_S, ValueType
+from i2s_spec.schema.types import I2_S, ValueType, reading
 from i2s_spec.testing.sample import ByteOrder, Draft, array, key_value
 
 PATTERN = export("hexpat")
@@ -130,8 +131,9 @@ def test_types_with_a_scale_for_each_group(order: ByteOrder, other: str) -> None
             if tensor.name == "last":
                 assert "data" not in shown
                 continue
-            layout, rows = BLOCK_LAYOUTS[tensor.kind], shown["data"]
-            assert sum(row.size for row in rows) == tensor.nbytes
+            layout, laid = GROUP_LAYOUTS[tensor.kind], shown["data"]
+            rows = laid["each_row"] if layout.scale.apart else laid
+            assert (laid.size if layout.scale.apart else sum(row.size for row in rows)) == tensor.nbytes
             values, scales = block_reference.unpack(tensor.read(), tensor.shape, tensor.kind, byte_order=order)
             blocks = [block for row in rows for block in row["blocks"]]
             weights = [f"{value:+d}" if value else "0" for value in values.reshape(-1).tolist()]
@@ -139,7 +141,8 @@ def test_types_with_a_scale_for_each_group(order: ByteOrder, other: str) -> None
                 codes = [call[f"code_of_{layout}"](blocks[i].start, k) for k in range(layout.block)]
                 wanted = weights[i * layout.block : (i + 1) * layout.block]
                 assert [call["weight"](code) for code in codes] == wanted, tensor.name
-            held = [each["scale"] for each in (rows if layout.scale.per == "row" else blocks)]
+            with_scale = rows if layout.scale.per == "row" else blocks
+            held = laid["scales"] if layout.scale.apart else [each["scale"] for each in with_scale]
             assert (held if layout.scale.type == "F32" else [call["half"](bits) for bits in held]) == scales.tolist()
             for byte in range(len(blocks[0]["codes"])):  # all the codes of a byte are shown beside it
                 at = byte + (layout.scale.nbytes if (layout.scale.per, layout.scale.offset) == ("block", 0) else 0)
@@ -152,6 +155,30 @@ def test_types_with_a_scale_for_each_group(order: ByteOrder, other: str) -> None
                 )
                 places = range(0, 8, 2) if layout.coding == "bits" else range(5)
                 assert all(lane[i] == mine[place] for i, place in enumerate(places) if place in mine)
+
+
+def test_small_tensors_are_what_the_others_of_a_file_are() -> None:
+    """Where several types fit, the type is the library's, or the first that fits where tensors are out of order."""
+    decided = set()
+    for data in files_of_small_tensors("little", 24):
+        pattern = Pattern(PATTERN, data)
+        with opened(data) as file:
+            rows = list(file.tensors.values())
+            in_order = all(a.offset < b.offset for a, b in pairwise(rows))
+            for tensor, shown in zip(rows, pattern.main["tensors"], strict=True):
+                room = file.tensors.room(tensor.offset)
+                likeliest = str(reading(tensor.number, tensor.ne, room, file.alignment))
+                wanted = tensor.kind if in_order else likeliest
+                if wanted not in GROUP_LAYOUTS:
+                    assert "data" not in shown
+                    continue
+                laid = shown["data"]
+                assert ("scales" in laid) == (wanted == "I2_SR")
+                if wanted != "I2_SR":
+                    assert len(laid[0]["blocks"]) == tensor.shape[-1] // GROUP_LAYOUTS[wanted].block
+                if in_order and tensor.kind != likeliest:
+                    decided.add(tensor.kind)
+    assert decided == {"I2_SR", "Q2_0_G128"}
 
 
 def test_halves() -> None:

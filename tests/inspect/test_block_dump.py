@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from block_files import TYPES, file_of_blocks
+from block_files import file_of_blocks
 
 from i2s_spec.codec.blocks import block_reference
 from i2s_spec.codec.blocks.block_shape import blocks_of
@@ -22,6 +22,8 @@ from i2s_spec.inspect.dump.dump import document, lines
 from i2s_spec.inspect.dump.selector import Unknown, target
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
 
+#: Those whose rows are in one piece; what is shown of I2_SR is held in test_row_scales_dump.py.
+TYPES = tuple(BLOCK_LAYOUTS)
 FILES = {order: file_of_blocks(TYPES, order) for order in ("little", "big")}
 
 

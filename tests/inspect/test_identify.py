@@ -29,6 +29,7 @@ from i2s_spec.inspect.identify.identification import Identification, identify
 from i2s_spec.inspect.identify.page import page
 from i2s_spec.inspect.identify.reference import ternarised
 from i2s_spec.schema import gguf
+from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import LAYOUTS
 from i2s_spec.schema.programs.producers import CONVERTERS, QUANTIZER
 from i2s_spec.schema.programs.releases import RELEASES
@@ -197,6 +198,19 @@ def test_our_own_models_are_recognised() -> None:
         got = answers(identify(model_bytes(architecture=architecture)))
         assert (got["converter"], got["quantizer"]) == ("i2s-spec", "i2s-spec")
         assert got["layout"] is None  # i2s convert writes any layout, and keeps the name
+
+
+@pytest.mark.parametrize("type", GROUP_LAYOUTS)
+def test_types_with_a_scale_for_each_group_are_counted(type: str) -> None:
+    """By what the number means there: 40, 41 and 42 have several meanings."""
+    data = model_bytes("llama", layers=1, embd=256, ff=256, type=type)
+    found = identify(open_file(data))
+    assert (found.i2s, found.group_types) == (0, {type: 7})
+    assert f" tensors, 7 of them {type}\n" in text_of(found)
+    assert found.as_dict()["group_types"] == {type: 7}
+    plain = identify(open_file(model_bytes("llama", layers=1, embd=256, ff=256, type="F16")))
+    assert not plain.group_types
+    assert "tensors, none of them ternary\n" in text_of(plain)
 
 
 def test_a_shape_of_a_release_is_not_the_release(tmp_path: Path) -> None:

@@ -50,6 +50,19 @@ def test_files_of_every_ternary_type_are_sound(model: bytes, kind: str) -> None:
     }
 
 
+def test_another_meaning_of_a_number_is_one_finding(model: bytes) -> None:
+    """However many tensors have it: each type by itself, with the first tensor of it."""
+    data = converted(model, "I2_SR")
+    (finding,) = findings(data)
+    assert finding.rule.code == "G318"
+    rows = [row for row in open_file(data).tensors.rows if row.number == 40]
+    assert finding.message == (
+        f"tensor '{rows[0].name}' has type 40, read as 'I2_SR' by its size, as are {len(rows) - 1} more; "
+        "others read 'NVFP4'"
+    )
+    assert finding.span.start == rows[0].info.type_span.start
+
+
 def test_groups_of_128_are_one_finding_with_the_two_numbers_of_a_loader(model: bytes) -> None:
     data = renumbered(converted(model, "PQ2_0"), "PQ2_0", 42)
     (finding,) = findings(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
@@ -21,13 +22,17 @@ SCHEMA_VERSION = 1
 
 
 class _Report(NamedTuple):
-    """What was done: bytes of OUT, proofs, tensors copied, general.file_type before and after, what to know."""
+    """What was done: bytes of OUT, proofs, tensors copied, general.file_type before and after, what to know.
+
+    `commonest` is the type of most matrices before and after; None where there is no file before.
+    """
 
     size: int
     proofs: Sequence[Proof]
     copied: int
     file_type: tuple[int | None, int | None] | None
     advice: Sequence[str]
+    commonest: tuple[str | None, str | None] = (None, None)
 
 
 _CHECKPOINT = ".safetensors"
@@ -125,10 +130,18 @@ def _convert(source: str, target: str, options: dict[str, Any], about: dict[str,
             arch=options["arch"], hidden_activation=options["hidden_activation"], byte_order=options["endian"],
             threads=threads, **about,
         )  # fmt: skip
+        types = Counter(tensor.kind or "" for tensor in file.tensors.rows if len(tensor.ne) > 1)
     advice = result.advice
     if options["to"] is not None and not result.proofs:
         advice = (*advice, "No tensor was converted: none that was asked for is ternary.")
-    return _Report(result.size, result.proofs, result.copied, result.file_type, advice)
+    before = _commonest(types)
+    types.subtract(proof.source for proof in result.proofs)
+    types.update(proof.target for proof in result.proofs)
+    return _Report(result.size, result.proofs, result.copied, result.file_type, advice, (before, _commonest(types)))
+
+
+def _commonest(types: Counter[str]) -> str | None:
+    return max(types, key=types.__getitem__, default=None)
 
 
 def _from_checkpoint(source: str, target: str, options: dict[str, Any], about: dict[str, Any]) -> _Report:
@@ -210,6 +223,6 @@ def _lines(report: _Report, verbose: bool) -> Iterator[str]:
         if unused := sum(proof.unused for proof in proofs):
             yield f"proof: {unused:,} codes that stand for nothing are still there, as such"
     if report.file_type is not None:
-        before, after = map(file_type_words, report.file_type)
+        before, after = map(file_type_words, report.file_type, report.commonest)
         yield f"general.file_type: {before}" + ("" if before == after else f" -> {after}")
     yield from (f"note: {sentence}" for sentence in report.advice)

@@ -7,15 +7,15 @@ are written as zeros, and not read.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from i2s_spec.codec import kernels
 from i2s_spec.codec.blocks import block_reference
 from i2s_spec.codec.blocks.block_shape import Blocks, stored_scales
 from i2s_spec.codec.payload import UnusedCode
-from i2s_spec.codec.payload_native import bytes_to_fill, count_codes, pack_trits, unpack_codes, unpack_trits
+from i2s_spec.codec.payload_native import bytes_to_fill
 from i2s_spec.schema.block_layout import FOURTH_CODE, FOURTH_WEIGHT
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.dialect import CANONICAL
@@ -23,23 +23,21 @@ from i2s_spec.schema.dialect import CANONICAL
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-#: No thread gets fewer elements than this.
-_THREAD_ELEMENTS: Final = 1 << 20
-#: Elements that are scaled while they are in the cache.
-_CACHED: Final = 1 << 16
-
 
 def pack(tensor: Blocks, values: NDArray[Any], scales: ArrayLike, byte_order: ByteOrder, out: Any, threads: int) -> Any:
     """As `block_native.pack`, of values whose shape `tensor` has."""
-    if values.dtype != np.int8 or (values.size and (values.min() < -1 or values.max() > 1)):
+    if values.dtype != np.int8:
         block_reference.require_values(values, tensor)
-    if values.size and values.max() > 1:  # code 3, which no kernel of I2_S writes
-        return _filled(out, block_reference.pack(values, scales, str(tensor.layout), byte_order=byte_order), tensor)
     stored = stored_scales(tensor, scales, byte_order)
     made, view = bytes_to_fill(tensor.nbytes, out)
     codes = tensor.count * tensor.layout.nbytes
-    matrix = values.astype(np.int8, copy=False).reshape(1, -1)
-    pack_trits(matrix, CANONICAL, out=view[:codes], threads=threads)
+    flat = np.ascontiguousarray(values.astype(np.int8, copy=False)).reshape(-1)
+    where = kernels.scheme(CANONICAL.layout, tensor.rows, tensor.cols)
+    if not kernels.pack(flat.view(np.uint8), where, CANONICAL.code_map, view[:codes], threads):
+        # code 3, which no kernel of I2_S writes, or a value that has no code
+        data = block_reference.pack(values, scales, str(tensor.layout), byte_order=byte_order)
+        view[:] = np.frombuffer(data, dtype=np.uint8)
+        return made
     view[codes : codes + stored.size] = stored.reshape(-1)
     view[codes + stored.size :] = 0
     return made
@@ -48,17 +46,17 @@ def pack(tensor: Blocks, values: NDArray[Any], scales: ArrayLike, byte_order: By
 def unpack(tensor: Blocks, raw: NDArray[np.uint8], answer: UnusedCode, out: NDArray[np.int8], threads: int) -> None:
     """Fill `out` with the weights without their scales; as `block_native.unpack`."""
     payload = raw[: tensor.count * tensor.layout.nbytes]
-    flat = out.reshape(1, -1)
-    if not count_codes(payload, threads=threads)[FOURTH_CODE]:
-        unpack_trits(payload, flat.shape, CANONICAL, out=flat, threads=threads)
+    where = kernels.scheme(CANONICAL.layout, tensor.rows, tensor.cols)
+    flat = out.reshape(-1)
+    if not kernels.unpack(payload, where, CANONICAL.code_map, flat.view(np.uint8), threads, sought=FOURTH_CODE):
         return
-    unpack_codes(payload, flat.shape, CANONICAL.layout, out=flat.view(np.uint8), threads=threads)
+    kernels.unpack(payload, where, None, flat.view(np.uint8), threads)
     flat -= 1
-    found = flat.reshape(-1) == FOURTH_WEIGHT
+    found = flat == FOURTH_WEIGHT
     if answer == "reject":
         raise block_reference.unused_code_error(tensor, int(np.count_nonzero(found)), int(found.argmax()))
     if answer == "zero":
-        flat[0, found] = 0
+        flat[found] = 0
 
 
 def dequantize(
@@ -70,30 +68,11 @@ def dequantize(
     threads: int,
 ) -> NDArray[np.float32]:
     """Fill `out` with the weights; as `block_native.dequantize`."""
-    weights = out.reshape(tensor.rows, tensor.cols)
-    values = np.empty(weights.shape, dtype=np.int8)
-    unpack(tensor, raw, answer, values, threads)
-    step = max(1, _CACHED // tensor.cols)
-
-    def scaled(first: int, last: int) -> None:
-        with np.errstate(all="ignore"):  # an infinity or NaN for a scale gives what IEEE 754 says
-            for row in range(first, last, step):
-                part = slice(row, min(row + step, last))
-                weights[part] = values[part]
-                weights[part] *= scales[part, None]
-
-    threads = min(threads, max(1, tensor.elements // _THREAD_ELEMENTS), tensor.rows)
-    if threads == 1:
-        scaled(0, tensor.rows)
+    payload = raw[: tensor.count * tensor.layout.nbytes]
+    if not kernels.row_floats(payload, CANONICAL.code_map, scales, out.reshape(-1), threads):
         return out
-    each = -(-tensor.rows // threads)
-    with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(scaled, row, min(row + each, tensor.rows)) for row in range(0, tensor.rows, each)]:
-            done.result()
+    values = np.empty((tensor.rows, tensor.cols), dtype=np.int8)
+    unpack(tensor, raw, answer, values, threads)
+    with np.errstate(all="ignore"):  # an infinity or NaN for a scale gives what IEEE 754 says
+        np.multiply(values, scales[:, None], out=out.reshape(values.shape), dtype=np.float32)
     return out
-
-
-def _filled(out: Any, data: bytes, tensor: Blocks) -> Any:
-    made, view = bytes_to_fill(tensor.nbytes, out)
-    view[:] = np.frombuffer(data, dtype=np.uint8)
-    return made

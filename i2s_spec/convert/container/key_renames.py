@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from i2s_spec.convert.container.rewrite import Value
 from i2s_spec.errors import quote
 from i2s_spec.schema.architectures.architecture import PREFIXES, declared_architecture
-from i2s_spec.schema.architectures.keys import FILE_TYPES, MODEL, REQUIRED, file_type_of
+from i2s_spec.schema.architectures.keys import FILE_TYPES, MODEL, OWN_FILE_TYPES, REQUIRED, file_type_of
+from i2s_spec.schema.numbers import file_types
 from i2s_spec.schema.types import BY_NAME, ValueType
 
 if TYPE_CHECKING:
@@ -107,10 +108,16 @@ def check_architecture(file: File, former: str | None, arch: str) -> None:
             raise ValueError(f"a file of architecture {arch} needs tensor {name}, which this one does not have")
 
 
-def file_type_words(number: int | None) -> str:
-    """What `general.file_type` says, to each lineage."""
+def file_type_words(number: int | None, kind: str | None = None) -> str:
+    """What `general.file_type` says, to each lineage.
+
+    :param kind: the type of most matrices of the file: where a fork has the number for it, that is what it says
+    """
     if number is None:
         return "none"
+    if kind is not None and OWN_FILE_TYPES.get(kind) == number:
+        whose = next(each.whose for each in file_types(number) if kind in each.tensors)
+        return f"{number} ({kind} to {whose}, {FILE_TYPES[number]} to upstream llama.cpp)"
     name = FILE_TYPES.get(number, "unknown")
     upstream = f", {_UPSTREAM[number]} to upstream llama.cpp" if number in _UPSTREAM else ""
     return f"{number} ({name}{' to the BitNet forks' if upstream else ''}{upstream})"

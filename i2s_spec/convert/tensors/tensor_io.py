@@ -18,7 +18,7 @@ from i2s_spec.codec.blocks import block_native
 from i2s_spec.codec.form import FLOAT_WORDS, widened
 from i2s_spec.codec.native import pack
 from i2s_spec.codec.payload_native import unpack_codes
-from i2s_spec.codec.ternary_types import BLOCK_TYPES
+from i2s_spec.codec.ternary_types import BLOCK_TYPES, NotTernaryError
 from i2s_spec.convert.container.rewrite import Replacement, rewrite
 from i2s_spec.convert.tensors.npy import write_npy
 from i2s_spec.deprecation import renamed_keyword
@@ -97,7 +97,12 @@ def decode_tensor(
                 raise ValueError(f"tensor {quote(name)} is {kind}; only I2_S has codes")
             parts = _codes(trits.payload(), trits.form.matrix, parse(dialect))
         else:
-            factor = trits.scale
+            try:
+                factor = trits.scale
+            except NotTernaryError as error:
+                if kind not in BLOCK_TYPES:
+                    raise
+                raise NotTernaryError(f"{error}; --as float32 decodes weights whatever their scales") from None
             scale = float(factor)
             parts = trits.parts(threads) if form == "trits" else trits.mapped(_times(factor), threads)
     dtype = FORMS[form]

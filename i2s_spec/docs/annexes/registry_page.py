@@ -7,9 +7,10 @@ from typing import Final
 
 from i2s_spec.docs.drawings.block_type import SCALE
 from i2s_spec.docs.runtimes import table
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, BlockLayout
+from i2s_spec.schema.block_layout import GROUP_LAYOUTS, BlockLayout
 from i2s_spec.schema.registry.meaning import OWN_KEYS, Meaning
 from i2s_spec.schema.registry.meanings import all_file_meanings, all_tensor_meanings, telling
+from i2s_spec.schema.types import TAIL_BYTES
 
 #: Last line of the page; it is never edited.
 MARK: Final = "<!-- Written by i2s_spec.docs.annexes.registry_page from schema/registry: edit that. -->\n"
@@ -84,7 +85,7 @@ def page() -> str:
 def _blocks() -> str:
     """A section for each way to pack a block, under the names of all types that are packed so."""
     ways: dict[BlockLayout, list[BlockLayout]] = {}
-    for layout in BLOCK_LAYOUTS.values():
+    for layout in GROUP_LAYOUTS.values():
         ways.setdefault(layout._replace(name=""), []).append(layout)
     return _BLOCKS.format(scale=SCALE) + "\n".join(_way(layouts) for layouts in ways.values())
 
@@ -93,7 +94,9 @@ def _way(layouts: list[BlockLayout]) -> str:
     first = layouts[0]
     numbers = " and ".join(str(layout.type.number) for layout in layouts)
     scale = f"{first.scale.type}, at byte {first.scale.offset} of the block"
-    if first.scale.per == "row":
+    if first.scale.apart:
+        scale = f"{first.scale.type} for each row, behind all blocks; {TAIL_BYTES} bytes that mean nothing follow"
+    elif first.scale.per == "row":
         scale = f"{first.scale.type}, in front of each row"
     codes = "two bits each" if first.coding == "bits" else "digits of base 3"
     fourth = {"weight": "code 3 is the weight +2", "reserved": "code 3 is reserved", "": "there is no code 3"}[

@@ -12,6 +12,7 @@ import numpy as np
 from i2s_spec.codec.blocks import block_reference
 from i2s_spec.draw.svg import drawing, rect, text
 from i2s_spec.schema.block_layout import DIGITS_PER_BYTE, BlockLayout, block_layout
+from i2s_spec.schema.types import TAIL_BYTES
 
 #: Bytes side by side, and the size of a cell.
 ACROSS: Final = 16
@@ -41,7 +42,7 @@ def places(layout: BlockLayout) -> dict[int, str]:
 
 
 def block_type(name: str) -> str:
-    """One block, and the scale in it or in front of its row.
+    """One block, and the scale in it or in front of its row; or, of scales that are apart, a tensor of one row.
 
     :raises ValueError: for a type without blocks
     """
@@ -50,6 +51,8 @@ def block_type(name: str) -> str:
     front, lines = layout.type.row_bytes, places(layout)
     owner = {layout.find(k): k for k in range(layout.block)}
     at = layout.scale.offset + (front if layout.scale.per == "block" else 0)
+    if layout.scale.apart:
+        at += layout.nbytes
     scale = range(at, at + layout.scale.nbytes)
     band = _TOP + len(lines) * _HIGH + 14
     parts = []
@@ -66,6 +69,9 @@ def block_type(name: str) -> str:
         if byte in scale:
             parts.append(_scale_byte(layout, byte - at, x, below + _TOP, len(lines) * _HIGH))
             continue
+        if byte - front >= layout.nbytes:
+            parts.append(rect(x, below + _TOP, _WIDE, len(lines) * _HIGH, "trit tx", "means nothing"))
+            continue
         for i, (place, words) in enumerate(lines.items()):
             k, y = owner.get((byte - front, place)), below + _TOP + _HIGH * i
             if k is None:
@@ -79,10 +85,16 @@ def block_type(name: str) -> str:
     more = (
         f"{layout.nbytes} bytes, a column for each, and in it the {len(lines)} codes that it has room for, each with the "
         f"weight it stands for and the number of its element, 0 to {layout.block - 1}. The scale, {layout.scale.type}, "
-        + (f"is at byte {layout.scale.offset}." if layout.scale.per == "block" else "is in front of the row's blocks.")
+        + _place_of_scale(layout)
     )
     width, height = _LEFT + _WIDE * min(len(data), ACROSS) + 2, -(-len(data) // ACROSS) * band
     return drawing(width, height, f"A block of {layout}", more, *parts, style="i2s-figure i2s-block")
+
+
+def _place_of_scale(layout: BlockLayout) -> str:
+    if layout.scale.apart:
+        return f"is behind the blocks of all rows, then {TAIL_BYTES} bytes that mean nothing."
+    return f"is at byte {layout.scale.offset}." if layout.scale.per == "block" else "is in front of the row's blocks."
 
 
 def _scale_byte(layout: BlockLayout, i: int, x: float, y: float, high: float) -> str:

@@ -7,7 +7,7 @@ stays open, with what is left of the hypotheses and what would decide between th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from i2s_spec.draw.text import json_string
@@ -36,8 +36,8 @@ class Identification(NamedTuple):
     """The answers about one file: its questions, what they were answered from, and what stopped the reading, if any.
 
     `looked_at` says how much of the payloads was read: `full`, `sample` or `none`; `tensors` how many tensors and `i2s`
-    how many of them are I2_S; `comparison` how a tensor fits the reference, if one was given; `weights` what the
-    weights tell of their layout, if they were asked.
+    how many of them are I2_S; `group_types` how many are of each type with a scale for each group; `comparison` how a
+    tensor fits the reference, if one was given; `weights` what the weights tell of their layout, if they were asked.
     """
 
     path: str
@@ -54,6 +54,7 @@ class Identification(NamedTuple):
     comparison: Comparison | None
     weights: LayoutEvidence | None
     fault: FormatError | None
+    group_types: Mapping[str, int]
 
     def question(self, name: str) -> Question:
         """One question by its name: release, converter, quantizer, code map, layout, tail or rotation."""
@@ -101,6 +102,7 @@ class Identification(NamedTuple):
             "architecture": json_string(self.architecture),
             "tensors": self.tensors,
             "i2s_tensors": self.i2s,
+            "group_types": dict(self.group_types),
             "codes": list(self.counts),
             "payloads": self.looked_at,
             "sha256": self.sha256,
@@ -243,6 +245,7 @@ def _identify(
         comparison,
         weights,
         file.fault,
+        seen.group_types,
     )
 
 

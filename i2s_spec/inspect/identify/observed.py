@@ -10,6 +10,7 @@ from itertools import chain, islice, pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
+from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 from i2s_spec.schema.types import I2_S, TAIL_BYTES, padded
 
 if TYPE_CHECKING:
@@ -104,6 +105,14 @@ class Observed:
             for tensor in islice(self.file.tensors.rows, MOST)
             if tensor.type is not None and prod(tensor.ne) == max(tensor.ne, default=0)
         )
+
+    @cached_property
+    def group_types(self) -> Counter[str]:
+        """How many tensors are of each type with a scale for each group."""
+        index, numbers = self.file.index, {layout.type.number for layout in GROUP_LAYOUTS.values()}
+        mine = (i for i in range(min(index.tensors, MOST)) if index.tensor(i).type in numbers)
+        kinds = (self.file.tensors.by_index(i).kind for i in mine)
+        return Counter(kind for kind in kinds if kind in GROUP_LAYOUTS)
 
     # I2_S tensors
 

@@ -24,10 +24,13 @@ def page(found: Identification, everything: bool = False) -> Iterator[Line]:
     known = found.version is not None
     version = f"GGUF version {found.version}, {found.byte_order}-endian" if known else "GGUF, version unknown"
     yield [Piece(visible(found.path, 4096, bare=True), "bold"), Piece(f"  {version}")]
-    retained = "none of them I2_S" if not found.i2s else f"{found.i2s:,} of them I2_S"
+    counts = {"I2_S": found.i2s, **found.group_types}
+    ternary = " and ".join(f"{count:,} of them {name}" for name, count in counts.items() if count)
     architecture = visible(found.architecture, 64, bare=True) or "no architecture"
     plural = "" if found.tensors == 1 else "s"
-    tensors = f"{found.tensors:,} tensor{plural}, {retained}" if found.tensors else "no tensors"
+    tensors = (
+        f"{found.tensors:,} tensor{plural}, {ternary or 'none of them ternary'}" if found.tensors else "no tensors"
+    )
     yield [Piece(f"  {architecture}, {found.size:,} bytes ({size_words(found.size)}), {tensors}")]
     if found.i2s:
         yield [Piece(f"  {_read(found)}", "dim")]

@@ -11,8 +11,8 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec import native
-from i2s_spec.codec.blocks import block_native, block_reference, rows_apart
+from i2s_spec.codec import isa, kernels, native
+from i2s_spec.codec.blocks import block_native, block_reference
 from i2s_spec.codec.blocks.regroup import ScalesDifferError, convert
 from i2s_spec.codec.payload import UnusedCodeError
 from i2s_spec.schema.types import BY_NAME
@@ -80,10 +80,37 @@ def test_both_pack_the_same_bytes(order: Any, seed: int, rows: int, blocks: int,
 
 
 def test_threads_share_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_apart, "_THREAD_ELEMENTS", 128)
-    monkeypatch.setattr(rows_apart, "_CACHED", 256)
-    data, values, scales = tensor(3, 11, 128)
-    assert np.array_equal(block_native.dequantize(data, (11, 128), NAME, threads=4), values * scales[:, None])
+    monkeypatch.setattr(kernels, "THREAD_BYTES", 32)
+    monkeypatch.setattr(kernels, "SCANNED", 1 << 11)
+    data, values, scales = tensor(3, 300, 128)
+    assert np.array_equal(block_native.unpack(data, (300, 128), NAME, threads=4)[0], values)
+    with pytest.raises(UnusedCodeError, match="code 3") as caught:
+        block_native.unpack(data[:9599] + b"\xff" + data[9600:], (300, 128), NAME, threads=4)
+    assert caught.value.first == 299 * 128 + 31
+    assert np.array_equal(block_native.dequantize(data, (300, 128), NAME, threads=4), values * scales[:, None])
+
+
+@pytest.mark.parametrize("way", ["PLAIN", "PAST", "OWNED"])
+def test_every_kernel_set_scales_every_row(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Infinities, NaN and the sign of zero too, however results are stored."""
+    rows, cols = 9, 128 * 5
+    data = bytearray(tensor(4, rows, cols)[0])
+    scales = np.array([0.5, -0.25, 0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 3e38], "<f4")
+    data[rows * cols // 4 : rows * cols // 4 + 4 * rows] = scales.tobytes()
+    want = block_reference.dequantize(data, (rows, cols), NAME)
+    monkeypatch.setattr(kernels, "way_of", lambda *ignored: getattr(kernels, way))
+    for each in isa.kernel_sets():
+        if not each.available:
+            continue
+        monkeypatch.setattr(kernels, "chosen", lambda each=each: each)
+        found = block_native.dequantize(data, (rows, cols), NAME)
+        assert np.array_equal(found, want, equal_nan=True), each.name
+        numbers = ~np.isnan(want)
+        assert found[numbers].tobytes() == want[numbers].tobytes(), each.name
+        broken = bytearray(data)
+        broken[-32 - 4 * rows - 1] |= 3  # the last code
+        with pytest.raises(UnusedCodeError, match="code 3"):
+            block_native.dequantize(broken, (rows, cols), NAME)
 
 
 def test_code_3_and_other_values_are_refused() -> None:

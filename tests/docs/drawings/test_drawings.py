@@ -16,11 +16,12 @@ from i2s_spec.docs.drawings.gallery import DRAWINGS, drawn
 from i2s_spec.docs.drawings.graph_flow import graph_flow
 from i2s_spec.docs.drawings.layout_order import BYTES, COLS, ROWS, layout_order
 from i2s_spec.docs.requirements import requirements
-from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
+from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import LAYOUTS
 from i2s_spec.schema.gguf import container, tensor_info
 from i2s_spec.schema.i2s import SHIFTS
 from i2s_spec.schema.registry.advisories import ADVISORIES
+from i2s_spec.schema.types import TAIL_BYTES
 
 CELL = re.compile(r"byte (\d+), (?:bits \d:|digit )(\d): code (\d), element (\d+), ([−+]?\d)")
 
@@ -42,7 +43,7 @@ def test_every_drawing_is_on_a_page_and_every_chapter_has_a_picture() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in DRAWINGS if not DRAWINGS[name].takes] + [f"block-type {name}" for name in BLOCK_LAYOUTS]
+    "name", [name for name in DRAWINGS if not DRAWINGS[name].takes] + [f"block-type {name}" for name in GROUP_LAYOUTS]
 )
 def test_a_drawing_is_sound_and_says_what_it_shows(name: str) -> None:
     svg, caption = drawn(name)
@@ -71,13 +72,13 @@ def test_the_file_has_every_part_and_every_field() -> None:
         assert {field.name for field in record.fields} <= set(said)
 
 
-@pytest.mark.parametrize("name", BLOCK_LAYOUTS)
+@pytest.mark.parametrize("name", GROUP_LAYOUTS)
 def test_blocks_show_the_codes_of_their_bytes(name: str) -> None:
     """Decoded from the hex of the picture by the declaration, every element is in its cell with its weight."""
-    layout = BLOCK_LAYOUTS[name]
+    layout = GROUP_LAYOUTS[name]
     svg, _ = drawn(f"block-type {name}")
     data = bytes.fromhex("".join(words(svg, "hex")))
-    assert len(data) == layout.type.row_bytes + layout.nbytes
+    assert len(data) == layout.type.nbytes((layout.block,))
     values, scales = block_reference.unpack(data, (1, layout.block), name)
     assert scales.tolist() == [0.75]
     assert len(set(values[0].tolist())) == 3
@@ -93,6 +94,7 @@ def test_blocks_show_the_codes_of_their_bytes(name: str) -> None:
         assert int(trit.replace("−", "-")) == values[0, k]
     assert elements == set(range(layout.block))
     assert sum("of the scale" in each for each in titles) == layout.scale.nbytes
+    assert titles.count("means nothing") == (TAIL_BYTES if layout.scale.apart else 0)
 
 
 def test_layouts_show_the_element_of_every_cell() -> None:

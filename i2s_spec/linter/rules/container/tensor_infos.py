@@ -294,28 +294,32 @@ def row_not_whole_blocks(subject: Subject) -> Iterator[Finding]:
             yield row_not_whole_blocks.at(span, got=tensor.ne[0], want=kind.block, name=tensor.raw_name)
 
 
-@rule("G318", "number-collision", "tensor {name} has type {got}, read as {read} by its size; others read {other}",
+@rule("G318", "number-collision", "tensor {name} has type {got}, read as {read} by its size{more}; others read {other}",
       severity=WARNING, clause="2.6", provenance=("microsoft/BitNet#620",))  # fmt: skip
 def number_collision(subject: Subject) -> Iterator[Finding]:
     """A tensor's type number means different types in different forks.
 
     Why: 39 is TL2 in BitNet files before May 2026 and MXFP4 elsewhere, 42 is TL2 in newer ones and Q2_0 elsewhere, 40
     is I2_SR in one fork and NVFP4 elsewhere. Here the size fits the fork's reading only; another loader computes another
-    size and reads other bytes.
+    size and reads other bytes. All tensors of one type are one finding.
 
     Example: type 39 with the size of a TL2 tensor.
 
     Fix: none in the file; load it with the fork that wrote it, or convert it.
     """
+    found: dict[types.TensorType, list[Tensor]] = {}
     for tensor in subject.odd_tensors:
         readings = types.READINGS.get(tensor.number, ())
         if tensor.type is None or tensor.type.name == "Q2_0_G128":  # of which another rule says more
             continue
         if len(readings) > 1 and tensor.type is not readings[0]:
-            span = subject.info_span(tensor.index, "type")
-            yield number_collision.at(
-                span, got=tensor.number, name=tensor.raw_name, read=tensor.type.name, other=readings[0].name
-            )
+            found.setdefault(tensor.type, []).append(tensor)
+    for kind, tensors in found.items():
+        more = f", as are {len(tensors) - 1:,} more" if len(tensors) > 1 else ""
+        yield number_collision.at(
+            subject.info_span(tensors[0].index, "type"), got=kind.number, name=tensors[0].raw_name, read=kind.name,
+            more=TrustedText(more), other=types.READINGS[kind.number][0].name,
+        )  # fmt: skip
 
 
 @rule("G319", "scale-companion", "tensor {name} ends in '_scale', which BitNet's writer leaves out of the table",
