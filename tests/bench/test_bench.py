@@ -81,6 +81,7 @@ def test_result_files_are_current() -> None:
             assert benchmark.get("machine", result["machine"])["processor"] == path.parent.name
 
 
+@pytest.mark.thorough
 def test_header_is_the_real_one(tmp_path: Path) -> None:
     import i2s_spec as i2s
     from bench import headers
