@@ -75,17 +75,32 @@ def test_former_addresses_lead_to_chapters_and_keep_the_section() -> None:
         assert f'<a href="{new}.html">' in text
 
 
-@pytest.fixture
-def other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A checkout of its own, in which everything is current; the commands of the rules' pages are not run there."""
+def use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a folder as the checkout, in which the commands of the rules' pages are not run."""
     monkeypatch.setattr(pages, "words", lambda rule, run: as_markdown(rule))
-    shutil.copytree(checkout.chapters(), tmp_path / "spec")
-    (tmp_path / "tests").symlink_to(checkout.root() / "tests")
-    (tmp_path / "conformance").symlink_to(checkout.root() / "conformance")
-    (tmp_path / "mkdocs.yml").write_text("")
-    (tmp_path / "i2s_spec/linter/rules").mkdir(parents=True)  # of the index of the rules
-    monkeypatch.setattr(checkout, "__file__", str(tmp_path / "i2s_spec" / "docs" / "checkout.py"))
-    derived.write(replay)
+    monkeypatch.setattr(checkout, "__file__", str(folder / "i2s_spec" / "docs" / "checkout.py"))
+
+
+@pytest.fixture(scope="module")
+def current(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of its own, in which everything is current."""
+    folder = tmp_path_factory.mktemp("current")
+    shutil.copytree(checkout.chapters(), folder / "spec")
+    (folder / "tests").symlink_to(checkout.root() / "tests")
+    (folder / "conformance").symlink_to(checkout.root() / "conformance")
+    (folder / "mkdocs.yml").write_text("")
+    (folder / "i2s_spec/linter/rules").mkdir(parents=True)  # of the index of the rules
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        use(folder, monkeypatch)
+        derived.write(replay)
+    return folder
+
+
+@pytest.fixture
+def other(current: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The same, to be changed."""
+    shutil.copytree(current, tmp_path, symlinks=True, dirs_exist_ok=True)
+    use(tmp_path, monkeypatch)
     return tmp_path / "spec"
 
 
