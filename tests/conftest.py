@@ -14,6 +14,10 @@ from typing import Any
 # its threads, as many as there are processors in each process, wait for each other. Read when NumPy is first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# Tests start hundreds of processes; without byte code each of them, and each process of tests, compiles all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # Some tests interrupt programs, and children inherit what is ignored: SIGINT by what runs in the background of a shell,
 # SIGHUP under nohup.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

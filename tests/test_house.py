@@ -28,6 +28,20 @@ def tree_of(module: Path) -> ast.Module:
     return ast.parse(module.read_text(encoding="utf-8"))
 
 
+@cache
+def nodes_of(module: Path) -> list[ast.AST]:
+    """All that is in a module; what contains something stands before it."""
+    return list(ast.walk(tree_of(module)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trees() -> Iterator[None]:
+    """The tests that come after these need no trees, which the garbage collector would look through again and again."""
+    yield
+    tree_of.cache_clear()
+    nodes_of.cache_clear()
+
+
 def room_of(module: Path) -> str:
     return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
@@ -167,7 +181,7 @@ SHARED_NAMES = {
 def imported_modules(module: Path) -> set[str]:
     """Modules of the package that a module imports, wherever in it."""
     found = set()
-    for node in ast.walk(tree_of(module)):
+    for node in nodes_of(module):
         if isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
@@ -212,27 +226,28 @@ BANNED = {"judged", "brain", "told", "kept", "said", "settle", "ado", "judgement
 
 def test_identifiers_are_words_of_the_field() -> None:
     for name, module in NAMES.items():
-        for node in ast.walk(tree_of(module)):
-            found = ""
+        for node in nodes_of(module):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 found = node.name
             elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
                 found = node.id if isinstance(node, ast.Name) else node.attr
             elif isinstance(node, ast.arg):
                 found = node.arg
+            else:
+                continue
             assert not BANNED & set(found.lower().split("_")), f"{name}: {found}"
             assert "quantis" not in found.lower(), f"{name}: {found}"
 
 
-def texts_for_users(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def texts_for_users(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
     """Texts of a module with their lines: all but docstrings, and the docstrings of rules, which are their pages."""
     internal = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and isinstance(node.body[0], ast.Expr):
             called = [each.func for each in getattr(node, "decorator_list", ()) if isinstance(each, ast.Call)]
             if not any(isinstance(function, ast.Name) and function.id == "rule" for function in called):
                 internal.add(id(node.body[0].value))
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in internal:
             yield node.lineno, node.value
 
@@ -242,12 +257,12 @@ def test_messages_do_not_say_is_none() -> None:
     found = [
         f"{name}:{line}: {text}"
         for name, module in NAMES.items()
-        for line, text in texts_for_users(tree_of(module))
+        for line, text in texts_for_users(nodes_of(module))
         if re.search(r"\b(?:is|are)\s+none\b", text, re.IGNORECASE)
     ]
     assert found == []
     page = '@rule("G205")\ndef f():\n    """It is none."""\ndef g():\n    """Where there is none."""'
-    assert sorted(text for _, text in texts_for_users(ast.parse(page))) == ["G205", "It is none."]
+    assert sorted(text for _, text in texts_for_users(list(ast.walk(ast.parse(page))))) == ["G205", "It is none."]
 
 
 @pytest.mark.parametrize("room", WITHOUT_PRIVATE_READS)
@@ -256,14 +271,10 @@ def test_private_members_stay_in_their_module(room: str) -> None:
     for name, module in NAMES.items():
         if not name.startswith(f"i2s_spec.{room}."):
             continue
-        tree = tree_of(module)
-        own = {
-            node.attr
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self"
-        }
-        own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-        for node in ast.walk(tree):
+        nodes = nodes_of(module)
+        own = {node.attr for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self"}
+        own |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+        for node in nodes:
             if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
                 assert node.attr in own | {"_replace", "_asdict", "_fields"}, f"{name} reads {ast.unparse(node)}"
 
@@ -274,7 +285,7 @@ def test_private_members_stay_in_their_module(room: str) -> None:
 def compared(module: Path) -> set[str]:
     """Attributes that a module compares, or asks how they begin: `runtime.name`, `reason.text`."""
     found = set()
-    for node in ast.walk(tree_of(module)):
+    for node in nodes_of(module):
         sides: list[ast.expr] = []
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
@@ -302,7 +313,7 @@ def test_rules_are_named_in_their_own_modules() -> None:
         str(module.relative_to(PACKAGE))
         for module in MODULES
         if room_of(module) == "linter" and module.parts[-3:-1] != ("repair", "actions") and "rules" not in module.parts
-        for node in ast.walk(tree_of(module))
+        for node in nodes_of(module)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and re.fullmatch(r"[GIBMTSPH]\d{3}", node.value) is not None
@@ -323,7 +334,7 @@ def _is_record_call(node: ast.AST) -> bool:
 def test_records_have_named_fields() -> None:
     """No record of a header's index is subscripted or unpacked."""
     for name, module in NAMES.items():
-        for node in ast.walk(tree_of(module)):
+        for node in nodes_of(module):
             assert not (isinstance(node, ast.Subscript) and _is_record_call(node.value)), f"{name}: {ast.unparse(node)}"
             if isinstance(node, ast.Assign) and _is_record_call(node.value):
                 unpacked = any(isinstance(target, ast.Tuple) for target in node.targets)

@@ -89,6 +89,7 @@ def test_result_files_are_current() -> None:
     assert whole >= set(PARTS) - set(UNMEASURED)
 
 
+@pytest.mark.thorough
 def test_header_is_the_real_one(tmp_path: Path) -> None:
     import i2s_spec as i2s
     from bench import headers

@@ -8,6 +8,7 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from examples import some
 from hand_made import adapter, payloads
 
 PLUGIN = "i2s_spec.conformance.run.pytest_plugin"
@@ -58,7 +59,7 @@ def test_whether_there_is_a_program_is_known_before_the_suite_is_written(tmp_pat
         "def write_suite(folder): raise AssertionError('the suite is written')\n"
         "module.write_suite = write_suite\n"
     )
-    for more in ([], ["--i2s-vectors", tmp_path / "missing"]):
+    for more in some([["--i2s-vectors", tmp_path / "missing"], []]):
         done = pytest_with(tmp_path, "-p", "no_suite", "--i2s-adapter", "no-such-adapter", *more)
         assert "--i2s-adapter: there is no program 'no-such-adapter' that can be run" in done.stdout + done.stderr
         assert done.returncode == 1

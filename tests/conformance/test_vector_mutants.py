@@ -37,15 +37,24 @@ def test_what_is_right_passes_every_vector(declared: Suite) -> None:
 
 
 def test_every_mutant_dies_and_a_flag_names_its_bug(without_large_models: Suite) -> None:
-    killed = kill.results(without_large_models)
+    killed = kill.results(without_large_models, flagged=True)
     assert len(killed) >= 40
     flags = {flag for each in without_large_models for flag in each.flags}
     assert [each.name for each in killed if each.flag in flags and not each.named] == []
     proven = kill.proven(without_large_models, killed)
     lines = {line.id: line for line in ledger.read().values()}
     assert {id: ",".join(found) or "-" for id, found in proven.items()} == {id: lines[id].flags for id in proven}
+
+
+@pytest.mark.thorough
+def test_vectors_that_no_mutant_fails_say_so(without_large_models: Suite) -> None:
+    killed = kill.results(without_large_models)
     for each in kill.unused(without_large_models, killed):
         assert "No mutant" in each.comment, each.id
+    flagged = kill.results(without_large_models, flagged=True)
+    named = {each.name: each.named for each in flagged}
+    assert named == {each.name: each.named for each in killed if each.name in named}
+    assert kill.proven(without_large_models, flagged) == kill.proven(without_large_models, killed)
 
 
 @pytest.mark.thorough

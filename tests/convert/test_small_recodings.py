@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from examples import share
 from small_models import SHAPES, model
 
 from i2s_spec.codec.blocks import block_native
@@ -41,7 +43,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_recodings, "SMALL_UNPACKED", 0)
 
 
-@pytest.mark.parametrize(("source", "target", "shapes"), PAIRS)
+@pytest.mark.parametrize(("source", "target", "shapes"), share(PAIRS, every=5))
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_tensors_become_what_each_becomes_alone(
     source: str, target: str, shapes: Any, order: ByteOrder, monkeypatch: pytest.MonkeyPatch
@@ -74,8 +76,9 @@ def test_a_shape_without_a_place_is_refused_as_alone(monkeypatch: pytest.MonkeyP
     assert str(together.value) == str(single.value)
 
 
-@pytest.mark.parametrize("kind", [each for each in TYPES if each != "I2_S"])
-@pytest.mark.parametrize("source", ["canonical", "rows-1x4"])
+@pytest.mark.parametrize(
+    ("kind", "source"), share(product([each for each in TYPES if each != "I2_S"], ["canonical", "rows-1x4"]), every=5)
+)
 def test_other_types_hold_what_each_becomes_alone(kind: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = (
         ((4, 256), (8, 256), (4, 512), (4, 2048))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from examples import share
 
 from i2s_spec.codec import form as forms
 from i2s_spec.codec.blocks import block_native
@@ -76,8 +78,9 @@ def same(file: File, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
     return together[0]
 
 
-@pytest.mark.parametrize("source", [each for each in TYPES if each != "I2_S"])
-@pytest.mark.parametrize("target", [*TYPES, "rows-1x4"])
+@pytest.mark.parametrize(
+    ("source", "target"), share(product([each for each in TYPES if each != "I2_S"], [*TYPES, "rows-1x4"]), every=5)
+)
 def test_tensors_become_what_each_becomes_alone(source: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if source == target:
         return
@@ -87,8 +90,10 @@ def test_tensors_become_what_each_becomes_alone(source: str, target: str, monkey
     assert len(result.proofs) == 60
 
 
-@pytest.mark.parametrize("source", BLOCK_LAYOUTS)
-@pytest.mark.parametrize("target", ["Q2_0", "TQ2_0", "IQ2_BN", "IQ1_BN", "F16", "F32", "BF16", "I2_S"])
+@pytest.mark.parametrize(
+    ("source", "target"),
+    share(product(BLOCK_LAYOUTS, ["Q2_0", "TQ2_0", "IQ2_BN", "IQ1_BN", "F16", "F32", "BF16", "I2_S"]), every=5),
+)
 def test_scales_of_groups_are_kept_as_alone(source: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if source != target:
         same(model(source, one=False, count=40), monkeypatch, to=target)

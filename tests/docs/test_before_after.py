@@ -42,7 +42,7 @@ NO_AFTER = {
 DECLINED = {"G319", "M105", "T009", "T010"}
 
 
-@pytest.mark.parametrize("rule", share(RULES, every=16), ids=lambda rule: rule.code)
+@pytest.mark.parametrize("rule", share(RULES, every=32), ids=lambda rule: rule.code)
 def test_every_rule_is_shown_at_work(rule: Rule) -> None:
     example = shown(rule, replay)
     if isinstance(SITUATIONS.get(rule.code), Without):

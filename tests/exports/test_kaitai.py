@@ -115,7 +115,7 @@ def test_alignment(read: Any, tmp_path: Path) -> None:
     check(said, path)
 
 
-@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize("order", share(["little", "big"]))
 def test_types_with_a_scale_for_each_group(read: Any, tmp_path: Path, order: Any) -> None:
     path = tmp_path / "a.gguf"
     data = bytearray(file_of_blocks(TYPES, order))

@@ -29,6 +29,7 @@ def found(command: Command, policy: Policy, *names: str, seconds: float = 300) -
     return {(find.kind, find.code) for find in campaign.findings}
 
 
+@pytest.mark.thorough
 def test_the_python_package_gguf() -> None:
     gguf = pytest.importorskip("gguf", reason="the extra [gguf] is not installed")
     command = Command([sys.executable, str(DECODERS / "gguf_python.py")])

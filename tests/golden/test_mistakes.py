@@ -118,6 +118,7 @@ def test_a_runtime_without_a_norm_gives_its_name_to_what_enters(
     assert f"{word.replace('_', '-')}-missing" in [each.name for each in result.diagnoses if each.fits == "exactly"]
 
 
+@pytest.mark.thorough
 def test_blocks_of_256(tmp_path: Path) -> None:
     """Q8_K needs widths of 256."""
     model = loaded("bitnet-b1.58", embd=256, ff=512)
@@ -129,7 +130,7 @@ def test_blocks_of_256(tmp_path: Path) -> None:
     assert [each.name for each in result.diagnoses if each.fits == "exactly"] == ["activation-blocks"]
 
 
-@pytest.mark.parametrize("mode", ["layer-forced", "free-running"])
+@pytest.mark.parametrize("mode", share(["layer-forced", "free-running"]))
 def test_a_layer_of_flipped_codes_is_explained_by_its_operations(tmp_path: Path, mode: Any) -> None:
     """A mistake that changes little flips codes that no other run flips: half of what is off is left with it in place."""
     path = tmp_path / "model.gguf"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import share
 from small_models import model
 
 from i2s_spec import pack
@@ -28,7 +29,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, call: Any) -> Any:
         return call()
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", share(DIALECTS, every=3))
 @pytest.mark.parametrize("byte_order", ["little", "big"])
 def test_identities_are_those_of_tensors_alone(
     dialect: str, byte_order: ByteOrder, monkeypatch: pytest.MonkeyPatch
@@ -45,7 +46,7 @@ def test_identities_are_those_of_tensors_alone(
         assert one.zero_rows is None or np.array_equal(one.zero_rows, other.zero_rows)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", share(DIALECTS, every=3))
 def test_differences_are_those_of_tensors_alone(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = model(1), model(2, "big", like=1)
     together = difference(a, b, dialect, "canonical")

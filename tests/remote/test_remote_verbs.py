@@ -157,7 +157,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("verb", "most"), [(["show"], 12), (["show", "--no-tensors"], 8), (["show", "--json"], 12)], ids=str
+    ("verb", "most"), share([(["show"], 12), (["show", "--no-tensors"], 8), (["show", "--json"], 12)], every=2), ids=str
 )
 def test_a_server_of_single_ranges_is_asked_little(server: Server, verb: list[str], most: int) -> None:
     file, _, scales = full_size()
@@ -325,7 +325,7 @@ def test_a_sample_of_a_server_of_single_ranges(server: Server, limit: int, read:
     assert report.as_dict()["scales"] == {"read": read, "of": len(scales)}
 
 
-@pytest.mark.parametrize(("limit", "most"), [(12, 36), (40, 90)])
+@pytest.mark.parametrize(("limit", "most"), share([(12, 36), (40, 90)]))
 def test_a_header_of_a_server_of_single_ranges(server: Server, limit: int, most: int) -> None:
     """Places in the weights are probed as far as a sample may cost; what is found is followed in some tensors only."""
     file, _, _ = full_size()  # whose payloads are zeros

@@ -34,9 +34,12 @@ class Killed(NamedTuple):
 _FILES = ("forward", "tokenize", "verdict")
 
 
-def results(vectors: Suite) -> tuple[Killed, ...]:
-    """Every mutant with what it fails of a suite; a mistake that makes no difference to any of its models is left out."""
-    return (*_plain(vectors), *_of_files(vectors))
+def results(vectors: Suite, flagged: bool = False) -> tuple[Killed, ...]:
+    """Every mutant with what it fails of a suite; a mistake that makes no difference to any of its models is left out.
+
+    :param flagged: ask a mutant only what has a flag of its bug, which is enough for `named` and `proven`
+    """
+    return (*_plain(vectors, flagged), *_of_files(vectors, flagged))
 
 
 def proven(vectors: Suite, killed: Iterable[Killed]) -> dict[str, tuple[str, ...]]:
@@ -83,15 +86,21 @@ def _asked(decoder: Any, vector: Vector) -> Answer | None:
         return None
 
 
-def _plain(vectors: Suite) -> Iterator[Killed]:
+def _plain(vectors: Suite, flagged: bool) -> Iterator[Killed]:
     containers = [vector for vector in vectors if vector.op == "container"]
     numbers = [vector for vector in vectors if vector.op not in (*_FILES, "container")]
     for mutant in wrong_containers.MUTANTS:
-        failed = [each for each in containers if _fails(mutant.decoder, each)]
+        failed = [each for each in _about(mutant.flag, containers, flagged) if _fails(mutant.decoder, each)]
         yield Killed(mutant.name, mutant.flag, "container", tuple(failed))
     for mutant in (*wrong_payloads.MUTANTS, *wrong_numbers.MUTANTS):
         decoder = mutant.decoder()
-        yield Killed(mutant.name, mutant.flag, "numbers", tuple(each for each in numbers if _fails(decoder, each)))
+        failed = [each for each in _about(mutant.flag, numbers, flagged) if _fails(decoder, each)]
+        yield Killed(mutant.name, mutant.flag, "numbers", tuple(failed))
+
+
+def _about(flag: str, vectors: list[Vector], flagged: bool) -> list[Vector]:
+    """All vectors, or those with a flag."""
+    return [each for each in vectors if flag in each.flags] if flagged else vectors
 
 
 def _fails(decoder: Any, vector: Vector) -> bool:
@@ -99,7 +108,7 @@ def _fails(decoder: Any, vector: Vector) -> bool:
     return answer is not None and not passes(vector, answer)
 
 
-def _of_files(suite: Suite) -> Iterator[Killed]:
+def _of_files(suite: Suite, flagged: bool) -> Iterator[Killed]:
     by_op = {op: [vector for vector in suite if vector.op == op] for op in _FILES}
     for mutant in wrong_models.all_mutants():
         asked_any, failed = False, []
@@ -107,7 +116,7 @@ def _of_files(suite: Suite) -> Iterator[Killed]:
         if mutant.op == "forward":  # whole passes take their time: only files with a vector that is about the bug
             files = {vector.input_blob.sha256 for vector in vectors if mutant.flag in vector.flags}
             vectors = [vector for vector in vectors if vector.input_blob.sha256 in files]
-        for vector in vectors:
+        for vector in _about(mutant.flag, vectors, flagged):
             answer = mutant.answer(vector)
             asked_any = asked_any or answer is not None
             if answer is not None and not passes(vector, answer):

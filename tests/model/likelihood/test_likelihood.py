@@ -90,7 +90,7 @@ def test_a_planted_mistake_is_named_in_a_llama(mistake: str) -> None:
     assert verdict(found) == "wrong"
 
 
-@pytest.mark.parametrize("name", ["stories", "llama"])
+@pytest.mark.parametrize("name", share(["stories", "llama"]))
 def test_the_right_file_wins(name: str) -> None:
     found = asked(Copy(name).written())
     assert verdict(found) == "right"
@@ -134,6 +134,7 @@ def test_of_random_weights_everything_is_undecided(architecture: str, seed: int)
     assert verdict(found) == "undecided"
 
 
+@pytest.mark.thorough
 def test_of_shuffled_weights_everything_is_undecided() -> None:
     """The trained embedding and gains, with weights that nobody trained."""
     random = np.random.default_rng(3)
