@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from i2s_spec.codec import kernels
 from i2s_spec.codec.payload_native import pack_codes, unpack_codes
 from i2s_spec.model.weights import ModelWeights, Ternary
 from i2s_spec.schema.dialect import CANONICAL
@@ -73,15 +74,14 @@ def recoded(trits: Sequence[int], roles: Collection[str] | None = None) -> Chang
     :param roles: of the tensors that it is done to; None for all
     """
     codes = [trits[code] + 1 if code < 3 else 3 for code in range(4)]
-    table = np.array(
-        [sum(codes[byte >> shift & 3] << shift for shift in (0, 2, 4, 6)) for byte in range(256)], dtype=np.uint8
-    )
 
     def change(name: str, base: ModelWeights) -> Any:
         matrix = base.matrix(name)
         if not isinstance(matrix, Ternary) or (roles is not None and role(name) not in roles):
             return matrix
-        return matrix._replace(payload=table[matrix.payload])
+        made, layout = np.empty_like(matrix.payload), CANONICAL.layout
+        kernels.recode(matrix.payload, matrix.rows, matrix.columns, layout, layout, codes, made, 1)
+        return matrix._replace(payload=made)
 
     return change
 
