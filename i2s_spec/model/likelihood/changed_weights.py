@@ -7,7 +7,7 @@ other trits for codes, transposed matrices, tensors exchanged, heads in another 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.model.grouped import Grouped
+
+#: Rows and columns of the tiles in which a matrix is transposed.
+TILE: Final = (512, 64)
 
 #: A matrix, by the name of its tensor, from the weights as they are.
 ChangeMatrix = Callable[[str, ModelWeights], "Ternary | Grouped | NDArray[Any]"]
@@ -104,8 +107,16 @@ def rearranged(arrange: Mapping[str, Callable[[NDArray[np.uint8]], NDArray[np.ui
 
 
 def transposed(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A matrix whose elements lie column by column in the file."""
-    return codes.reshape(codes.shape[::-1]).T
+    """A matrix whose elements lie column by column in the file.
+
+    It is copied in tiles: elements down a column are on different pages, of which processors know the places of some only.
+    """
+    there, made = codes.reshape(codes.shape[::-1]).T, np.empty_like(codes)
+    for row in range(0, there.shape[0], TILE[0]):
+        for column in range(0, there.shape[1], TILE[1]):
+            tile = slice(row, row + TILE[0]), slice(column, column + TILE[1])
+            made[tile] = there[tile]
+    return made
 
 
 def exchanged(names: Mapping[str, str]) -> ChangeMatrix:
