@@ -112,8 +112,8 @@ def transposed(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     It is copied in tiles: elements down a column are on different pages, of which processors know the places of some only.
     """
     there, made = codes.reshape(codes.shape[::-1]).T, np.empty_like(codes)
-    for row in range(0, there.shape[0], TILE[0]):
-        for column in range(0, there.shape[1], TILE[1]):
+    for row in range(0, codes.shape[0], TILE[0]):
+        for column in range(0, codes.shape[1], TILE[1]):
             tile = slice(row, row + TILE[0]), slice(column, column + TILE[1])
             made[tile] = there[tile]
     return made
