@@ -5,7 +5,10 @@ profiles with their products, which `profiles` does, and Grams, which `grams` do
 
 from libc.math cimport NAN, sqrt
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+import numpy as np
 
 cdef extern from "permuted.h" nogil:
     ctypedef struct i2s_scores_set:
@@ -97,52 +100,58 @@ def add_bit_sums(int row, const uint8_t[::1] data, int64_t width, int64_t segmen
     return held
 
 
+cdef int64_t counting_room(int64_t height, int64_t cols) noexcept nogil:
+    """Bytes of scratch memory that the counts of a matrix take."""
+    return 16 * cols + I2S_PLANES * (cols // 4 + I2S_MOST_BYTES) * 4 + 4 * height * 4 + 3 * 64
+
+
+cdef bint counted_file(int row, int descriptor, int64_t start, int64_t height, int64_t cols, uint8_t *buffer, int64_t step,
+                       bint either, bint others, uint32_t *columns, uint32_t *rows, uint8_t *scratch) noexcept nogil:
+    """`count_file` with scratch memory of `counting_room` bytes at a multiple of 64; `rows` may be NULL."""
+    cdef int64_t groups = height // 4, segment = cols // 4, size = groups * cols, at = 0, now
+    cdef int64_t of_pairs = (16 * cols + 63) // 64 * 64, of_planes = I2S_PLANES * (segment + I2S_MOST_BYTES) * 4
+    cdef uint32_t *pairs = <uint32_t *>scratch
+    cdef uint8_t *planes = scratch + of_pairs
+    cdef uint32_t *stretches = <uint32_t *>(planes + (of_planes + 63) // 64 * 64)
+    cdef uint32_t *along = NULL if rows == NULL else stretches
+    cdef int held = 0
+    memset(scratch, 0, of_pairs + of_planes)
+    while at < size:
+        now = step if step < size - at else size - at
+        if not i2s_read_fully(descriptor, buffer, now, start + at):
+            return False
+        held = i2s_sums_sets[row].sums(buffer, now // cols, cols, segment, either, pairs, along, planes, held, at + now == size)
+        if along != NULL:
+            along += now // segment * 4
+        at += now
+    i2s_totals_of_columns(pairs, cols, <uint32_t>height, others, columns)
+    if rows != NULL:
+        i2s_totals_of_rows(stretches, groups, <uint32_t>cols, others, rows)
+    return True
+
+
 def count_file(int row, int descriptor, int64_t start, int64_t height, uint8_t[::1] buffer, int64_t step, bint either,
                bint others, uint32_t[:, ::1] columns, uint32_t[:, ::1] rows):
     """The counts of a matrix of a file: of `height` rows, which are read `step` bytes at a time, to `columns` [2, cols] and
     `rows` [2, height], or [2, 0], as `totals` has them. False where the file does not hold all of it."""
-    cdef int64_t cols = columns.shape[1], groups = height // 4, width = cols, segment = cols // 4
-    cdef int64_t size = groups * width, at = 0, now
-    cdef uint32_t *pairs
-    cdef uint32_t *stretches = NULL
-    cdef uint32_t *along = NULL
-    cdef uint8_t *planes
-    cdef int held = 0
-    cdef bint there = True, counted = rows.shape[1] != 0
+    cdef int64_t cols = columns.shape[1]
+    cdef uint8_t *scratch
+    cdef bint there, counted = rows.shape[1] != 0
     if not 0 <= row < I2S_SUMS_SETS or not i2s_sums_sets[row].available():
         raise ValueError("no such kernel set")
-    if cols < 4 or cols % 4 or height < 4 or height % 4 or step < width or step % width:
+    if cols < 4 or cols % 4 or height < 4 or height % 4 or step < cols or step % cols:
         raise ValueError("the bytes are not whole rows of whole segments")
     if columns.shape[0] != 2 or rows.shape[0] != 2 or (counted and rows.shape[1] != height):
         raise ValueError("the counts have another shape")
-    if start < 0 or buffer.shape[0] < min(step, size):
+    if start < 0 or buffer.shape[0] < min(step, height // 4 * cols):
         raise ValueError("the buffer is too small")
-    pairs = <uint32_t *>calloc(4 * <size_t>cols, sizeof(uint32_t))
-    planes = <uint8_t *>calloc(I2S_PLANES * <size_t>(segment + I2S_MOST_BYTES) * 4, 1)
-    if counted:
-        along = stretches = <uint32_t *>malloc(16 * <size_t>groups * sizeof(uint32_t))
-    if pairs == NULL or planes == NULL or (counted and stretches == NULL):
-        free(pairs)
-        free(planes)
-        free(stretches)
+    scratch = <uint8_t *>malloc(<size_t>counting_room(height, cols))
+    if scratch == NULL:
         raise MemoryError
     with nogil:
-        while there and at < size:
-            now = step if step < size - at else size - at
-            there = i2s_read_fully(descriptor, &buffer[0], now, start + at) != 0
-            if there:
-                held = i2s_sums_sets[row].sums(&buffer[0], now // width, width, segment, either, pairs, along, planes, held,
-                                               at + now == size)
-                if counted:
-                    along += now // segment * 4
-                at += now
-        if there:
-            i2s_totals_of_columns(pairs, cols, <uint32_t>height, others, &columns[0, 0])
-            if counted:
-                i2s_totals_of_rows(stretches, groups, <uint32_t>cols, others, &rows[0, 0])
-    free(pairs)
-    free(planes)
-    free(stretches)
+        there = counted_file(row, descriptor, start, height, cols, &buffer[0], step, either, others, &columns[0, 0],
+                             &rows[0, 0] if counted else NULL, scratch)
+    free(scratch)
     return there
 
 
@@ -363,3 +372,6 @@ def correlations(int row, const float[:, ::1] products, float[:, ::1] found):
     with nogil:
         i2s_grams_sets[row].correlations(&products[0, 0], n, inverse, &found[0, 0])
     free(inverse)
+
+
+include "evidence_pass.pxi"

@@ -28,7 +28,7 @@ PROCESSORS: Final = {
 TESTS: Final = (
     "tests/codec/test_native.py", "tests/codec/test_float_passes.py", "tests/codec/blocks/test_blocks.py",
     "tests/codec/test_survey_kernels.py", "tests/codec/test_survey_groups.py",
-    "tests/inspect/evidence/test_bit_sums.py",
+    "tests/inspect/evidence/test_bit_sums.py", "tests/inspect/evidence/test_evidence_pass.py",
     "tests/model/test_matmul.py", "tests/model/test_panels.py", "tests/model/test_fast.py",
     "tests/model/test_profiles.py::test_products_are_the_definition", "tests/cli/test_kernels.py",
 )  # fmt: skip

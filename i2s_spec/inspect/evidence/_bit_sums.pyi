@@ -41,3 +41,32 @@ def gram_scores(
 def gram_sets() -> list[tuple[str, bool]]: ...
 def gram(row: int, data: Any, stride: int, n: int, down: bool, mixed: bool, table: Any, found: Any) -> None: ...
 def correlations(row: int, products: Any, found: Any) -> None: ...
+
+class Pass:
+    room: int
+    step: int
+
+    def __init__(
+        self,
+        sums: int,
+        scores: int,
+        either: bool,
+        others: bool,
+        values: int,
+        matrices: Any,
+        profiles: Any,
+        profile_ends: Any,
+        asked: Any,
+        asked_ends: Any,
+        uses: Any,
+        numbers: Any,
+        places: Any,
+        counts: Any,
+        gains: Any,
+        found: Any,
+        made: Any,
+        left: Any,
+    ) -> None: ...
+    def work(self, descriptor: int, buffer: Any, scratch: Any, most: int) -> int: ...
+    def take(self) -> int: ...
+    def counted(self, matrix: int, scratch: Any) -> None: ...

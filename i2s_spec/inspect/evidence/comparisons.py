@@ -81,7 +81,7 @@ def profile_comparisons(found: Roles, counts: dict[tuple[int, str], Counted]) ->
             of_columns = ranked[of_gain]
             if of_columns is not None and of_columns.size == matrix.cols:
                 asked.append(_Asked(f"{name} ~ columns of {role}", (), [of_columns]))
-        share = _share(found) if role == "attn_output" else 1
+        share = heads_that_share(found) if role == "attn_output" else 1
         width = matrix.cols // max(1, found.heads)
         of_rows: list[_Asked] = []
         for name in SOURCES.get(role, ()):
@@ -116,7 +116,7 @@ def _table(scores: dict[bool, Scores]) -> NDArray[np.float64]:
     return np.array([[scores[side].get(each.name, np.nan) for each in HYPOTHESES] for side in SIDES])
 
 
-def _share(found: Roles) -> int:
+def heads_that_share(found: Roles) -> int:
     """Heads that share a key head; 0 where the file does not tell."""
     return found.heads // found.key_heads if found.key_heads and found.heads % found.key_heads == 0 else 0
 
@@ -174,7 +174,7 @@ def gram_comparisons(
         asked.append((f"Gram of {role} ~ Gram of what writes its input", writers, rows, 1, 1))
     for name in SOURCES.get(role, ()):
         partner = found.matrices.get((layer, name))
-        share = _share(found) if role == "attn_output" else 1
+        share = heads_that_share(found) if role == "attn_output" else 1
         width = matrix.cols // max(1, found.heads)
         if partner is None or share < 1 or partner.rows * share != matrix.cols:
             continue

@@ -108,8 +108,8 @@ def count(
     :param target: where the counts go, uint32 [counts_size(rows, cols, of_rows)]
     :raises FormatError: where the source does not hold the payload
     """
-    either, others = _counted_bits(code_map)
-    step, size = _step(cols), rows * cols // 4
+    either, others = counted_bits(code_map)
+    step, size = step_of(cols), rows * cols // 4
     if buffer is None:
         buffer = room(min(size, max(PIECE, MOST)))
     if target is None:
@@ -140,7 +140,7 @@ def room(size: int = max(PIECE, MOST)) -> memoryview:
 
 
 @cache
-def _counted_bits(code_map: CodeMap) -> tuple[bool, bool]:
+def counted_bits(code_map: CodeMap) -> tuple[bool, bool]:
     """Whether a weight counts where either bit of its code is set, or where the lower one is; and whether others do."""
     # Codes 1 and 3 have the lower bit, 2 and 3 the upper one. Where 1 is that of 0 and 3 is missing, those without the lower
     # bit count; where 0 is and 3 is missing, those with either; else 3 and another one are not 0 and have the lower bit.
@@ -148,7 +148,7 @@ def _counted_bits(code_map: CodeMap) -> tuple[bool, bool]:
     return not full and zero != 1, not full and zero == 1
 
 
-def _step(cols: int) -> int:
+def step_of(cols: int) -> int:
     """Bytes that are read at once, whole tiles where there is room for one."""
     many = PIECE // cols
     return max(1, many // TILE * TILE if many >= TILE else many // 2 * 2) * cols

@@ -14,6 +14,7 @@ still has some order in it (channels of a block stay in that block), and this or
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from math import sqrt
 from typing import Final, NamedTuple
 
@@ -39,6 +40,7 @@ class Decision(NamedTuple):
     sums: Mapping[str, float]
 
 
+@lru_cache(maxsize=256)
 def quantile(freedom: int) -> float:
     """What a sum of `freedom` squares of normal numbers exceeds with a probability of CHANCE, or a little more.
 
@@ -57,7 +59,9 @@ def decide(sums: Mapping[str, float], freedom: int) -> Decision:
     if freedom < 1 or len(sums) < 2:
         return Decision(None, None, None, 0.0, 0.0, freedom, dict(sums))
     best = max(sums, key=sums.__getitem__)
-    second = max((name for name in sums if name != best), key=sums.__getitem__)
+    others = dict(sums)
+    del others[best]
+    second = max(others, key=others.__getitem__)
     margin = sums[best] - sums[second]
     wanted = max(quantile(freedom), (1 - 1 / RATIO) * sums[best])
     return Decision(best if margin >= wanted else None, best, second, margin, wanted, freedom, dict(sums))

@@ -71,6 +71,11 @@ def kernel_sets() -> tuple[KernelSet, ...]:
     return table(_bit_sums.score_sets())
 
 
+def kernel_row() -> int:
+    """The row of the kernel set in use."""
+    return row_of(kernel_sets)
+
+
 def column_scores(
     bases: NDArray[np.uint32],
     places: NDArray[np.int32],
@@ -90,7 +95,7 @@ def column_scores(
     :raises ValueError: where sums of counts reach `COUNTS`
     """
     found = np.empty((len(others), len(places)))
-    row = row_of(kernel_sets)
+    row = kernel_row()
     return found if _bit_sums.column_scores(row, bases, places, split, others, share, width, VALUES, found) else None
 
 

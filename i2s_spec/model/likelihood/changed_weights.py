@@ -7,10 +7,11 @@ other trits for codes, transposed matrices, tensors exchanged, heads in another 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.codec import kernels
 from i2s_spec.codec.payload_native import pack_codes, unpack_codes
 from i2s_spec.model.weights import ModelWeights, Ternary
 from i2s_spec.schema.dialect import CANONICAL
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.model.grouped import Grouped
+
+#: Rows and columns of the tiles in which a matrix is transposed.
+TILE: Final = (512, 64)
 
 #: A matrix, by the name of its tensor, from the weights as they are.
 ChangeMatrix = Callable[[str, ModelWeights], "Ternary | Grouped | NDArray[Any]"]
@@ -73,15 +77,14 @@ def recoded(trits: Sequence[int], roles: Collection[str] | None = None) -> Chang
     :param roles: of the tensors that it is done to; None for all
     """
     codes = [trits[code] + 1 if code < 3 else 3 for code in range(4)]
-    table = np.array(
-        [sum(codes[byte >> shift & 3] << shift for shift in (0, 2, 4, 6)) for byte in range(256)], dtype=np.uint8
-    )
 
     def change(name: str, base: ModelWeights) -> Any:
         matrix = base.matrix(name)
         if not isinstance(matrix, Ternary) or (roles is not None and role(name) not in roles):
             return matrix
-        return matrix._replace(payload=table[matrix.payload])
+        made, layout = np.empty_like(matrix.payload), CANONICAL.layout
+        kernels.recode(matrix.payload, matrix.rows, matrix.columns, layout, layout, codes, made, 1)
+        return matrix._replace(payload=made)
 
     return change
 
@@ -104,8 +107,16 @@ def rearranged(arrange: Mapping[str, Callable[[NDArray[np.uint8]], NDArray[np.ui
 
 
 def transposed(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A matrix whose elements lie column by column in the file."""
-    return codes.reshape(codes.shape[::-1]).T
+    """A matrix whose elements lie column by column in the file.
+
+    It is copied in tiles: elements down a column are on different pages, of which processors know the places of some only.
+    """
+    there, made = codes.reshape(codes.shape[::-1]).T, np.empty_like(codes)
+    for row in range(0, codes.shape[0], TILE[0]):
+        for column in range(0, codes.shape[1], TILE[1]):
+            tile = slice(row, row + TILE[0]), slice(column, column + TILE[1])
+            made[tile] = there[tile]
+    return made
 
 
 def exchanged(names: Mapping[str, str]) -> ChangeMatrix:

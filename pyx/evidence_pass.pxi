@@ -1,0 +1,295 @@
+"""The pass of evidence: threads take one matrix after another and count it; who counts the last one of a layer compares the
+profiles of this layer. Nothing here holds the GIL; `comparisons.profile_comparisons` is the definition."""
+
+cdef extern from *:
+    """
+    static int64_t i2s_fetch_add(int64_t *number, int64_t by) { return __atomic_fetch_add(number, by, __ATOMIC_ACQ_REL); }
+    """
+    int64_t i2s_fetch_add(int64_t *, int64_t) noexcept nogil
+
+#: Columns of the tables, as `reading.comparison_plan` has them.
+cdef enum:
+    START, HEIGHT, WIDTH, STEP, COUNTS_AT, OF_ROWS, LAYER, MATRIX_FIELDS
+cdef enum:
+    IS_COUNTS, PROFILE_AT, LENGTH, PROFILE_FIELDS
+cdef enum:
+    MATRIX, FIRST_USE, STOP_USE, SHARE, HEAD, FIRST_ORDER, ORDERS, SPLIT, ASKED_FIELDS
+
+#: Bytes that scratch memory is handed out by.
+cdef int64_t LINE_BYTES = 64
+
+
+cdef struct Scratch:
+    uint8_t *at
+
+
+cdef inline void *taken(Scratch *scratch, int64_t size) noexcept nogil:
+    """The next piece of scratch memory."""
+    cdef void *found = scratch.at
+    scratch.at += (size + LINE_BYTES - 1) // LINE_BYTES * LINE_BYTES
+    return found
+
+
+cdef inline int64_t lines(int64_t size) noexcept nogil:
+    return (size + LINE_BYTES - 1) // LINE_BYTES * LINE_BYTES
+
+
+cdef class Pass:
+    """What threads share while they count and compare.
+
+    :param matrices: int64 [matrices, MATRIX_FIELDS]: where a payload begins, its rows and columns, the bytes that are read at
+        once, where its counts go, whether rows are counted, and which layer it is of; matrices of a layer beside each other
+    :param profiles: int64 [profiles, PROFILE_FIELDS]: of `counts` or of `gains`, where it begins, and how long it is
+    :param profile_ends: int64 [layers + 1]: the profiles of each layer
+    :param asked: int64 [asked, ASKED_FIELDS]: a matrix whose columns are compared with what uses, by which orders
+    :param asked_ends: int64 [layers + 1], likewise
+    :param uses: int64 [uses, 2]: a profile for each way to read its rows, or one and -1
+    :param numbers: int64 [orders]: which of the hypotheses each order is
+    :param places: int32 [orders, block], of each order
+    :param counts: uint32, of all matrices
+    :param gains: float32, all that are compared
+    :param found: float64 [uses, 2, hypotheses], not a number yet
+    :param made: uint8 [uses], 0 yet: whether a comparison is made
+    :raises ValueError: where a table says what does not fit
+    """
+    cdef int sums, scores
+    cdef bint either, others
+    cdef int64_t next, values
+    cdef const int64_t[:, ::1] matrices, profiles, asked, uses
+    cdef const int64_t[::1] profile_ends, asked_ends, numbers
+    cdef const int32_t[:, ::1] places
+    cdef uint32_t[::1] counts
+    cdef const float[::1] gains
+    cdef double[:, :, ::1] found
+    cdef uint8_t[::1] made
+    cdef int64_t[::1] left
+    cdef readonly int64_t room
+    cdef readonly int64_t step
+
+    def __init__(self, int sums, int scores, bint either, bint others, int64_t values, matrices, profiles, profile_ends, asked,
+                 asked_ends, uses, numbers, places, counts, gains, found, made, left):
+        if not 0 <= sums < I2S_SUMS_SETS or not i2s_sums_sets[sums].available():
+            raise ValueError("no such kernel set")
+        if not 0 <= scores < I2S_SCORES_SETS or not i2s_scores_sets[scores].available():
+            raise ValueError("no such kernel set")
+        self.sums, self.scores, self.either, self.others, self.values = sums, scores, either, others, values
+        self.matrices, self.profiles, self.asked, self.uses = matrices, profiles, asked, uses
+        self.profile_ends, self.asked_ends, self.numbers, self.places = profile_ends, asked_ends, numbers, places
+        self.counts, self.gains, self.found, self.made, self.left = counts, gains, found, made, left
+        self.next = 0
+        self._check()
+
+    cdef _check(self):
+        cdef int64_t layers = self.left.shape[0], i, k, most = 0, rows, cols, use, share, order
+        cdef int64_t[::1] needed
+        if (self.matrices.shape[1] != MATRIX_FIELDS or self.profiles.shape[1] != PROFILE_FIELDS
+                or self.asked.shape[1] != ASKED_FIELDS or self.uses.shape[1] != 2 or self.places.shape[1] != I2S_REPEATS
+                or self.numbers.shape[0] != self.places.shape[0] or self.found.shape[0] != self.uses.shape[0]
+                or self.found.shape[1] != 2 or self.made.shape[0] != self.uses.shape[0]):
+            raise ValueError("the tables have another shape")
+        for i in range(layers):
+            self.left[i] = 0
+        self.step = 0
+        for i in range(self.matrices.shape[0]):
+            rows, cols = self.matrices[i, HEIGHT], self.matrices[i, WIDTH]
+            if not 0 < rows <= LONGEST or not 0 < cols <= LONGEST or rows % 4 or cols % I2S_REPEATS:
+                raise ValueError("a matrix has no whole groups of rows and blocks")
+            if self.matrices[i, START] < 0 or self.matrices[i, STEP] < cols or self.matrices[i, STEP] % cols:
+                raise ValueError("the bytes are not whole rows of whole segments")
+            self._within(self.matrices[i, COUNTS_AT], 2 * (cols + (rows if self.matrices[i, OF_ROWS] else 0)),
+                         self.counts.shape[0])
+            self._within(self.matrices[i, LAYER], 1, layers)
+            self.left[self.matrices[i, LAYER]] += 1
+            self.step = max(self.step, self.matrices[i, STEP])
+            most = max(most, counting_room(rows, cols))
+        for i in range(self.profiles.shape[0]):
+            if not 0 < self.profiles[i, LENGTH] <= LONGEST:
+                raise ValueError("a profile is too long")
+            self._within(self.profiles[i, PROFILE_AT], self.profiles[i, LENGTH],
+                         self.counts.shape[0] if self.profiles[i, IS_COUNTS] else self.gains.shape[0])
+        widths = np.empty(self.places.shape[0], dtype=np.int64)  # of the matrix that each order needs at least
+        needed = widths
+        for order in range(self.places.shape[0]):
+            self._within(self.numbers[order], 1, self.found.shape[2])
+            needed[order] = 0
+            for k in range(I2S_REPEATS):
+                if self.places[order, k] < 0:
+                    raise ValueError("a table points beyond another")
+                needed[order] = max(needed[order], <int64_t>self.places[order, k] + 1)
+        self._ends(self.profile_ends, layers, self.profiles.shape[0])
+        self._ends(self.asked_ends, layers, self.asked.shape[0])
+        for i in range(self.asked.shape[0]):
+            self._within(self.asked[i, MATRIX], 1, self.matrices.shape[0])
+            self._within(self.asked[i, FIRST_USE], self.asked[i, STOP_USE] - self.asked[i, FIRST_USE], self.uses.shape[0])
+            self._within(self.asked[i, FIRST_ORDER], self.asked[i, ORDERS], self.places.shape[0])
+            self._within(self.asked[i, SPLIT], 0, self.asked[i, ORDERS])
+            rows, cols = self.matrices[self.asked[i, MATRIX], HEIGHT], self.matrices[self.asked[i, MATRIX], WIDTH]
+            share = self.asked[i, SHARE]
+            if share < 1 or share * rows >= LONGEST or not 0 < self.asked[i, HEAD] <= cols or cols % share or (
+                    share > 1 and cols % (share * self.asked[i, HEAD])):
+                raise ValueError("the columns are not whole groups of heads")
+            for order in range(self.asked[i, FIRST_ORDER], self.asked[i, FIRST_ORDER] + self.asked[i, ORDERS]):
+                if needed[order] > cols:
+                    raise ValueError("a table points beyond another")
+            for use in range(self.asked[i, FIRST_USE], self.asked[i, STOP_USE]):
+                for k in range(2):
+                    if k == 0 or self.uses[use, k] >= 0:
+                        self._within(self.uses[use, k], 1, self.profiles.shape[0])
+                        if self.profiles[self.uses[use, k], LENGTH] * share != cols:
+                            raise ValueError("a profile has another length")
+        for i in range(layers):
+            most = max(most, self._comparing_room(i))
+        self.room = most
+
+    cdef _ends(self, const int64_t[::1] ends, int64_t layers, int64_t size):
+        cdef int64_t i
+        if ends.shape[0] != layers + 1 or ends[0] or ends[layers] != size:
+            raise ValueError("layers are not beside each other")
+        for i in range(layers):
+            if ends[i] > ends[i + 1]:
+                raise ValueError("layers are not beside each other")
+
+    cdef _within(self, int64_t at, int64_t size, int64_t stop):
+        if not (0 <= at <= stop and 0 <= size <= stop - at):
+            raise ValueError("a table points beyond another")
+
+    cdef int64_t _comparing_room(self, int64_t layer):
+        """Bytes of scratch memory that the comparison of a layer takes."""
+        cdef int64_t size = lines(8 * self.profiles.shape[0]), n, many, i, longest = 0, counted = 0, most = 0
+        for i in range(self.profile_ends[layer], self.profile_ends[layer + 1]):
+            size += lines(8 * self.profiles[i, LENGTH])
+            longest = max(longest, self.profiles[i, LENGTH])
+        for i in range(self.matrices.shape[0]):  # a row has at most as many as there are columns
+            if self.matrices[i, LAYER] == layer:
+                counted = max(counted, self.matrices[i, WIDTH])
+        for i in range(self.asked_ends[layer], self.asked_ends[layer + 1]):
+            n = self.matrices[self.asked[i, MATRIX], WIDTH]
+            many = 2 * (self.asked[i, STOP_USE] - self.asked[i, FIRST_USE])
+            counted = max(counted, self.asked[i, SHARE] * self.matrices[self.asked[i, MATRIX], HEIGHT])
+            most = max(most, lines(8 * many * n) + lines(4 * n) + lines(4 * (2 + many) * n) + lines(8 * many)
+                       + lines(8 * many * self.asked[i, ORDERS]))
+        return size + lines(16 * longest) + lines(16 * (counted + 1)) + most
+
+    def work(self, int descriptor, uint8_t[::1] buffer, uint8_t[::1] scratch, int64_t most):
+        """Count as many matrices as `most`, and compare layers that are whole.
+
+        :param descriptor: of the file
+        :param buffer: `step` bytes, for what is read
+        :param scratch: `room` bytes
+        :returns: the number of a matrix that could not be read; -1 where matrices may be left, -2 where none are
+        """
+        cdef int64_t matrix, answer = -1
+        if buffer.shape[0] < self.step or scratch.shape[0] < self.room:
+            raise ValueError("the buffer is too small")
+        with nogil:
+            while most > 0:
+                matrix = i2s_fetch_add(&self.next, 1)
+                if matrix >= self.matrices.shape[0]:
+                    answer = -2
+                    break
+                if not self._count(matrix, descriptor, &buffer[0], &scratch[0]):
+                    answer = matrix
+                    break
+                self._counted(matrix, &scratch[0])
+                most -= 1
+        return answer
+
+    def take(self):
+        """The number of the next matrix, for who counts it otherwise; -1 where none is left."""
+        cdef int64_t matrix = i2s_fetch_add(&self.next, 1)
+        return matrix if matrix < self.matrices.shape[0] else -1
+
+    def counted(self, int64_t matrix, uint8_t[::1] scratch):
+        """A matrix that was taken is counted: its layer is compared where this was the last one."""
+        if not 0 <= matrix < self.matrices.shape[0] or scratch.shape[0] < self.room:
+            raise ValueError("the buffer is too small")
+        with nogil:
+            self._counted(matrix, &scratch[0])
+
+    cdef bint _count(self, int64_t i, int descriptor, uint8_t *buffer, uint8_t *scratch) noexcept nogil:
+        cdef uint32_t *columns = &self.counts[self.matrices[i, COUNTS_AT]]
+        return counted_file(self.sums, descriptor, self.matrices[i, START], self.matrices[i, HEIGHT], self.matrices[i, WIDTH],
+                            buffer, self.matrices[i, STEP], self.either, self.others, columns,
+                            columns + 2 * self.matrices[i, WIDTH] if self.matrices[i, OF_ROWS] else NULL, scratch)
+
+    cdef void _counted(self, int64_t i, uint8_t *scratch) noexcept nogil:
+        if i2s_fetch_add(&self.left[self.matrices[i, LAYER]], -1) == 1:
+            self._compare(self.matrices[i, LAYER], scratch)
+
+    cdef void _compare(self, int64_t layer, uint8_t *memory) noexcept nogil:
+        """Rank the profiles of a layer, each once, and compare them."""
+        cdef Scratch scratch, again
+        cdef int64_t first = self.profile_ends[layer], stop = self.profile_ends[layer + 1], longest = 0, counted = 0, i, n
+        cdef double **ranked
+        cdef uint64_t *keys
+        cdef uint32_t *seen
+        cdef int64_t different
+        scratch.at = memory
+        ranked = <double **>taken(&scratch, 8 * (stop - first))
+        for i in range(first, stop):
+            longest = max(longest, self.profiles[i, LENGTH])
+        keys = <uint64_t *>taken(&scratch, 16 * longest)
+        for i in range(self.matrices.shape[0]):
+            if self.matrices[i, LAYER] == layer:
+                counted = max(counted, self.matrices[i, WIDTH])
+        for i in range(self.asked_ends[layer], self.asked_ends[layer + 1]):
+            counted = max(counted, self.asked[i, SHARE] * self.matrices[self.asked[i, MATRIX], HEIGHT])
+        seen = <uint32_t *>taken(&scratch, 16 * (counted + 1))
+        for i in range(first, stop):
+            n = self.profiles[i, LENGTH]
+            ranked[i - first] = <double *>taken(&scratch, 8 * n)
+            different = 0
+            if not self.profiles[i, IS_COUNTS]:
+                different = i2s_float_ranks(&self.gains[self.profiles[i, PROFILE_AT]], n, keys, ranked[i - first])
+            elif i2s_largest(&self.counts[self.profiles[i, PROFILE_AT]], n) <= counted:
+                different = i2s_ranks(&self.counts[self.profiles[i, PROFILE_AT]], n, seen, ranked[i - first])
+            if different < self.values:
+                ranked[i - first] = NULL
+        for i in range(self.asked_ends[layer], self.asked_ends[layer + 1]):
+            again = scratch
+            self._ask(i, first, ranked, seen, &again)
+
+    cdef void _ask(self, int64_t i, int64_t first, double **ranked, uint32_t *seen, Scratch *scratch) noexcept nogil:
+        """The scores of the columns of one matrix against all profiles that have ranks."""
+        cdef int64_t n = self.matrices[self.asked[i, MATRIX], WIDTH], orders = self.asked[i, ORDERS], many = 0, use, side, h
+        cdef int64_t length = n // self.asked[i, SHARE], start = self.asked[i, FIRST_USE], stop = self.asked[i, STOP_USE]
+        cdef int64_t split = self.asked[i, SPLIT], at = 0
+        cdef const uint32_t *base = &self.counts[self.matrices[self.asked[i, MATRIX], COUNTS_AT]]
+        cdef const int32_t *places
+        cdef double *others = <double *>taken(scratch, 16 * (stop - start) * length)
+        cdef uint32_t *counts = <uint32_t *>taken(scratch, 4 * n)
+        cdef float *kept = <float *>taken(scratch, 4 * (2 + 2 * (stop - start)) * n)
+        cdef double *squares = <double *>taken(scratch, 16 * (stop - start))
+        cdef double *scores = <double *>taken(scratch, 16 * (stop - start) * orders)
+        cdef double score
+        if orders == 0 or i2s_largest(base, 2 * n) > self.matrices[self.asked[i, MATRIX], HEIGHT]:
+            return
+        places = &self.places[self.asked[i, FIRST_ORDER], 0]
+        for use in range(start, stop):
+            self.made[use] = ranked[self.uses[use, 0] - first] != NULL and (
+                self.uses[use, 1] < 0 or ranked[self.uses[use, 1] - first] != NULL)
+            if not self.made[use]:
+                continue
+            for side in range(2):
+                if self.uses[use, side] >= 0:
+                    memcpy(others + many * length, ranked[self.uses[use, side] - first], 8 * <size_t>length)
+                    many += 1
+        if many == 0:
+            return
+        if not (i2s_scores_sets[self.scores].columns(base, n, places, True, orders, 0, split, others, many, self.asked[i, SHARE],
+                                                     self.asked[i, HEAD], self.values, seen, counts, kept, squares, scores)
+                and i2s_scores_sets[self.scores].columns(base + n, n, places, True, orders, split, orders, others, many,
+                                                         self.asked[i, SHARE], self.asked[i, HEAD], self.values, seen, counts,
+                                                         kept, squares, scores)):
+            for use in range(start, stop):
+                self.made[use] = False
+            return
+        for use in range(start, stop):
+            if not self.made[use]:
+                continue
+            for side in range(2):
+                if side and self.uses[use, 1] >= 0:
+                    at += orders
+                for h in range(orders):
+                    self.found[use, side, self.numbers[self.asked[i, FIRST_ORDER] + h]] = scores[at + h]
+            at += orders
