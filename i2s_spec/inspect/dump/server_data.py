@@ -49,10 +49,13 @@ def affordable_nodes(file: File, read: Read, scope: Scope) -> Iterator[Node]:
         {bisect_right(starts, node.start) - 1 for node in nodes if _has_value(node) and node.start < file.size}
     )
     valued = [spans[place] for place in first]
-    if len(affordable(source, valued)) == len(valued) and len(affordable(source, spans)) == len(spans):
-        source.prefetch(spans)
-        yield from data_nodes(file, read, scope)
-        return
+    if len(affordable(source, valued)) == len(valued):
+        source.prefetch(valued)
+        left = [span for span in spans if not source.holds(*span)]
+        if len(affordable(source, left)) == len(left):
+            source.prefetch(left)
+            yield from data_nodes(file, read, scope)
+            return
 
     def held(start: int, length: int) -> bytes:
         return read(start, length) if source.holds(start, start + length) else _nothing(start, length)

@@ -291,7 +291,11 @@ class Coordinator:
         known: list[Record] = []
         for record in records:
             known.append(record)
-            known += [_copied(record, follower) for follower in self._followers.pop(record["url"], ())]
+            for follower in self._followers.pop(record["url"], ()):
+                if len(known) >= BATCH_FILES:  # a content may have any number of them
+                    self._keep(known)
+                    known = []
+                known.append(_copied(record, follower))
         self._keep(known)
 
     def _keep(self, records: list[Record]) -> None:
