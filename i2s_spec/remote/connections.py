@@ -13,6 +13,7 @@ import time
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http.client import HTTPException, HTTPResponse, parse_headers
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
@@ -26,6 +27,10 @@ from i2s_spec.schema import faults
 
 #: Names of this machine that need no resolver.
 LOCAL = ("localhost", "localhost6", "ip6-localhost", "ip6-loopback")
+
+#: Interim answers that are passed over, and the one that nothing of HTTP follows.
+MOST_INTERIM = 16
+SWITCHING = 101
 
 #: Sockets are shut down by a thread that has their number twice; the deadline of the thread that uses them says when.
 _OPENING = threading.local()
@@ -157,8 +162,21 @@ def _let_go(connection: Any) -> None:
         deadline.remove(twin)
 
 
+class _Final(HTTPResponse):
+    """The answer that counts: servers may send interim ones (1xx) before it, of which the library passes over 100 alone."""
+
+    def _read_status(self) -> tuple[str, int, str]:
+        for _ in range(MOST_INTERIM):
+            found: tuple[str, int, str] = super()._read_status()  # type: ignore[misc]
+            if not 100 <= found[1] < 200 or found[1] == SWITCHING:
+                return found
+            parse_headers(self.fp)
+        raise HTTPException(f"got more than {MOST_INTERIM} interim answers")
+
+
 class _Plain(HTTPConnection):
     twin: Any = None
+    response_class = _Final
 
     def _new_conn(self) -> socket.socket:
         return _connect(self)
@@ -170,6 +188,7 @@ class _Plain(HTTPConnection):
 
 class _Secure(HTTPSConnection):
     twin: Any = None
+    response_class = _Final
 
     def _new_conn(self) -> socket.socket:
         return _connect(self)

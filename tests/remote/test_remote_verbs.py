@@ -183,6 +183,34 @@ def test_a_server_of_single_ranges_is_asked_little(server: Server, verb: list[st
         assert 210 < len(server.seen) < 230
 
 
+@pytest.mark.parametrize("multipart", [True, False], ids=["many", "single"])
+@pytest.mark.parametrize("verb", share([["dump"], ["dump", "--json"], ["dump", "--limit", "100"], ["dump", "data"]], 2))
+def test_a_dump_of_a_whole_file_asks_little(server: Server, verb: list[str], multipart: bool) -> None:
+    """What it shows comes in few requests; what was not read says so, and nothing is made up for it."""
+    file, base, scales = full_size()
+    server.files["/m.gguf"], server.multipart = file, multipart
+    name, *more = verb
+    found = Said(name, "--allow-private", f"{server.url}/m.gguf", *more)
+    assert (found.status, found.err) == (0, "")
+    assert len(server.seen) <= 14
+    assert sum(b - a for seen in server.seen for a, b in seen.ranges) < 1.6 * base
+    if verb == ["dump", "--json"]:
+        nodes = {node["path"]: node for node in json.loads(found.out)["nodes"]}
+        tails = [node for path, node in nodes.items() if path.endswith("tail.scale")]
+        read = [node["value"] for node in tails if node["kind"] == "field"]
+        assert len(tails) == len(scales)
+        assert set(read) <= set(scales.values())
+        assert len(read) == len(scales) if multipart else 2 <= len(read) < 12
+        assert all("not read" in node["what"] for node in tails if node["kind"] == "elided")
+    else:
+        assert ("bytes, not read" in found.out) is not multipart
+    if verb == ["dump"] and not multipart:
+        server.seen.clear()
+        whole = Said("dump", "--allow-private", "--remote-limit", "sample=400", f"{server.url}/m.gguf")
+        assert "not read" not in whole.out
+        assert 210 < len(server.seen) < 320
+
+
 def test_some_scales_of_a_server_of_single_ranges_take_no_others_along(server: Server) -> None:
     file, _, scales = full_size()
     server.files["/m.gguf"], server.multipart = file, False

@@ -15,7 +15,8 @@ from typing import Any, Final
 from i2s_spec.errors import FormatError, TrustedText
 from i2s_spec.gguf.header_index import KeyValue, TensorInfo
 from i2s_spec.gguf.reader import File
-from i2s_spec.inspect.dump.data_walk import data_nodes
+from i2s_spec.gguf.source import FetchingSource
+from i2s_spec.inspect.dump.server_data import affordable_nodes
 from i2s_spec.schema import gguf, walk
 from i2s_spec.schema.checks import HEADER_BYTES
 from i2s_spec.schema.field import Node
@@ -30,15 +31,22 @@ EVERYTHING: Final = Scope()
 
 
 def reader(file: File) -> Read:
-    """A function that reads ranges of a file through a window, so that a field costs no call of the system."""
-    base, window = 0, b""
+    """A function that reads ranges of a file through a window, so that a field costs no call of the system.
+
+    Of a file on a server a window is taken only of what is here: all else is asked for as it is wanted.
+    """
+    base, window, source = 0, b"", file.source
+    fetched = source if isinstance(source, FetchingSource) else None
 
     def read(start: int, length: int) -> bytes:
         nonlocal base, window
         if not base <= start <= start + length <= base + len(window):
+            stop = min(start + WINDOW, file.size)
             if length > WINDOW or not 0 <= start <= start + length <= file.size:
-                return file.source.read(start, length)  # large, or refused
-            base, window = start, file.source.read(start, min(WINDOW, file.size - start))
+                return source.read(start, length)  # large, or refused
+            if fetched is not None and not fetched.holds(start, stop):
+                return source.read(start, length)
+            base, window = start, source.read(start, stop - start)
         return window[start - base : start - base + length]
 
     return read
@@ -68,7 +76,7 @@ def file_nodes(file: File, scope: Scope = EVERYTHING) -> Iterator[Node]:
     if stop > infos_end and scope.covers(infos_end, stop):
         zeros = TrustedText("not all zero" if any(read(infos_end, stop - infos_end)) else "zeros")
         yield Node("padding", infos_end, stop, zeros, section("padding"))
-    yield from data_nodes(file, read, scope)
+    yield from affordable_nodes(file, read, scope)
 
 
 def key_value(file: File, i: int, scope: Scope = EVERYTHING, read: Read | None = None) -> Iterator[Node]:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: Keys and tensors that are looked at, the first ones; no real file has as many.
 MOST: Final = 10_000
 
+#: Layers from which the two orders differ.
+FEWEST_LAYERS: Final = 11
+
 _LAYER: Final = re.compile(rb"blk\.(0|[1-9][0-9]{0,8})\.", re.ASCII)
 
 #: Numbers that I2_S had before its release.
@@ -58,9 +61,11 @@ class Observed:
 
     def value(self, key: str) -> Any:
         """The value of a key that is a number or a short text; None for all else."""
-        if key not in self.file.metadata:
+        index = self.file.index
+        places = index.keys_named((key.encode("utf-8", "surrogateescape"),))
+        if not places:
             return None
-        entry = self.file.metadata.entry(key)
+        entry = index.key(places[0])
         if entry.label.startswith("arr") or entry.count > 1 << 12:
             return None
         return self.file.metadata.decode(entry)
@@ -87,11 +92,13 @@ class Observed:
     def layer_order(self) -> str:
         """`text` where layers come as 0, 1, 10, 11, 2, `number` as 0, 1, 2, 10; empty where that does not show."""
         seen: list[bytes] = []
+        if self.file.index.tensors < FEWEST_LAYERS:
+            return ""
         for i in range(min(self.file.index.tensors, MOST)):
             found = _LAYER.match(self.file.index.tensor(i).name)
             if found and (not seen or seen[-1] != found[1]):
                 seen.append(found[1])
-        if len(set(seen)) != len(seen) or len(seen) < 11:
+        if len(set(seen)) != len(seen) or len(seen) < FEWEST_LAYERS:
             return ""
         if all(one < other for one, other in pairwise(seen)):
             return "text"

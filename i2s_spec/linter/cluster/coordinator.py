@@ -144,7 +144,7 @@ class Coordinator:
         if place is None:
             self._followers.setdefault(first, []).append(entry)
         else:
-            self._keep(_copied(self._log[place], entry))
+            self._keep([_copied(self._log[place], entry)])
 
     # --- batches ------------------------------------------------------------------------------------------------------
 
@@ -288,17 +288,23 @@ class Coordinator:
 
     def _take(self, records: list[Record]) -> None:
         """Keep records, and those of the files of equal content."""
+        known: list[Record] = []
         for record in records:
-            self._keep(record)
+            known.append(record)
             for follower in self._followers.pop(record["url"], ()):
-                self._keep(_copied(record, follower))
+                if len(known) >= BATCH_FILES:  # a content may have any number of them
+                    self._keep(known)
+                    known = []
+                known.append(_copied(record, follower))
+        self._keep(known)
 
-    def _keep(self, record: Record) -> None:
-        self._log.append([record])
-        self._ready.append(record)
-        self.recorded += 1
-        if record["sha256"] is not None:
-            self._done[record["url"]] = key_of(record["url"], record["etag"], self._key)
+    def _keep(self, records: list[Record]) -> None:
+        self._log.append(records)
+        self._ready.extend(records)
+        self.recorded += len(records)
+        for record in records:
+            if record["sha256"] is not None:
+                self._done[record["url"]] = key_of(record["url"], record["etag"], self._key)
 
 
 def _may_be_reused(entry: Entry) -> bool:

@@ -285,7 +285,7 @@ class _Run:
             words = f"{type(error).__name__}: {quote(str(error), bare=True)}"
             raise SettingError(f"the workers cannot run the task: {words}") from None
         else:
-            self._coordinator.done(batch, answer, monotonic())
+            self._coordinator.done(batch, pickle.loads(answer), monotonic())
         future.release()
 
     def _pulse(self, heard: float) -> float:
@@ -324,9 +324,12 @@ class _Run:
         )
 
 
-def _packed(work: Callable[..., Any], entries: bytes, *more: Any) -> Any:
-    """Call the function of a task with entries that came pickled: in plain tuples Dask would look for its own tasks."""
-    return work(pickle.loads(entries), *more)
+def _packed(work: Callable[..., Any], entries: bytes, *more: Any) -> bytes:
+    """Call the function of a task with entries that came pickled, and pickle its answer.
+
+    In plain tuples Dask would look for its own tasks; answers that are bytes pass its loop unread.
+    """
+    return pickle.dumps(work(pickle.loads(entries), *more), pickle.HIGHEST_PROTOCOL)
 
 
 def _tasks_for(threads: dict[str, int]) -> int:

@@ -22,7 +22,7 @@ MOST_PRODUCERS: Final = 256
 MOST_KEYS: Final = 256
 
 #: What `converter` answered, by all that it looks at.
-_PRODUCERS: Final[dict[tuple[tuple[str, ...], str, bool, str], str]] = {}
+_PRODUCERS: Final[dict[tuple[tuple[bytes, ...], str, bool, str], str]] = {}
 
 
 class WithFacts:
@@ -63,10 +63,11 @@ def _producer(seen: Observed) -> str:
     """The program that wrote the metadata. Files of one program have the same keys: what they tell is worked out once."""
     from i2s_spec.inspect.identify.origin import converter
 
-    name = seen.value("general.name")
+    name, index = seen.value("general.name"), seen.file.index
     synthetic = isinstance(name, str) and name.startswith("synthetic-")
-    asked = seen.keys, seen.architecture, synthetic, seen.layer_order
-    short = len(seen.keys) <= MOST_KEYS
+    short = index.keys <= MOST_KEYS
+    keys = tuple([index.key(i).name for i in range(index.keys)]) if short else ()
+    asked = keys, seen.architecture, synthetic, seen.layer_order
     found = _PRODUCERS.get(asked) if short else None
     if found is None:
         answer = converter(seen).answer
