@@ -213,6 +213,20 @@ def test_arrays_in_which_a_name_has_the_numbers_of_another_value(
         assert (result["attn_out-0"].other, result["kqv_out-0"].status) == ("kqv_out-0", "missing")
 
 
+def test_two_names_of_one_value_are_no_other_value(
+    model_of: Callable[[str], Model], golden_of: Callable[[str], Path], taps_of: Callable[[str], dict[str, Any]],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """A program that dumps a node each time it is named has it as kqv_merged_cont and as kqv_out."""
+    taps = {name: value for name, value in taps_of("bitnet-b1.58").items() if not name.startswith("blk.")}
+    taps["kqv_merged_cont-0"] = taps["kqv_out-0"]
+    del taps["attn_o_out-0"]
+    np.savez(tmp_path / "x.npz", **taps)
+    result = compare(golden_of("bitnet-b1.58"), tmp_path / "x.npz", model=model_of("bitnet-b1.58"))
+    assert result.ok, result.verdict
+    assert (result["kqv_out-0"].status, result["attn_o_out-0"].status) == ("ok", "missing")
+
+
 def test_arrays_have_names_of_the_table(
     model_of: Callable[[str], Model], golden_of: Callable[[str], Path], taps_of: Callable[[str], dict[str, Any]],
     tmp_path: Path,

@@ -142,7 +142,7 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
             found = matched(list(self.record.shapes), self.dump, self._fits)
             if self.dump.kind != "record":
                 found = named_by_runtimes(
-                    self.record.shapes, self.record.op, self.dump, found, self._fits, self._is_other
+                    self.record.shapes, self.record.op, self.dump, found, self._fits, self._is_other, self._same
                 )
             found = self._repeated(found)
             for first, last in self._last_of(found).items():

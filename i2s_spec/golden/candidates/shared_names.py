@@ -20,6 +20,7 @@ def named_by_runtimes(
     found: Mapping[str, str],
     fits: Callable[[str, str], bool],
     is_other: Callable[[str, str], bool],
+    same: Callable[[str, str], bool],
 ) -> dict[str, str]:
     """The matches of `found`, those under names of runtimes added, and moved where a name stands for another value.
 
@@ -28,14 +29,14 @@ def named_by_runtimes(
     :param fits: takes a name of ours and one of the dump: whether the one can be the other by its shape
     :param is_other: takes a name of both, and a value of ours that no name was found for: whether the dump's name stands
         for that one, by shapes and numbers
+    :param same: whether two values of the dump are the same: then they are two names of one value
     """
     present = frozenset(present)
-    all_found = dict(found)
+    all_found, taken = dict(found), set(found.values())
 
     def free(value: str) -> str | None:
         """A name that the dump has, that runtimes have for a value, and that nothing else was found for."""
         word, layer, number = parts(value)
-        taken = frozenset(all_found.values())
         names = (f"{each}{layer}" for each in runtime_names(word, op(value)))
         return next(
             (each for each in names if not number and each in present and each not in taken and fits(value, each)), None
@@ -49,15 +50,17 @@ def named_by_runtimes(
             if all_found.get(name) != name or not fits(value, name):
                 continue
             own = free(name)
-            if own is None and not is_other(name, value):
+            if not is_other(name, value) if own is None else same(name, own):
                 continue
             del all_found[name]
             all_found[value] = name
             if own is not None:
                 all_found[name] = own
+                taken.add(own)
             break
         else:
             other = free(value)
             if other is not None:
                 all_found[value] = other
+                taken.add(other)
     return all_found
