@@ -123,6 +123,11 @@ def _index(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], objec
 SHARD = "model-00002-of-00003.safetensors"
 
 
+def _more_bytes(folder: Path) -> None:
+    with (folder / SHARD).open("ab") as file:
+        file.write(b"x")
+
+
 #: What is done to a folder of three shards, and what is said of it.
 FOLDERS: dict[str, tuple[Callable[[Path], object], set[str], str]] = {
     "missing shard": (lambda folder: (folder / SHARD).unlink(), {"H201", "H203"}, f"'{SHARD}', which is missing"),
@@ -139,6 +144,7 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], set[str], str]] = {
     "no config": (lambda folder: (folder / "config.json").unlink(), {"H104", "H209"}, "no config.json"),
     "config is deep": (lambda folder: (folder / "config.json").write_text('{"a":' * 9999), {"H104", "H209"}, "not JSON"),
     "a cut shard": (lambda folder: os.truncate(folder / SHARD, 99), {"H101", "H203", "H207"}, "not a safetensors file"),
+    "bytes of no tensor": (_more_bytes, {"H101", "H203", "H207"}, "belong to no tensor"),
     "a pickle": (
         lambda folder: [(folder / SHARD.replace("2-of", f"{part}-of")).rename(folder / f"{part}.bin") for part in (1, 2, 3)],
         {"H104", "H201"}, "are pickles ('1.bin')"),

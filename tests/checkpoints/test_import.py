@@ -288,6 +288,32 @@ def _large_config(folder: Path) -> None:
         file.truncate(300 << 20)  # a hole: nobody reads it
 
 
+def _header(change: Callable[[dict], object], more: bytes = b"") -> Callable[[Path], None]:  # type: ignore[type-arg]
+    """The header of a checkpoint's one file changed, and bytes put behind the data."""
+
+    def changed(folder: Path) -> None:
+        path = folder / "model.safetensors"
+        data = path.read_bytes()
+        stop = 8 + struct.unpack_from("<Q", data)[0]
+        header = json.loads(data[8:stop])
+        change(header)
+        text = json.dumps(header).encode()
+        path.write_bytes(struct.pack("<Q", len(text)) + text + data[stop:] + more)
+
+    return _after(changed)
+
+
+def _shared(header: dict) -> None:  # type: ignore[type-arg]
+    header[_UP]["data_offsets"] = header[_UP.replace("up_proj", "gate_proj")]["data_offsets"]
+
+
+def _inside(header: dict) -> None:  # type: ignore[type-arg]
+    start = header["model.embed_tokens.weight"]["data_offsets"][0] + 2
+    header["model.norm.weight"]["data_offsets"] = [start, start + 256]
+
+
+_UP = "model.layers.1.mlp.up_proj.weight"
+
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "missing shard": (_after(lambda f: (f / "model-00002-of-00003.safetensors").unlink(), llama3), "which is missing"),
     "index lists more": (
@@ -453,6 +479,25 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "number without end": (
         _after(lambda f: (f / "config.json").write_text('{"a": ' + "9" * 5000 + "}")),
         "is not JSON: a number has 5,000 digits",
+    ),
+    "two tensors in one place": (
+        _header(_shared),
+        r"begins at byte [\d,]+, inside tensor 'model.layers.1.mlp.\w+.weight'",
+    ),
+    "a tensor inside another": (_header(_inside), "belong to no tensor|inside tensor 'model.embed_tokens.weight'"),
+    "bytes of no tensor": (_header(lambda h: None, b"x" * 9), "belong to no tensor"),
+    "activation is a list": (
+        _edit(lambda t: t.config.update(hidden_act=["relu2"])),
+        "hidden_act in config.json is .*; it must be the name of an activation",
+    ),
+    "template is a number": (_edit(lambda t: t.files["tokenizer_config.json"].update(chat_template=5)), "and no text"),
+    "templates without names": (
+        _edit(lambda t: t.files["tokenizer_config.json"].update(chat_template=[{"template": "x"}])),
+        "something else than templates with names",
+    ),
+    "token is a number": (
+        _edit(lambda t: t.files["tokenizer_config.json"].update(bos_token={"content": 5})),
+        "bos_token '5', which is no text",
     ),
     "number beyond float32": (_edit(lambda t: t.config.update(rms_norm_eps=1e-60)), "must be a number above 0"),
     "number beyond floats": (_edit(lambda t: t.config.update(rms_norm_eps=10**299)), "must be a number above 0"),

@@ -176,6 +176,21 @@ def test_a_file_without_i2s_is_as_long_and_as_sound() -> None:
     assert 0 < sum(a != b for a, b in zip(draft, twin, strict=True)) < 80
 
 
+@pytest.mark.parametrize("name", ["ver0", "bad_magic", "key_too_long", "nested_arr_5", "name_huge", "ndims5"])
+def test_no_type_36_is_left_behind_the_fault(name: str) -> None:
+    """A reader that is too lax to see the fault comes to the tensor infos: it must not stop there for another reason."""
+    (case,) = (each for each in malformed() if each.name == name)
+    twin = without_i2s(case.data)
+    assert twin is not None
+    assert len(twin) == len(case.data)
+    for tensor in (b"first.weight", b"second.weight"):
+        at = twin.index(len(tensor).to_bytes(8, "little") + tensor) + 8 + len(tensor)
+        sides = int.from_bytes(twin[at : at + 4], "little")
+        numbers = [int.from_bytes(data[at + 4 + 8 * sides :][:4], "little") for data in (case.data, twin)]
+        assert numbers == [36, 0]
+    assert {(f.code, f.span.path) for f in lint(twin).findings} >= {(case.code, case.path)}
+
+
 @pytest.mark.thorough
 def test_without_i2s_every_fault_stays_where_it_is(without: Path, corpus: Path) -> None:
     manifest, whole = read(without), {entry["name"]: entry for entry in read(corpus)["malformed"]}

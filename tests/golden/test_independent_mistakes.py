@@ -159,7 +159,8 @@ class Naive:
                 m = keep(f"ffn_out-{i}", self.norm(active, f"{block}.ffn_sub_norm") * up)
             else:
                 m = keep(f"ffn_out-{i}", active * up)
-                m = keep(f"ffn_sub_norm-{i}", self.norm(m, f"{block}.ffn_sub_norm"))
+                if self.wrong != "ffn-sub-norm-missing":
+                    m = keep(f"ffn_sub_norm-{i}", self.norm(m, f"{block}.ffn_sub_norm"))
             residual = {"residual-normed": b, "residual-of-layer": x}.get(self.wrong, h)
             h = keep(f"l_out-{i}", residual + keep(f"ffn_down-{i}", self.linear(f"{block}.ffn_down", m)))
         last = keep("result_norm", self.norm(h, "output_norm"))
@@ -305,6 +306,27 @@ def test_what_is_not_finite_is_said_as_such_first(
     if "nrc-4" in names:
         assert "it may be this: of" in result.verdict
         assert "nothing else that is known explains the value" in result.verdict
+
+
+@pytest.mark.parametrize("mode", ["op-replay", "layer-forced"])
+@pytest.mark.parametrize(
+    ("raw", "norm"), [("kqv_out", "attn_sub_norm"), ("ffn_out", "ffn_sub_norm")], ids=["attention", "feed-forward"]
+)
+def test_a_value_that_lost_its_name_to_an_absent_norm(
+    golden: Record, dump: Callable[..., Path], tmp_path: Path, mode: Any, raw: str, norm: str
+) -> None:
+    """A node has one name: where the norm is left out, the value in front of it is called as the norm, and nothing else."""
+    word = norm.replace("_", "-")
+    with np.load(dump(f"{word}-missing")) as stored:
+        taps = {name: stored[name] for name in stored if not name.startswith("norm-")}
+    for layer in range(LAYERS):
+        taps[f"{norm}-{layer}"] = taps.pop(f"{raw}-{layer}")
+    save: Any = np.savez
+    save(tmp_path / "labelled.npz", **taps)
+    result = compare(golden[2], tmp_path / "labelled.npz", model=golden[1], mode=mode)
+    assert result.first is not None
+    assert result.first.name == f"{norm}-0"
+    assert result.diagnoses[0].name == f"{word}-missing", result.verdict
 
 
 def test_taps_of_other_shapes_only(golden: Record, tmp_path: Path) -> None:

@@ -174,6 +174,78 @@ def test_a_file_that_is_beyond_doubt_the_first_value_is_that(
     assert result["Qcur-0"].status == "ok"
 
 
+@pytest.mark.parametrize("form", ["npz", "folder"])
+def test_arrays_of_the_forks_llama_graph(
+    model_of: Callable[[str], Model], golden_of: Callable[[str], Path], taps_of: Callable[[str], dict[str, Any]],
+    tmp_path: Path, form: str,
+) -> None:  # fmt: skip
+    """Arrays tell no operation: where kqv_merged_cont is there, kqv_out is the output of attn_output."""
+    taps = {name: value for name, value in taps_of("llama").items() if not name.startswith("blk.")}
+    taps["kqv_merged_cont-0"], taps["kqv_out-0"] = taps.pop("kqv_out-0"), taps.pop("attn_out-0")
+    if form == "npz":
+        np.savez(tmp_path / "x.npz", **taps)
+    else:
+        (tmp_path / "x.npz").mkdir()
+        for name, value in taps.items():
+            np.save(tmp_path / "x.npz" / f"{name}.npy", value)
+    result = compare(golden_of("llama"), tmp_path / "x.npz", model=model_of("llama"))
+    assert result.ok, result.verdict
+    found = {tap.name: (tap.other, tap.status) for tap in result.taps}
+    assert found["kqv_out-0"] == ("kqv_merged_cont-0", "ok")
+    assert found["attn_out-0"] == ("kqv_out-0", "ok")
+
+
+@pytest.mark.parametrize("architecture", ["llama", "bitnet-b1.58"])
+def test_arrays_in_which_a_name_has_the_numbers_of_another_value(
+    model_of: Callable[[str], Model], golden_of: Callable[[str], Path], taps_of: Callable[[str], dict[str, Any]],
+    tmp_path: Path, architecture: str,
+) -> None:  # fmt: skip
+    """ik_llama.cpp gives the residual sum the name of the norm behind it; the fork may omit kqv_merged_cont."""
+    taps = {name: value for name, value in taps_of(architecture).items() if not name.startswith(("blk.", "norm"))}
+    taps["node_07"], taps["ffn_norm-0"] = taps["ffn_norm-0"], taps.pop("ffn_inp-0")
+    if architecture == "llama":
+        taps["kqv_out-0"] = taps.pop("attn_out-0")
+    np.savez(tmp_path / "x.npz", **taps)
+    result = compare(golden_of(architecture), tmp_path / "x.npz", model=model_of(architecture))
+    assert result.ok, result.verdict
+    assert result["ffn_inp-0"].other == "ffn_norm-0"
+    assert result["ffn_norm-0"].status == "missing"
+    if architecture == "llama":
+        assert (result["attn_out-0"].other, result["kqv_out-0"].status) == ("kqv_out-0", "missing")
+
+
+def test_two_names_of_one_value_are_no_other_value(
+    model_of: Callable[[str], Model], golden_of: Callable[[str], Path], taps_of: Callable[[str], dict[str, Any]],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """A program that dumps a node each time it is named has it as kqv_merged_cont and as kqv_out."""
+    taps = {name: value for name, value in taps_of("bitnet-b1.58").items() if not name.startswith("blk.")}
+    taps["kqv_merged_cont-0"] = taps["kqv_out-0"]
+    del taps["attn_o_out-0"]
+    np.savez(tmp_path / "x.npz", **taps)
+    result = compare(golden_of("bitnet-b1.58"), tmp_path / "x.npz", model=model_of("bitnet-b1.58"))
+    assert result.ok, result.verdict
+    assert (result["kqv_out-0"].status, result["attn_o_out-0"].status) == ("ok", "missing")
+
+
+def test_arrays_have_names_of_the_table(
+    model_of: Callable[[str], Model], golden_of: Callable[[str], Path], taps_of: Callable[[str], dict[str, Any]],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """llama.cpp's gate and product are one node, ffn_swiglu, in the graphs of llama and of qwen3."""
+    for architecture, ours in (("llama", "ffn_gate_par-0"), ("qwen3-lm", "ffn_gate_up-0")):
+        taps = {name: value for name, value in taps_of(architecture).items() if not name.startswith("blk.")}
+        del taps["ffn_silu-0"]
+        taps["ffn_swiglu-0"] = taps.pop(ours)
+        for wrong in (False, True):
+            taps["ffn_swiglu-0"] = taps["ffn_swiglu-0"] * np.float32(1 + wrong)
+            np.savez(tmp_path / "x.npz", **taps)
+            result = compare(golden_of(architecture), tmp_path / "x.npz", model=model_of(architecture))
+            assert result.ok != wrong, result.verdict
+            assert result[ours].other == "ffn_swiglu-0"
+            assert (result[ours].status == "wrong") == wrong
+
+
 def test_the_table_agrees_with_the_operations() -> None:
     """Each name's node is one that can hold the value, and what we write is among what we read."""
     assert all(each.node in OPERATIONS[each.op] for each in NODE_NAMES)

@@ -113,15 +113,22 @@ class CheckpointFolder:
 
     @cached_property
     def chat_template(self) -> str | None:
-        """The chat template: of its own file, else of tokenizer_config.json, where the one called `default` counts."""
+        """The chat template: of its own file, else of tokenizer_config.json, where the one called `default` counts.
+
+        :raises FormatError: H104 for one that is neither a text nor a list of texts with names
+        """
         if "chat_template.jinja" in self.names:
             return read_text(self.file("chat_template.jinja"), _MOST_TEMPLATE)
         found = self.json_of("chat_template.json", _MOST_TEMPLATE).get("chat_template")
         found = self.tokenizer_config.get("chat_template") if found is None else found
         if isinstance(found, list):
-            named = {str(each.get("name")): each.get("template") for each in found if isinstance(each, dict)}
-            found = named.get("default")
-        return found if isinstance(found, str) else None
+            named = [(each.get("name"), each.get("template")) for each in found if isinstance(each, dict)]
+            if len(named) != len(found) or not all(isinstance(name, str) for name, _ in named):
+                raise refused("chat_template is a list of something else than templates with names")
+            found = dict(named).get("default")
+        if found is None or isinstance(found, str):
+            return found
+        raise refused(f"chat_template is {quote(str(found)[:40])}, and no text")
 
     @cached_property
     def card(self) -> dict[str, str]:

@@ -75,6 +75,8 @@ def sizes_of(config: Mapping[str, Any]) -> ModelSizes:
         eps=_number(config, "rms_norm_eps"),
     )
     act = config.get("hidden_act", config.get("hidden_activation"))
+    if act is not None and not isinstance(act, str):
+        raise refused(f"hidden_act in config.json is {quote(str(act)[:40])}; it must be the name of an activation")
     tied = config.get("tie_word_embeddings")
     return ModelSizes(h, rope, act if isinstance(act, str) else "", tied if isinstance(tied, bool) else None)
 

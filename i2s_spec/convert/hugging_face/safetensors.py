@@ -126,15 +126,34 @@ def _tensors(source: Source) -> Iterator[Stored]:
     if not isinstance(header, dict):
         raise _malformed(source, "its header is no JSON object")
     header.pop("__metadata__", None)
-    for name, about in header.items():
-        yield _tensor(source, name, about, 8 + length)
+    base = 8 + length
+    found = [_tensor(source, name, about, base) for name, about in header.items()]
+    _check_places(source, found, base)
+    yield from found
+
+
+def _check_places(source: Source, tensors: list[Stored], base: int) -> None:
+    """Each byte of the data belongs to one tensor, as the format has it: two in one place would be one of them twice."""
+    end, before = base, ""
+    for tensor in sorted(tensors, key=lambda each: (each.start, each.stop)):
+        if tensor.start < end and tensor.nbytes:
+            raise _refused(tensor.name, base, f"begins at byte {tensor.start:,}, inside tensor {quote(before)}")
+        if tensor.start > end:
+            raise _malformed(source, f"bytes {end:,} to {tensor.start:,} belong to no tensor")
+        end, before = max(end, tensor.stop), tensor.name
+    if end < source.size:
+        raise _malformed(source, f"bytes {end:,} to {source.size:,} belong to no tensor")
+
+
+def _refused(name: str, base: int, reason: str) -> FormatError:
+    return FormatError(
+        faults.CHECKPOINT_TENSOR_MALFORMED, Span(8, base, "header"), name=name, reason=TrustedText(reason)
+    )
 
 
 def _tensor(source: Source, name: str, about: Any, base: int) -> Stored:
     def refuse(reason: str) -> FormatError:
-        return FormatError(
-            faults.CHECKPOINT_TENSOR_MALFORMED, Span(8, base, "header"), name=name, reason=TrustedText(reason)
-        )
+        return _refused(name, base, reason)
 
     if not isinstance(about, dict):
         raise refuse("is not described by an object")

@@ -18,6 +18,7 @@ from i2s_spec.golden.candidates.dumps import UNNAMED, Dump, read_dump
 from i2s_spec.golden.candidates.log_probabilities import are_log_probabilities, shifted
 from i2s_spec.golden.candidates.repeated_names import repeated
 from i2s_spec.golden.candidates.reshape import Shaped, could_fit, readings
+from i2s_spec.golden.candidates.shared_names import named_by_runtimes
 from i2s_spec.golden.candidates.tap_names import matched, parts
 from i2s_spec.golden.metrics import is_bfloat16, relative
 from i2s_spec.golden.records.store import read_header
@@ -139,6 +140,10 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
             found = matched_by_operation([self._wanted(name) for name in self.record.shapes], nodes, self._fits)
         else:
             found = matched(list(self.record.shapes), self.dump, self._fits)
+            if self.dump.kind != "record":
+                found = named_by_runtimes(
+                    self.record.shapes, self.record.op, self.dump, found, self._fits, self._is_other, self._same
+                )
             found = self._repeated(found)
             for first, last in self._last_of(found).items():
                 found[last] = found.pop(first)
@@ -204,6 +209,10 @@ class Candidate(Mapping[str, "NDArray[Any]"]):
         best = min(far, key=lambda name: far[name], default=None)
         rest = [far[name] for name in far if name != best]
         return best if best is not None and rest and far[best] <= ALIKE and 2 * far[best] <= min(rest) else None
+
+    def _is_other(self, name: str, other: str) -> bool:
+        """Whether what the dump gives the name of one value of the record is another one."""
+        return not self._fits(name, name) or self._nearest(name, [name, other]) == other
 
     def _fits(self, name: str, other: str) -> bool:
         shape, want = self.dump.stored[other].shape, self.record.shapes[name]

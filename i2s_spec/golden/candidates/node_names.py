@@ -87,6 +87,7 @@ NODE_NAMES: Final[tuple[NodeName, ...]] = (
     NodeName("ffn_sub_out", "multiply", "ffn_sub_out", "SWIGLU", *_NEW, _BITNETS),
     NodeName("ffn_out", "multiply", "ffn_sub_out", "SWIGLU", *_NEW, _BITNETS),
     NodeName("ffn_gate_par", "multiply", "ffn_swiglu", "SWIGLU", *_NEW, ("llama",)),
+    NodeName("ffn_gate_up", "multiply", "ffn_swiglu", "SWIGLU", *_NEW, ("qwen3",)),
     NodeName("ffn_gate_par", "multiply", "ffn_up_gate", "FUSED_UP_GATE", *_IK, ("llama",)),
     NodeName("l_out", "add", "ffn_out_with_inp", "ADD", *_IK, ("llama",)),
 )

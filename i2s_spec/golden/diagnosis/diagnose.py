@@ -97,9 +97,7 @@ class Diagnoser:
         def attempt(model: Model) -> tuple[float, bool] | None:
             other = Replayer(model, replayer.tokens, replayer.values, replayer.bfloat16)
             if replay.name not in model.graph.by_name and replay.name in graph.by_name:
-                raw = _label_of(replay.name, graph, model.graph)
-                left = relative(known, only_known(replayer.values[raw], rows)) if raw in replayer.values else np.inf
-                return (left, left < SAME) if np.isfinite(left) else None
+                return _labelled(other, _label_of(replay.name, graph, model.graph), got, known, rows)
             found = other.replay(replay.name, got)
             if found is None or found.value.shape != got.shape:
                 return None
@@ -249,6 +247,22 @@ def _label_of(name: str, graph: Graph, changed: Graph) -> str:
     while name in graph.by_name and name not in changed.by_name:
         name = graph[name].inputs[0]
     return name
+
+
+def _labelled(
+    other: Replayer, raw: str, got: NDArray[Any], known: NDArray[Any], rows: int | None
+) -> tuple[float, bool] | None:
+    """How far a value is from one that it may be the label of, which the candidate has or its values give."""
+    theirs = other.values.get(raw)
+    if theirs is not None:
+        left = relative(known, only_known(theirs, rows))
+        return (left, left < SAME) if np.isfinite(left) else None
+    found = other.replay(raw, got)  # a node has one name: with that of the norm it lost its own
+    if found is None or found.span == "model" or found.value.shape != got.shape:
+        return None
+    value, limit = only_known(found.value, rows), only_known(found.limit, rows)
+    left = relative(known, value)
+    return (left, not beyond(known, value, limit).any()) if np.isfinite(left) else None
 
 
 def _entering(replay: Replay, graph: Graph) -> list[str]:
