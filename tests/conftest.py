@@ -16,7 +16,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Tests start hundreds of processes; without byte code each of them, and each process of tests, compiles all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
 
 # Some tests interrupt programs, and children inherit what is ignored: SIGINT by what runs in the background of a shell,
 # SIGHUP under nohup.
@@ -34,6 +33,7 @@ for name in ("COLUMNS", "LINES", "MANWIDTH", "NO_COLOR", "FORCE_COLOR", "GITHUB_
     os.environ.pop(name, None)
 os.environ["TERM"] = "xterm"
 
+sys.dont_write_bytecode = False
 settings.load_profile("quick")  # pytest loads another one where --hypothesis-profile names it
 
 ROOT = Path(__file__).resolve().parent.parent
