@@ -25,7 +25,7 @@ def processors() -> int:
 
 
 class BuildExtensions(build_ext):
-    """Compiles extensions on all processors, those that take longest first."""
+    """Compiles extensions on all processors, in the order of their declarations."""
 
     def finalize_options(self) -> None:
         declared = self.distribution.ext_modules
@@ -64,7 +64,6 @@ class BuildExtensions(build_ext):
         sources = {extension.name: extension.sources for extension in made}
         for extension in self.extensions:  # these have what setuptools wrote on them
             extension.sources = sources[extension.name]
-        self.extensions.sort(key=lambda extension: -sum(Path(source).stat().st_size for source in extension.sources))
         if self.compiler.compiler_type == "msvc":
             use_clang(self.compiler, self.extensions)
         super().build_extensions()
