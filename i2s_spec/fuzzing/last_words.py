@@ -31,9 +31,18 @@ _DEBUGGER: Final = re.compile(
 )
 
 
+#: What a debugger warns of has no form of its own: beside its other lines it is taken for the debugger's.
+_WARNING: Final = re.compile(r"warning:\s.*")
+
+
 def own_words(text: str) -> str:
     """What was said without the lines of a debugger; all of it where nothing else is left."""
-    own = [
-        line for line in text.splitlines(keepends=True) if line.strip() and not _DEBUGGER.fullmatch(line.rstrip("\n"))
-    ]
-    return "".join(own) or text
+    lines = [line for line in text.splitlines(keepends=True) if line.strip()]
+    out = [_DEBUGGER.fullmatch(line.rstrip("\n")) is not None for line in lines]
+    own = [line for line, left_out in zip(lines, out, strict=True) if not left_out]
+    for order in (range(len(lines)), reversed(range(len(lines)))):
+        beside = False
+        for i in order:
+            beside = out[i] = out[i] or (beside and _WARNING.fullmatch(lines[i].rstrip("\n")) is not None)
+    rest = [line for line, left_out in zip(lines, out, strict=True) if not left_out]
+    return "".join(rest or own) or text

@@ -133,9 +133,14 @@ def test_a_long_backtrace_does_not_hide_them(file: Path) -> None:
         ("Could not attach to process.  If your uid matches the uid\nbad magic\n", "bad magic\n"),
         ("#1 in the list is bad\n", "#1 in the list is bad\n"),
         ("warning: tensor 3 is odd\n", "warning: tensor 3 is odd\n"),
+        ("GGML_ASSERT(n > 0) failed\nwarning: Error disabling randomization\n#0  main () at a.c:1\n",
+         "GGML_ASSERT(n > 0) failed\n"),
+        ("bad magic\n[New LWP 12]\nwarning: File x.py is declined\nwarning: and y.py\nNo stack.\n", "bad magic\n"),
+        ("warning: tensor 3 is odd\nbad magic\n[New LWP 12]\n", "warning: tensor 3 is odd\nbad magic\n"),
+        ("warning: tensor 3 is odd\nNo stack.\n", "warning: tensor 3 is odd\n"),
         ("", None),
     ],
-)
+)  # fmt: skip
 def test_only_what_a_debugger_says_is_left_out(said: str, own: str | None) -> None:
     assert own_words(said) == (said if own is None else own)
 
