@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from i2s_spec.docs.places import Place, bytes_at, field_of, place_in, place_of, record_of, weights
 from i2s_spec.docs.situations import SITUATIONS, Situation, Without
 from i2s_spec.docs.sound import likest
 from i2s_spec.errors import MissingExtra
+from i2s_spec.linter.engine import lint
+from i2s_spec.linter.repair.fix import fix
 from i2s_spec.linter.repair.registry import REPAIRS
 from i2s_spec.linter.repair.repair_plan import chosen
 from i2s_spec.linter.rule import Fix, Rule
@@ -39,9 +41,7 @@ SMALL: Final = 1 << 20
 
 SOUND: Final = "sound.gguf"
 
-_DIALECT: Final = re.compile(r": --dialect says how they are packed \(([\w/-]+)")
 _COUNTS: Final = ("header.key_count", "header.tensor_count")
-_FOUND: Final = re.compile(r": (?:error|warning|note): ([A-Z]\d{3}) ")
 
 
 class Shown(NamedTuple):
@@ -88,19 +88,18 @@ def _met(rule: Rule, situation: Situation, folder: Path, run: Run) -> Shown:
 
 def _broken(rule: Rule, folder: Path, run: Run) -> Shown:
     """A rule with broken copies: of them the first that has no other fault and, if that is declared, is repaired."""
-    repaired, mark = "", f": repaired: {rule.code}: "
+    repair: _Repair | None = None
     for case in _cases(rule):
         name = f"{rule.code}-{case.name}.gguf"
         (folder / name).write_bytes(case.data)
-        repaired = "" if rule.fix is Fix.NONE else _repaired(rule, name, folder, run)
-        if rule.fix is Fix.NONE or mark in repaired:
+        repair = None if rule.fix is Fix.NONE else _repair_of(rule, folder / name)
+        if repair is None or repair.fits:
             break
-    before = run(f"i2s lint {name}", folder)
-    others = set(_FOUND.findall(before)) - {rule.code}
-    if others:
-        before = run(f"i2s lint --select {rule.code} {name}", folder)
+    others = {finding.code for finding in lint(folder / name).findings} - {rule.code}
+    before = run(f"i2s lint --select {rule.code} {name}" if others else f"i2s lint {name}", folder)
+    repaired = "" if repair is None else run(f"i2s fix {name} --dry-run{repair.options}", folder)
     says = f"a file that breaks this rule{', among others' if others else ' and no other'}."
-    if mark in repaired:
+    if repair is not None and repair.fits:
         unsafe = rule.fix is Fix.UNSAFE
         how = "what a repair makes of it" + ("; it needs judgement, so look at the result." if unsafe else ".")
         return Shown(says, _short(before), how, _short(repaired))
@@ -110,17 +109,27 @@ def _broken(rule: Rule, folder: Path, run: Run) -> Shown:
     return Shown(says, _short(before), after_says, _short(repaired + after))
 
 
-def _repaired(rule: Rule, name: str, folder: Path, run: Run) -> str:
-    """What `i2s fix` says of a file, with the options that its repair asks for."""
+class _Repair(NamedTuple):
+    """How a broken file is repaired: the options of `i2s fix`, and whether the repair fits there."""
+
+    options: str
+    fits: bool
+
+
+def _repair_of(rule: Rule, path: Path) -> _Repair:
+    """The repair of a rule's finding in a file, with its own option where it does not fit without."""
     chosen()  # which loads the repairs
-    options = " --unsafe" * (rule.fix is Fix.UNSAFE) + f" --select {rule.code}" * REPAIRS[rule.code].by_name
-    message = first = run(f"i2s fix {name} --dry-run{options}", folder)
-    dialect = _DIALECT.search(first)
-    for more in ("--scrub-tail", f"--dialect {dialect[1]}" if dialect else ""):
-        if f": repaired: {rule.code}: " in message:
-            return message
-        message = run(f"i2s fix {name} --dry-run{options} {more}", folder) if more else first
-    return message if f": repaired: {rule.code}: " in message else first
+    declared, unsafe = REPAIRS[rule.code], rule.fix is Fix.UNSAFE
+    select = (rule.code,) if declared.by_name else ()
+    options = " --unsafe" * unsafe + f" --select {rule.code}" * declared.by_name
+    if any(action.code == rule.code for action in fix(path, unsafe=unsafe, select=select).actions):
+        return _Repair(options, fits=True)
+    name, _, value = declared.option.partition(" ")
+    if name:
+        given: dict[str, Any] = {name.removeprefix("--").replace("-", "_"): value or True}
+        if any(action.code == rule.code for action in fix(path, unsafe=unsafe, select=select, **given).actions):
+            return _Repair(f"{options} {declared.option}", fits=True)
+    return _Repair(options, fits=False)
 
 
 def _compared(rule: Rule, pair: Compared, folder: Path, run: Run) -> Shown:

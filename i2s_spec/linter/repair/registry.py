@@ -51,7 +51,8 @@ class Repair(NamedTuple):
 
     `does` says it in a few words. A repair `by_name` follows from a suspicion only: it is made where its whole code is
     selected, and not with all others. `weights` says whether it changes what `i2s hash` calls the weights: names, shapes
-    and types of tensors, what they hold, or which there are.
+    and types of tensors, what they hold, or which there are. `option` is what else `i2s fix` is to be told, where the
+    repair asks for more than `--unsafe`: a choice that only the user can make, with its usual value.
     """
 
     code: str
@@ -60,6 +61,7 @@ class Repair(NamedTuple):
     propose: Propose
     by_name: bool = False
     weights: bool = False
+    option: str = ""
 
 
 #: Every repair by its rule's code, in the order in which they are tried.
@@ -67,7 +69,7 @@ REPAIRS: dict[str, Repair] = {}
 
 
 def repair(
-    code: str, safety: Fix, does: str, *, by_name: bool = False, weights: bool = False
+    code: str, safety: Fix, does: str, *, by_name: bool = False, weights: bool = False, option: str = ""
 ) -> Callable[[Propose], Propose]:
     """Declare the decorated function as the repair of a rule's findings; it may be that of several rules."""
 
@@ -76,7 +78,7 @@ def repair(
             raise ValueError(f"rule {code} has two repairs")
         if safety is Fix.NONE or (weights and safety is Fix.SAFE):
             raise ValueError(f"a repair of {code} is safe or unsafe, and unsafe if it changes weights")
-        REPAIRS[code] = Repair(code, safety, does, propose, by_name, weights)
+        REPAIRS[code] = Repair(code, safety, does, propose, by_name, weights, option)
         return propose
 
     return register

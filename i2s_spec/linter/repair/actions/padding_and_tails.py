@@ -95,13 +95,13 @@ def swapped_scales(workspace: Workspace) -> Iterator[Outcome]:
         yield Action("I301", finding.span, does, tuple(edits), safe=False)
 
 
-@repair("I310", Fix.SAFE, "stale bytes after scales become zeros, with --scrub-tail")
+@repair("I310", Fix.SAFE, "stale bytes after scales become zeros, with --scrub-tail", option="--scrub-tail")
 def scrubbed_tails(workspace: Workspace) -> Iterator[Outcome]:
     """No reader looks at them (clause 6.1). Only on request: they also say which program wrote the file."""
     yield from _scrubbed(workspace, "I310")
 
 
-@repair("I311", Fix.SAFE, "bytes of other tensors after scales become zeros, with --scrub-tail")
+@repair("I311", Fix.SAFE, "bytes of other tensors after scales become zeros, with --scrub-tail", option="--scrub-tail")
 def scrubbed_copies(workspace: Workspace) -> Iterator[Outcome]:
     """No reader looks at them (clause 6.1). Only on request: they also say which program wrote the file."""
     yield from _scrubbed(workspace, "I311")

@@ -16,6 +16,9 @@ from i2s_spec.schema import limits
 from i2s_spec.schema.checks import TENSOR_COUNT_SPAN
 from i2s_spec.schema.types import I2_S
 
+#: How tensors of the old numbers are packed, mostly.
+_OLD_DIALECT = "sequential-msb/twos-complement"
+
 
 def _without(workspace: Workspace, finding: Finding, info: TensorInfo, why: str) -> Action:
     does = f"tensor {quote(info.name)} is taken out of the table: {why}"
@@ -127,14 +130,13 @@ def scale_into_tail(workspace: Workspace) -> Iterator[Outcome]:
             yield Action("G319", finding.span, does, tuple(edits), safe=False)
 
 
-@repair("I111", Fix.UNSAFE, "I2_S tensors of old numbers get number 36, with --dialect", weights=True)
+@repair("I111", Fix.UNSAFE, "I2_S tensors of old numbers get number 36, with --dialect", weights=True,
+        option=f"--dialect {_OLD_DIALECT}")  # fmt: skip
 def present_number(workspace: Workspace) -> Iterator[Outcome]:
     """The codes of that time were others, so the number is changed only along with them (clause 2.6)."""
     for finding in workspace.findings("I111"):
         if workspace.extra.dialect is None:
-            why = (
-                "its codes are others too: --dialect says how they are packed (sequential-msb/twos-complement, mostly)"
-            )
+            why = f"its codes are others too: --dialect says how they are packed ({_OLD_DIALECT}, mostly)"
             yield Declined("I111", finding.span, why)
             continue
         name = workspace.subject.name(number_of(finding.span))
