@@ -1,4 +1,4 @@
-"""This module writes a tensor with a scale for each group as floats, window by window: each weight times its scale.
+"""This module writes windows of a tensor with a scale for each group as floats: each weight times its scale.
 
 F32 holds that exactly, and so does F16 where the scales are float16; what is rounded is the scale, to nearest, ties to
 even, and the proof says how much. Each window is read again, and must be codes times stored scales.
@@ -6,7 +6,6 @@ even, and the proof says how much. Each window is read again, and must be codes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -14,57 +13,12 @@ import numpy as np
 from i2s_spec.codec.blocks import block_native
 from i2s_spec.codec.blocks.block_shape import blocks_of
 from i2s_spec.codec.form import FLOAT_WORDS, Form, widened
-from i2s_spec.codec.quantization.in_order import in_order
-from i2s_spec.codec.ternary_types import BLOCK_TYPES
-from i2s_spec.codec.trits import Trits
-from i2s_spec.convert.tensors.encode import NO_SCALES, ProofError, Rounding, rounding, worst_of
+from i2s_spec.convert.tensors.encode import ProofError, Rounding, rounding
 from i2s_spec.schema.block_layout import block_layout
 from i2s_spec.schema.checks import order_prefix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-class GroupFloats:
-    """A tensor of a block type as F32, F16 or BF16; its bytes are made while they are iterated over, each window proved.
-
-    :param source: the tensor, of a block type; its scales may be as many as it has groups
-    :param form: of a float type, and of the same shape
-    :param threads: how many threads work
-    :raises ValueError: on the way, for scales and weights that the type cannot hold
-    :raises UnusedCodeError: on the way, for code 3 where it is reserved
-    """
-
-    def __init__(self, source: Trits, form: Form, threads: int = 1) -> None:
-        assert source.form.type in BLOCK_TYPES
-        assert form.type in FLOAT_WORDS
-        self.source = source
-        self.form = form
-        self.threads = threads
-        #: What became of the scales, once all bytes are made.
-        self.rounding = NO_SCALES
-        #: No code is kept that stands for nothing.
-        self.unused = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        source, form = self.source.form, self.form
-        by_row = block_layout(source.type).scale.per == "row"
-        self.rounding = NO_SCALES
-
-        def work(window: tuple[int, int]) -> tuple[bytes, Rounding]:
-            start, stop = window
-            data = self.source.fetch(source.byte(start), source.byte(stop))
-            shape = ((stop - start) // form.cols, form.cols) if by_row else (1, stop - start)
-            return self._converted(data, shape)
-
-        windows = self.source.windows(form.cols if by_row else source.unit)
-        for data, found in in_order(work, windows, self.threads):
-            self.rounding = worst_of(self.rounding, found)
-            yield data
-
-    def _converted(self, data: bytes, shape: tuple[int, int]) -> tuple[bytes, Rounding]:
-        done, each, of = group_weights(data, shape, self.source.form, self.form, self.source.unused)
-        return done, max(each, key=lambda found: abs(found.relative))._replace(scales=of.size)
 
 
 def group_weights(
@@ -95,6 +49,11 @@ def group_weights(
     if ((stored == 0) & (values.reshape(-1, group) != 0).any(1)).any():
         raise ValueError(f"a scale is 0, so that {form.type} would hold nothing but 0 where there are trits")
     return bits.astype(order_prefix(form.byte_order) + FLOAT_WORDS[form.type]).tobytes(), each, of
+
+
+def most_rounded(each: list[Rounding], groups: int) -> Rounding:
+    """The rounding that changes a scale most, of those of a window with so many groups."""
+    return max(each, key=lambda found: abs(found.relative))._replace(scales=groups)
 
 
 def _words(

@@ -8,11 +8,10 @@ from i2s_spec.codec.form import FLOAT_WORDS, Form
 from i2s_spec.codec.ternary_types import BLOCK_TYPES
 from i2s_spec.codec.trits import Trits
 from i2s_spec.convert.tensors.encode import Recoding
-from i2s_spec.convert.tensors.group_floats import GroupFloats
-from i2s_spec.convert.tensors.group_scales import GroupRecoding
+from i2s_spec.convert.tensors.group_conversion import GroupConversion
 from i2s_spec.errors import FormatError, quote
 
-AnyRecoding = Recoding | GroupRecoding | GroupFloats
+AnyRecoding = Recoding | GroupConversion
 
 
 def keeps_groups(source: str, target: str) -> bool:
@@ -27,7 +26,7 @@ def recoding_of(source: Trits, form: Form, threads: int = 1) -> AnyRecoding:
     """
     if not keeps_groups(source.form.type, form.type):
         return Recoding(source, form, threads)
-    return (GroupRecoding if form.type in BLOCK_TYPES else GroupFloats)(source, form, threads)
+    return GroupConversion(source, form, threads)
 
 
 def named_bytes(name: str, recoding: AnyRecoding) -> Iterator[bytes]:
