@@ -71,15 +71,16 @@ def doctor(origin: Origin, *, threads: int = 1, progress: Progress | None = None
     report = lint(origin, threads=threads, progress=progress, details=examined)
     path = on_command_line(quote(report.path, limit=4096, bare=True))
     if not report.readable:
-        return Checkup(report, None, (), "canonical", False, tuple(_steps(report, None, (), path)))
+        return Checkup(report, None, (), "canonical", False, tuple(_steps(report, None, (), False, path)))
     try:
-        found, verdicts, dialect, certain = _looked_at(origin, threads)
+        found, verdicts, dialect, certain, runnable = _looked_at(origin, threads)
     except FormatError:  # the file changed, or went away, after it was linted
-        found, verdicts, dialect, certain = None, (), "canonical", False
-    return Checkup(report, found, verdicts, dialect, certain, tuple(_steps(report, found, verdicts, path)))
+        found, verdicts, dialect, certain, runnable = None, (), "canonical", False, False
+    return Checkup(report, found, verdicts, dialect, certain, tuple(_steps(report, found, verdicts, runnable, path)))
 
 
-def _looked_at(origin: Origin, threads: int) -> tuple[Identification, tuple[Verdict, ...], str, bool]:
+def _looked_at(origin: Origin, threads: int) -> tuple[Identification, tuple[Verdict, ...], str, bool, bool]:
+    """Where a file comes from, its verdicts, dialect, whether that is certain, and whether a forward pass could begin."""
     from i2s_spec.inspect.identify.identification import identify
     from i2s_spec.linter.runtimes.verdicts import verdicts
 
@@ -88,7 +89,8 @@ def _looked_at(origin: Origin, threads: int) -> tuple[Identification, tuple[Verd
     try:
         found = identify(File(source), payloads="sample", threads=threads)
         dialect, certain = _dialect(found)
-        return found, verdicts(Subject(File(source), path), dialect), dialect, certain
+        runnable = "token_embd.weight" in File(source).tensors
+        return found, verdicts(Subject(File(source), path), dialect), dialect, certain, runnable
     finally:
         if path is not None:
             source.close()
@@ -105,7 +107,9 @@ def _dialect(found: Identification) -> tuple[str, bool]:
     return name, True
 
 
-def _steps(report: Report, found: Identification | None, verdicts: tuple[Verdict, ...], path: str) -> Iterator[Step]:
+def _steps(
+    report: Report, found: Identification | None, verdicts: tuple[Verdict, ...], runnable: bool, path: str
+) -> Iterator[Step]:
     """What to do next, the most urgent first."""
     counts = Counter(finding.code for finding in report.findings)
     counts.update(report.elided)
@@ -132,5 +136,5 @@ def _steps(report: Report, found: Identification | None, verdicts: tuple[Verdict
     if verdicts and not any(verdict.loads == "yes" and verdict.computes == "correctly" for verdict in verdicts):
         none = "no runtime is known to compute it correctly" if found.tensors else "no runtime runs it"
         yield Step(f"i2s lint {path} --runtimes", f"says why {none}, with sources")
-    if found.tensors:
+    if runnable:
         yield Step(f"i2s run {path} --prompt TEXT", "generates text by the reference forward pass")

@@ -6,12 +6,14 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import i2s_spec
 from i2s_spec.cli import main
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.gguf.reader import open as open_file
+from i2s_spec.gguf.writer import Writer
 from i2s_spec.inspect.compare.diff import difference
 from i2s_spec.inspect.compare.other_dialect import other_dialect
 from i2s_spec.linter.checkup import doctor
@@ -60,6 +62,29 @@ def test_findings_come_with_their_repair(tmp_path: Path, capsys: pytest.CaptureF
     code, page = called(capsys, "doctor", str(path))
     assert code == 1
     assert "Is it sound?  no\n" in page
+
+
+def test_a_file_of_little(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A tensor of floats: nothing tells its writer, and no forward pass could begin."""
+    path = tmp_path / "little.gguf"
+    with Writer(path) as writer:
+        writer.add_tensor("x", (4, 4), "F32", np.zeros((4, 4), dtype=np.float32))
+    _, page = called(capsys, "doctor", str(path))
+    assert "What is it?\n  cannot tell: nothing in it says which program wrote it\n" in page
+    assert "i2s run" not in page
+
+
+def test_several_findings_of_a_code_show_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    draft = Draft()
+    file = draft.records()
+    file.key_values += [key_value(b"X%d" % i, ValueType.UINT8, 1) for i in range(3)]
+    path = tmp_path / "odd.gguf"
+    path.write_bytes(draft.built(file))
+    _, page = called(capsys, "doctor", str(path))
+    words = " ".join(page.split())
+    assert "3 notes: G207 " in words
+    assert "'X0'" in words
+    assert "; and 2 more" in words
 
 
 def test_what_is_no_model_is_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.inspect.compare import diff, tensor_rows
 from i2s_spec.inspect.compare.byte_streams import first_difference
-from i2s_spec.inspect.compare.diff import Difference, difference
+from i2s_spec.inspect.compare.diff import Difference, TensorChange, difference
 from i2s_spec.inspect.compare.diff_text import document, lines
 from i2s_spec.inspect.compare.tensor_rows import Rows, rows_of
 from i2s_spec.schema.dialect import Dialect
@@ -190,6 +190,50 @@ def test_shapes_and_types() -> None:
     assert "~ tensor a: type I2_S -> F16 (trits equal)" in said
     assert "~ tensor b: shape [4, 256] -> [256, 4]" in said
     assert "~ tensor c: type F32 -> F16 (data not compared)" in said
+
+
+def test_tensors_that_differ_alike_are_counted() -> None:
+    changes = [
+        TensorChange(
+            b"blk.%d.w" % layer, "trits", (2, 128), trits=(layer + 1, 5), how="it is noise" if layer < 8 else None
+        )
+        for layer in range(10)
+    ]
+    changes.insert(2, TensorChange(b"norm", "bytes", (4,), data=(1, 0)))
+    found = Difference((), (), (), tuple(b"x%d" % i for i in range(50)), tuple(changes), (), 11)
+    said = list(lines(found))
+    assert said[39:42] == [
+        "+ tensor x39",
+        "+ 10 more tensors (--all lists them)",
+        f"~ tensor {told(changes[0])}; it is noise",
+    ]
+    assert said[46:-1] == [
+        "~ 3 more tensors: 21 trits differ; it is noise (--all lists them)",
+        "~ tensor norm: 1 byte of data differs, first at byte 0",
+        f"~ tensor {told(changes[9])}",
+        f"~ tensor {told(changes[10])}",
+    ]
+    everything = list(lines(found, everything=True))
+    assert len(everything) == 50 + 11 + 1
+    assert everything[52] == "~ tensor norm: 1 byte of data differs, first at byte 0"  # in the order of the file
+    assert len(document(found, "a", "b")["tensors"]) == 11
+    few = found._replace(tensors=tuple(changes[:8]))
+    assert "more tensors: " not in "".join(lines(few))
+
+
+def told(change: TensorChange) -> str:
+    assert change.trits is not None
+    count = "1 trit differs" if change.trits[0] == 1 else f"{change.trits[0]} trits differ"
+    return f"{change.name.decode()}: {count}, first at element 5 (0, 5)"
+
+
+def test_ways_to_differ_are_bounded() -> None:
+    changes = tuple(TensorChange(b"%d" % kind, "nothing", (1,), type=(f"type {kind}", "F32")) for kind in range(100))
+    said = list(lines(Difference((), (), (), (), changes, (), 100)))
+    assert said[40:] == [
+        "~ 60 more tensors (--all lists them)",
+        "A and B differ: 100 tensors in both (100 tensors compared)",
+    ]
 
 
 def test_text_of_a_file_cannot_act_on_a_terminal() -> None:

@@ -61,7 +61,7 @@ def test_type_42_in_groups_of_128(files: dict[str, bytes]) -> None:
     data = files["PQ2_0"]
     ((code, message),) = said(renumbered(data, dict.fromkeys(ternary_rows(data, 142), 42)))
     assert code == "G321"
-    assert message.startswith("14 tensors have type 42 in groups of 128 weights, 34 bytes, as PrismML wrote them")
+    assert message.startswith("tensors of type 42 (14) have groups of 128 weights, 34 bytes, as PrismML wrote them")
     assert "which has offset 314368, expected 316416; i2s convert --to Q2_0 makes a file that they read" in message
 
 

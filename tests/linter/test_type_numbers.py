@@ -77,7 +77,7 @@ def test_groups_of_128_are_one_finding_with_the_two_numbers_of_a_loader(model: b
         expected += -(-size // 32) * 32
     said = f"programs for groups of 64 stop at tensor '{row.name}', which has offset {row.offset}, expected {expected}"
     assert said in finding.message
-    assert finding.message.startswith("14 tensors have type 42 in groups of 128 weights, 34 bytes")
+    assert finding.message.startswith("tensors of type 42 (14) have groups of 128 weights, 34 bytes")
     assert "i2s convert --to Q2_0" in finding.message
     # What it advises is a sound file, with the weights of this one.
     repaired = converted(data, "Q2_0")

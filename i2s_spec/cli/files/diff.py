@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "--lineage", is_flag=True, help="Of a base model A and its fine-tune B: changed trits by layer, all-zero rows."
 )
+@click.option("--all", "everything", is_flag=True, help="List every tensor, also where many differ alike.")
 @form_option(
     ["text", "json", "html"], help="html draws the changed trits by layer and tensor.", schema="diff.schema.json"
 )
@@ -47,6 +48,7 @@ def command(
     dialect_a: str,
     dialect_b: str,
     lineage: bool,
+    everything: bool,
     form: str,
     output: str | None,
     force: bool,
@@ -56,7 +58,8 @@ def command(
     """Compare the GGUF files A and B by meaning: keys, inventory, trits, scales, data of other tensors.
 
     Order, padding, alignment, byte order, dialect and the meaningless bytes of a tail do not count as differences; they
-    are listed last. With --lineage a table says how many trits of each layer changed from A to B:
+    are listed last. Of many tensors that differ alike the first five are listed, and the others counted: --all lists
+    every tensor, and so does --json. With --lineage a table says how many trits of each layer changed from A to B:
     where that is 0.0 %, a fine-tune was lost. Rows that are all zero in a base model stay so in its fine-tunes.
 
     Exit code: 0 if the files mean the same, 1 if not.
@@ -82,7 +85,7 @@ def command(
         raise
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    parts = _answer(found, a, b, form, lineage, packed)
+    parts = _answer(found, a, b, form, lineage, everything, packed)
     if output is not None:
         from i2s_spec.gguf.atomic_file import OutputFile
 
@@ -94,16 +97,20 @@ def command(
     return 0 if found.same else EXIT_FINDINGS
 
 
-def _answer(found: Difference, a: str, b: str, form: str, lineage: bool, packed: OtherDialect | None) -> Iterator[str]:
+def _answer(
+    found: Difference, a: str, b: str, form: str, lineage: bool, everything: bool, packed: OtherDialect | None
+) -> Iterator[str]:
     from i2s_spec.inspect.compare.diff_text import document, lines
     from i2s_spec.inspect.compare.lineage_text import lineage_lines, lineage_page
 
     if form == "json":
         yield from json_document(document(found, a, b))
     elif form == "html":
-        yield lineage_page(found.lineage, list(lines(found)), a, b)
+        yield lineage_page(found.lineage, list(lines(found, everything)), a, b)
     else:
-        yield from (f"{line}\n" for line in (*(lineage_lines(found.lineage) if lineage else ()), *lines(found)))
+        yield from (
+            f"{line}\n" for line in (*(lineage_lines(found.lineage) if lineage else ()), *lines(found, everything))
+        )
         if packed is not None:
             yield from _advice(packed, a, b)
 

@@ -130,11 +130,13 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
     for code in codes[:SHOWN]:
         rule, count = first[code].rule, counts[code]
         mark = repair_words(code)
-        text = cut(first[code].message, 400) if count == 1 else rule.title  # what is from the file is quoted there
+        text = cut(first[code].message, 400)  # what is from the file is quoted there
+        text += f"; and {count - 1:,} more" if count > 1 else ""
         words = f"{count:,} {rule.severity.value}{'s' * (count != 1)}: {code} {rule.slug}: {text}"
         yield from _wrapped(words + (f" [{mark}]" if mark else ""), width)
     if len(codes) > SHOWN:
-        yield from _wrapped(f"and {len(codes) - SHOWN:,} more codes", width)
+        more = len(codes) - SHOWN
+        yield from _wrapped(f"and {more:,} more code{'s' * (more > 1)}: i2s lint lists all findings", width)
 
 
 def _origin(found: Checkup, width: int) -> Iterator[Line]:
@@ -146,13 +148,17 @@ def _origin(found: Checkup, width: int) -> Iterator[Line]:
         yield from _wrapped("unknown: its header cannot be read to its end", width)
     elif not found.identification.tensors:
         yield from _wrapped("a header without tensors, such as a vocabulary: there is no model in it", width)
+    answered = False
     for question in found.identification.questions:
         answer = question.answer
         if answer is not None:
-            name = answer.title if answer.name == "other" else answer.name
+            name, answered = answer.title if answer.name == "other" else answer.name, True
             yield from _wrapped(f"{question.name}: {name} ({answer.confidence})", width)
         elif question.name == "layout":
+            answered = True
             yield from _wrapped("layout: cannot tell; files do not state it, and these weights do not show it", width)
+    if found.identification.tensors and not answered:
+        yield from _wrapped("cannot tell: nothing in it says which program wrote it", width)
 
 
 def _runtimes(found: Checkup, width: int) -> Iterator[Line]:

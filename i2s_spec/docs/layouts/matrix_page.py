@@ -30,10 +30,10 @@ _INTRODUCTION: Final = """\
 
 Nothing in a file marks its layout, but trained weights tell it ([section
 7.7](07-dialects.md#77-deciding-by-the-weights-themselves)). To show how well, the trained models that come with the
-package were packed in each layout, and `i2s identify` was asked of each file, without being told which one it is. A score
-is a sum of squared normal numbers where weights are random: about as large as the number of comparisons. The layout that
-leads every other one (and every accident of section 7.7, such as swapped words) by more than the lead that decides is the
-answer; otherwise the layout is undecided.
+package were packed in each layout, and `i2s identify` looked at each file without being told its layout. A layout gets a
+score. For random weights the score is a sum of squared normal numbers, about as large as the number of comparisons. The
+answer is the layout that leads every other one (and every accident of section 7.7, such as swapped words) by more than the
+lead that decides. If no layout does, it is undecided.
 
 Below each table is one of the comparisons for the file in `interleave-64`. Each point is a channel: its rank by one profile,
 such as the gains of a norm, and by the share of weights that are not 0 in the columns that it must agree with. In the right
@@ -55,8 +55,8 @@ _CODE_MAPS: Final = """\
 ## Code maps
 
 A code map is told by balance: in trained weights -1 and +1 occur about equally often. `stories` was packed with each code
-map. A number is how far from balance the two codes are that a code map has for -1 and +1, in standard deviations; a code
-map is out of the question where the code that it leaves unused occurs.
+map. A number says how far the two codes that a code map has for -1 and +1 are from balance, in standard deviations. *No*
+means that the code map is impossible, because the code that it leaves unused occurs.
 """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isnan
 from typing import Any, Final
 
@@ -14,14 +14,21 @@ from i2s_spec.inspect.dump.codes import unraveled
 
 SCHEMA_VERSION: Final = 1
 
-#: Names of tensors of one kind that a person is told; a program is told all.
+#: How many tensors that only one file has, and how many ways to differ, a person is told of; a program is told of all.
 SHOWN: Final = 40
+
+#: Tensors that differ alike: how many a person is told, and how many more there must be for these to be counted instead.
+FIRST: Final = 5
+LEFT: Final = 3
 
 _NAME: Final = 200
 
 
-def lines(found: Difference) -> Iterator[str]:
-    """What differs, one thing to a line: `-` is A's, `+` is B's, `~` differs, `=` makes no difference."""
+def lines(found: Difference, everything: bool = False) -> Iterator[str]:
+    """What differs, one thing to a line: `-` is A's, `+` is B's, `~` differs, `=` makes no difference.
+
+    :param everything: list all tensors; otherwise of many that differ alike the first ones, and how many more there are
+    """
     for change in found.keys:
         key = visible(change.key, _NAME, bare=True)
         if change.after is None:
@@ -34,14 +41,12 @@ def lines(found: Difference) -> Iterator[str]:
             later = f" (first at byte {change.data[1]:,} of type and value)" if change.data and before == after else ""
             yield f"~ key {key}: {before} -> {after}{later}"
     for mark, names in (("-", found.only_a), ("+", found.only_b)):
-        for name in names[:SHOWN]:
+        shown = len(names) if everything or len(names) < SHOWN + LEFT else SHOWN
+        for name in names[:shown]:
             yield f"{mark} tensor {visible(name, _NAME, bare=True)}"
-        if len(names) > SHOWN:
-            yield f"{mark} {len(names) - SHOWN:,} tensors more"
-    for tensor in found.tensors[:SHOWN]:
-        yield f"~ tensor {visible(tensor.name, _NAME, bare=True)}: {'; '.join(_tensor_words(tensor))}"
-    if len(found.tensors) > SHOWN:
-        yield f"~ {len(found.tensors) - SHOWN:,} tensors more"
+        if len(names) > shown:
+            yield f"{mark} {len(names) - shown:,} more tensors (--all lists them)"
+    yield from _changed_tensors(found.tensors, everything)
     for what, ours, theirs in found.container:
         yield f"= {what}: {_plain(ours)} -> {_plain(theirs)}"
     if found.tails:
@@ -65,13 +70,55 @@ def lines(found: Difference) -> Iterator[str]:
         yield f"A and B differ: {counted} ({found.compared:,} tensors compared{changed})"
 
 
-def _tensor_words(change: TensorChange) -> Iterator[str]:
-    if change.shape is not None:
-        yield f"shape {list(change.shape[0])} -> {list(change.shape[1])}"
+def _changed_tensors(changes: Sequence[TensorChange], everything: bool) -> Iterator[str]:
+    """A line for each tensor; of many that differ alike a line for each of the first, and one for all others."""
+    kinds: dict[tuple[Any, ...], list[TensorChange]] = {}
+    for change in changes:
+        kinds.setdefault(() if everything else _kind(change), []).append(change)
+    groups = list(kinds.values())
+    for alike in groups[:SHOWN]:
+        shown = len(alike) if everything or len(alike) < FIRST + LEFT else FIRST
+        for change in alike[:shown]:
+            yield f"~ tensor {visible(change.name, _NAME, bare=True)}: {'; '.join(_tensor_words(change))}"
+        if left := alike[shown:]:
+            yield f"~ {len(left):,} more tensors: {'; '.join(_kind_words(left))} (--all lists them)"
+    if rest := sum(map(len, groups[SHOWN:])):
+        yield f"~ {rest:,} more tensor{'s' * (rest > 1)} (--all lists them)"
+
+
+def _kind(change: TensorChange) -> tuple[Any, ...]:
+    """In what a tensor differs, apart from how much of it."""
+    differs = (change.shape, change.trits, change.scale, change.data)
+    return change.what, change.type, change.how, *(part is not None for part in differs)
+
+
+def _kind_words(alike: Sequence[TensorChange]) -> Iterator[str]:
+    """In what tensors of one kind differ, with the sums."""
+    first = alike[0]
+    if first.shape is not None:
+        yield "other shapes"
+    yield from _type_words(first)
+    if first.trits is not None:
+        yield f"{sum(change.trits[0] for change in alike if change.trits):,} trits differ"
+    if first.scale is not None:
+        yield "other scales"
+    if first.data is not None:
+        yield f"{sum(change.data[0] for change in alike if change.data):,} bytes of data differ"
+    if first.how is not None:
+        yield first.how
+
+
+def _type_words(change: TensorChange) -> Iterator[str]:
     if change.type is not None:
         how = {"trits": "trits equal", "nothing": "data not compared"}.get(change.what, "")
         same = f" ({how})" if how and change.trits is None and change.shape is None else ""
         yield f"type {change.type[0]} -> {change.type[1]}{same}"
+
+
+def _tensor_words(change: TensorChange) -> Iterator[str]:
+    if change.shape is not None:
+        yield f"shape {list(change.shape[0])} -> {list(change.shape[1])}"
+    yield from _type_words(change)
     if change.trits is not None:
         count, first = change.trits
         at = ", ".join(f"{index:,}" for index in unraveled(first, change.compared_shape))

@@ -1,7 +1,7 @@
 """This module defines the reports for people: each finding with its bytes, or a line for each; then the verdict, what it
 rests on, how many findings there are of each code, which of them `i2s fix` repairs, and what to type next.
 
-    model.gguf:0x1a40..0x1a44: error: I104 tail-missing: the file ends 0 bytes after the payload of ...
+    model.gguf:0x1a40..0x1a44: error: I104 tail-missing: the file ends inside the tail of ...
       1a40  12 34 56 78 ...
 
 The place is a byte range of the file, so that it can be given to `i2s dump`.
@@ -9,7 +9,7 @@ The place is a byte range of the file, so that it can be given to `i2s dump`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from i2s_spec.light_typing import Any
 from i2s_spec.linter.report import Format
@@ -20,13 +20,17 @@ from i2s_spec.linter.rule import REGISTRY, Needs, Severity
 #: Columns that 16 bytes take with an address of up to eight digits.
 WIDE = 80
 
+#: Findings from which on those that are alike are counted.
+MANY = 8
+
 #: The codes that a terminal has for colours.
 _SGR = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 class Text(Format):
-    """Lines of text; colours only on a terminal. The bytes are shown of the first finding of each code.
+    """Lines of text; colours only on a terminal. The bytes are shown of the first finding of each code. Where findings
+    say the same of many tensors, the first of them are listed and the others counted.
 
     With `quiet` there are only findings, each with its bytes, and verdicts; files without findings are not mentioned.
     """
@@ -51,15 +55,21 @@ class Text(Format):
         if file_report["findings"]:
             from i2s_spec.linter.next_step import repair_words
             from i2s_spec.linter.report.proof import proof
-        for finding in file_report["findings"]:
+        unlisted, counted = self._unlisted(file_report["findings"]), dict[str, int]()
+        for place, finding in enumerate(file_report["findings"]):
             silent, code = False, finding["code"]
             if not self._brief and _in_table(finding, file_report):
+                continue
+            if place in unlisted:
+                counted[code] = counted.get(code, 0) + 1
                 continue
             mark = "" if self._brief else repair_words(code)
             yield self._finding(path, finding) + (self._dim(f" [{mark}]") if mark else "")
             if self.bytes_shown and (self._quiet or code not in shown):
                 yield from (self._dim("  " + line) for line in proof(finding, file_report["size"], self._row()))
             shown.add(code)
+        for code, count in counted.items():
+            yield f"{path}: {count:,} more finding{_s(count)} of {code} like these; --format concise lists them"
         for code, count in file_report["summary"]["elided"].items():
             yield f"{path}: {count:,} more finding{_s(count)} of {code}"
         for bug in file_report["bugs"]:
@@ -78,6 +88,14 @@ class Text(Format):
             yield f"{path}: {self._verdict(file_report)}{'' if self._brief else self._basis(file_report)}"
         if not self._brief:
             yield from self._summary(file_report)
+
+    def _unlisted(self, findings: Sequence[Mapping[str, Any]]) -> set[int]:
+        """The places of findings that say of one more tensor what was said of others."""
+        if self._brief or len(findings) < MANY:
+            return set()
+        from i2s_spec.linter.report.repeated import repeated
+
+        return repeated(findings)
 
     def _row(self) -> int:
         """Bytes in a row of a dump: 16, or 8 on a terminal where they would be wrapped."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import re
 from pathlib import Path
@@ -13,7 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from malformed_cases import SMALL, broken
 
+from i2s_spec.convert.synthetic.new import new
+from i2s_spec.convert.tensors.convert_file import convert_file
 from i2s_spec.errors import Span
+from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.batch.lint_path import failed, skipped
 from i2s_spec.linter.engine import lint
@@ -21,6 +25,7 @@ from i2s_spec.linter.options import defaults
 from i2s_spec.linter.report import details_of, kind, make
 from i2s_spec.linter.report.examined import examined
 from i2s_spec.linter.report.proof import proof
+from i2s_spec.linter.report.repeated import repeated
 from i2s_spec.linter.report_data import Totals, excerpt_of
 from i2s_spec.linter.rule import REGISTRY
 from i2s_spec.linter.selection.baseline import Baseline
@@ -138,6 +143,29 @@ def test_findings_are_counted_by_code() -> None:
     assert quiet.endswith("a.gguf: 1 error, 5 notes\n")
     single = make("text").file(lint(broken("dup_key")))
     assert "\n  1 warning" not in single
+
+
+def test_findings_that_say_the_same_of_many_tensors_are_counted() -> None:
+    out, other = io.BytesIO(), io.BytesIO()
+    new(out, layers=2)
+    convert_file(open_file(out.getvalue()), other, to="interleave-64")
+    options = {"reference": out.getvalue(), "select": ("I401",)}
+    report = lint(other.getvalue(), **options).replaced(path="a.gguf")
+    assert [finding.code for finding in report.findings] == ["I401"] * 14
+    lines = make("text").file(report).splitlines()
+    assert sum(": error: I401 " in line for line in lines) == 5
+    assert "a.gguf: 9 more findings of I401 like these; --format concise lists them" in lines
+    assert "a.gguf: 14 errors" in lines
+    for every in (make("concise"), make("text", quiet=True)):
+        assert every.file(report).count(": error: I401 ") == 14
+    names = [f"I2_S tensor 'x{i}' has {i} bytes" for i in range(9)]
+    said: list[dict[str, Any]] = [
+        {"code": "I1", "message": name, "span": {"path": f"data[{i}]"}} for i, name in enumerate(names)
+    ]
+    assert repeated(said) == {5, 6, 7, 8}
+    assert repeated(said[:7]) == set()  # two lines are not worth a third
+    assert repeated([{**each, "span": {"path": "kv[1]"}} for each in said]) == set()  # what is quoted is what was found
+    assert repeated([{**each, "message": f"{each['message']}{'!' * i}"} for i, each in enumerate(said)]) == set()
 
 
 def test_the_end_says_what_to_type() -> None:

@@ -141,8 +141,8 @@ def key_type(subject: Subject) -> Iterator[Finding]:
             yield key_type.at(span, got=got, want=TrustedText(" or ".join(key.types)), key=name)
 
 
-@rule("M012", "quantization-version-missing", "general.quantization_version is missing, and {got} tensors are quantized",
-      severity=WARNING, clause="3.1", fix=Fix.SAFE, when=MODELS)  # fmt: skip
+@rule("M012", "quantization-version-missing", "general.quantization_version is missing in a file with quantized "
+      "tensors ({got})", severity=WARNING, clause="3.1", fix=Fix.SAFE, when=MODELS)  # fmt: skip
 def quantization_version_missing(subject: Subject) -> Iterator[Finding]:
     """general.quantization_version is missing in a file with quantized tensors.
 

@@ -11,8 +11,8 @@ from i2s_spec.schema.types import BY_NAME, READINGS, padded
 _OLD: Final = BY_NAME["Q2_0_G128"]
 
 
-@rule("G321", "groups-of-128", "{count} tensors have type 42 in groups of 128 weights, {want} bytes, as PrismML wrote them "
-      "before August 2026: programs for groups of 64 {stop}; i2s convert --to Q2_0 makes a file that they read",
+@rule("G321", "groups-of-128", "tensors of type 42 ({count}) have groups of 128 weights, {want} bytes, as PrismML wrote "
+      "them before August 2026: programs for groups of 64 {stop}; i2s convert --to Q2_0 makes a file that they read",
       clause="2.6",
       when="files with tensors of type 42",
       provenance=("PrismML-Eng/llama.cpp#167", "ggml-org/llama.cpp#25833", "ggml-org/llama.cpp#29058"))  # fmt: skip

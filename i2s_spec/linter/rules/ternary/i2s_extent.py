@@ -85,7 +85,7 @@ def row_not_whole_blocks_of_128(subject: Subject) -> Iterator[Finding]:
             yield row_not_whole_blocks_of_128.at(span, got=ne[0], want=BLOCK, name=subject.name(i))
 
 
-@rule("I104", "tail-missing", "the file ends {got} bytes after the payload of I2_S tensor {name}; its tail takes {want}",
+@rule("I104", "tail-missing", "the file ends inside the tail of I2_S tensor {name}, of which it holds {got} of {want} bytes",
       clause="6.1", cwe=125,
       ambiguous=True, stops=Stops("tensors", "the scale is not in the file", "known size"))  # fmt: skip
 def tail_missing(subject: Subject) -> Iterator[Finding]:
