@@ -95,7 +95,8 @@ def test_tensors_are_read_by_ranges(checkpoint: Server) -> None:
     """A shard of eight gibibytes, of which one tensor is wanted."""
     size, start = 1 << 33, (1 << 33) - 4096
     tensor = {"dtype": "F32", "shape": [1024], "data_offsets": [start - 512, start - 512 + 4096]}
-    header = json.dumps({"model.norm.weight": tensor}).encode()
+    large = {"dtype": "U8", "shape": [start - 512], "data_offsets": [0, start - 512]}
+    header = json.dumps({"model.layers.0.mlp.up_proj.weight": large, "model.norm.weight": tensor}).encode()
     header += b" " * (504 - len(header))
     shard = Zeros(size, {0: (504).to_bytes(8, "little") + header, start: b"\x07" * 4096})
     checkpoint.repository("org/big", {"config.json": b"{}", "model.safetensors": shard})
