@@ -285,6 +285,19 @@ def test_grams_of_every_set_are_the_definition(
     assert np.allclose(correlations, grams.correlations_reference(found), rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("row", GRAM_SETS)
+@pytest.mark.parametrize(("rows", "length"), [(4, 4100), (44, 1024), (44, 1028), (68, 2200)])
+def test_grams_of_long_vectors(row: int, rows: int, length: int) -> None:
+    """Kernels take long vectors in pieces, and as many of them as they have registers for."""
+    table = np.array([-1, 0, 1, 0], dtype=np.int8)
+    data = np.random.default_rng(rows).integers(0, 256, size=(rows, length // 4), dtype=np.uint8)
+    found = np.empty((rows, rows), dtype=np.float32)
+    _bit_sums.gram(row, data.reshape(-1), length // 4, length // 4, False, False, table, found)
+    vectors = table[data[:, :, None] >> np.arange(0, 8, 2, dtype=np.uint8) & 3].reshape(rows, -1).astype(np.float64)
+    vectors -= vectors.mean(axis=1, keepdims=True)
+    assert np.allclose(found, vectors @ vectors.T, rtol=1e-6, atol=1e-4)
+
+
 def test_grams_of_what_does_not_fit() -> None:
     table, found = np.array([-1, 0, 1, 0], dtype=np.int8), np.empty((4, 4), dtype=np.float32)
     for data, stride, n, trits in (
