@@ -320,10 +320,9 @@ def gram(int row, const uint8_t[::1] data, int64_t stride, int64_t n, bint down,
 
     `table` has the trit of each code. Where `mixed`, a byte holds four rows, else four columns; a row then has its four
     parts in another order than the columns, which does not matter for rows."""
-    cdef int64_t rows, vectors, length, room
-    cdef int8_t *trits
-    cdef int32_t *products
-    cdef double *means
+    cdef int64_t rows, vectors, length, room, of_trits, of_products
+    cdef uint8_t *memory
+    cdef uint8_t *trits
     cdef uint8_t *turned
     if not 0 <= row < I2S_GRAMS_SETS or not i2s_grams_sets[row].available():
         raise ValueError("no such kernel set")
@@ -343,23 +342,18 @@ def gram(int row, const uint8_t[::1] data, int64_t stride, int64_t n, bint down,
     room = (length + I2S_GRAM_LINE - 1) // I2S_GRAM_LINE * I2S_GRAM_LINE
     if vectors % 4 or room > I2S_GRAM_MOST or found.shape[0] != vectors or found.shape[1] != vectors:
         raise ValueError("the products have another shape")
-    trits = <int8_t *>malloc(vectors * room)
-    products = <int32_t *>malloc(vectors * vectors * sizeof(int32_t))
-    means = <double *>malloc(2 * vectors * sizeof(double))
-    turned = <uint8_t *>malloc(rows * n)
-    if trits == NULL or products == NULL or means == NULL or turned == NULL:
-        free(trits)
-        free(means)
-        free(products)
-        free(turned)
+    of_trits, of_products = vectors * room, (4 * vectors * vectors + I2S_GRAM_LINE - 1) // I2S_GRAM_LINE * I2S_GRAM_LINE
+    # One piece, at a whole line: of several large ones, pages would go back to the system every time.
+    memory = <uint8_t *>malloc(<size_t>(I2S_GRAM_LINE + of_trits + of_products + 16 * vectors + rows * n))
+    if memory == NULL:
         raise MemoryError
+    trits = memory + (I2S_GRAM_LINE - <int64_t>(<size_t>memory % I2S_GRAM_LINE)) % I2S_GRAM_LINE
+    turned = trits + of_trits + of_products + 16 * vectors
     with nogil:
-        i2s_grams_sets[row].trits(&data[0], rows, stride, n, down, mixed, &table[0], room, trits, turned)
-        i2s_grams_sets[row].gram(trits, vectors, length, room, products, means, &found[0, 0])
-    free(trits)
-    free(means)
-    free(products)
-    free(turned)
+        i2s_grams_sets[row].trits(&data[0], rows, stride, n, down, mixed, &table[0], room, <int8_t *>trits, turned)
+        i2s_grams_sets[row].gram(<int8_t *>trits, vectors, length, room, <int32_t *>(trits + of_trits),
+                                 <double *>(trits + of_trits + of_products), &found[0, 0])
+    free(memory)
 
 
 def correlations(int row, const float[:, ::1] products, float[:, ::1] found):
