@@ -16,7 +16,7 @@ cdef extern from "permuted.h" nogil:
         int (*available)() noexcept nogil
         int (*columns)(const uint32_t *, int64_t, const int32_t *, int, int64_t, int64_t, int64_t, const double *, int64_t,
                        int64_t, int64_t, int64_t, uint32_t *, uint32_t *, float *, double *, double *) noexcept nogil
-        void (*grams)(const float *, int64_t, const float *, int64_t, const int32_t *, int64_t, int, double *) noexcept nogil
+        void (*grams)(const float *, int64_t, const float **, int64_t, const int32_t *, int64_t, int, double *) noexcept nogil
     const i2s_scores_set *i2s_scores_sets
     int I2S_SCORES_SETS
     int I2S_REPEATS
@@ -264,18 +264,24 @@ def float_ranks(const float[::1] values, double[::1] found):
     return different
 
 
-def gram_scores(int row, const float[:, ::1] one, const float[:, ::1] other, const int32_t[::1] places,
-                const int64_t[::1] starts, const int64_t[::1] firsts, int64_t values, double[::1] found):
-    """The scores of two matrices of correlations under several orders: of the rows and columns of `one` that order h has in
-    `places` from `starts[h]` on, and those of `other` from `firsts[h]` on, as many as either has. Not a number where these are
-    fewer than `values`, or one side is constant. Both are symmetric, with 0 on the diagonal."""
-    cdef int64_t known = one.shape[0], others = other.shape[0], orders = found.shape[0], h, n, i
-    cdef double sums[3]
-    cdef double size = 0
-    cdef bint all_of
+def gram_scores(int row, const float[:, ::1] one, const float[:, ::1] first, const float[:, ::1] second,
+                const int32_t[::1] places, const int64_t[::1] starts, const int64_t[::1] firsts, int64_t values,
+                double[:, ::1] found):
+    """The scores of a matrix of correlations against two others under several orders, to `found` [2, orders]: of the rows and
+    columns of `one` that order h has in `places` from `starts[h]` on, and those of either other from `firsts[h]` on, as many
+    as all have. Not a number where these are fewer than `values`, or one side is constant. All are symmetric, with 0 on the
+    diagonal; the others have one shape."""
+    cdef int64_t known = one.shape[0], others = first.shape[0], orders = found.shape[1], h, n, i
+    cdef double sums[5]
+    cdef double size[2]
+    cdef double whole[2]
+    cdef const float *at[2]
+    cdef bint all_of, counted = False
+    cdef int side
     if not 0 <= row < I2S_SCORES_SETS or not i2s_scores_sets[row].available():
         raise ValueError("no such kernel set")
-    if one.shape[1] != known or other.shape[1] != others or starts.shape[0] != orders + 1 or firsts.shape[0] != orders:
+    if (one.shape[1] != known or first.shape[1] != others or second.shape[0] != others or second.shape[1] != others
+            or found.shape[0] != 2 or starts.shape[0] != orders + 1 or firsts.shape[0] != orders):
         raise ValueError("the matrices have another shape")
     for h in range(orders):
         if not 0 <= starts[h] <= starts[h + 1] <= places.shape[0] or firsts[h] < 0:
@@ -286,21 +292,21 @@ def gram_scores(int row, const float[:, ::1] one, const float[:, ::1] other, con
     with nogil:
         for h in range(orders):
             n = min(starts[h + 1] - starts[h], others - firsts[h])
-            found[h] = NAN
+            found[0, h] = found[1, h] = NAN
             if n < values or n < 2:
                 continue
             all_of = n == known and n == others  # in whatever order: squares are the same in each
-            sums[0] = sums[1] = sums[2] = 0
-            i2s_scores_sets[row].grams(&one[0, 0], known, &other[firsts[h], firsts[h]], others, &places[starts[h]], n,
-                                       not all_of or size == 0, sums)
-            if not all_of or size == 0:
-                sums[1] = sums[1] * sums[2]
+            for i in range(5):
+                sums[i] = 0
+            at[0], at[1] = &first[firsts[h], firsts[h]], &second[firsts[h], firsts[h]]
+            i2s_scores_sets[row].grams(&one[0, 0], known, at, others, &places[starts[h]], n, not (all_of and counted), sums)
+            for side in range(2):
+                size[side] = whole[side] if all_of and counted else sums[2] * sums[3 + side]
                 if all_of:
-                    size = sums[1]
-            else:
-                sums[1] = size
-            if sums[1] > 0:
-                found[h] = sums[0] / sqrt(sums[1]) * sqrt(<double>n * <double>(n - 1) / 2)
+                    whole[side] = size[side]
+                if size[side] > 0:
+                    found[side, h] = sums[side] / sqrt(size[side]) * sqrt(<double>n * <double>(n - 1) / 2)
+            counted = counted or all_of
 
 
 def gram_sets():
@@ -314,10 +320,9 @@ def gram(int row, const uint8_t[::1] data, int64_t stride, int64_t n, bint down,
 
     `table` has the trit of each code. Where `mixed`, a byte holds four rows, else four columns; a row then has its four
     parts in another order than the columns, which does not matter for rows."""
-    cdef int64_t rows, vectors, length, room
-    cdef int8_t *trits
-    cdef int32_t *products
-    cdef double *means
+    cdef int64_t rows, vectors, length, room, of_trits, of_products
+    cdef uint8_t *memory
+    cdef uint8_t *trits
     cdef uint8_t *turned
     if not 0 <= row < I2S_GRAMS_SETS or not i2s_grams_sets[row].available():
         raise ValueError("no such kernel set")
@@ -337,23 +342,18 @@ def gram(int row, const uint8_t[::1] data, int64_t stride, int64_t n, bint down,
     room = (length + I2S_GRAM_LINE - 1) // I2S_GRAM_LINE * I2S_GRAM_LINE
     if vectors % 4 or room > I2S_GRAM_MOST or found.shape[0] != vectors or found.shape[1] != vectors:
         raise ValueError("the products have another shape")
-    trits = <int8_t *>malloc(vectors * room)
-    products = <int32_t *>malloc(vectors * vectors * sizeof(int32_t))
-    means = <double *>malloc(2 * vectors * sizeof(double))
-    turned = <uint8_t *>malloc(rows * n)
-    if trits == NULL or products == NULL or means == NULL or turned == NULL:
-        free(trits)
-        free(means)
-        free(products)
-        free(turned)
+    of_trits, of_products = vectors * room, (4 * vectors * vectors + I2S_GRAM_LINE - 1) // I2S_GRAM_LINE * I2S_GRAM_LINE
+    # One piece, at a whole line: of several large ones, pages would go back to the system every time.
+    memory = <uint8_t *>malloc(<size_t>(I2S_GRAM_LINE + of_trits + of_products + 16 * vectors + rows * n))
+    if memory == NULL:
         raise MemoryError
+    trits = memory + (I2S_GRAM_LINE - <int64_t>(<size_t>memory % I2S_GRAM_LINE)) % I2S_GRAM_LINE
+    turned = trits + of_trits + of_products + 16 * vectors
     with nogil:
-        i2s_grams_sets[row].trits(&data[0], rows, stride, n, down, mixed, &table[0], room, trits, turned)
-        i2s_grams_sets[row].gram(trits, vectors, length, room, products, means, &found[0, 0])
-    free(trits)
-    free(means)
-    free(products)
-    free(turned)
+        i2s_grams_sets[row].trits(&data[0], rows, stride, n, down, mixed, &table[0], room, <int8_t *>trits, turned)
+        i2s_grams_sets[row].gram(<int8_t *>trits, vectors, length, room, <int32_t *>(trits + of_trits),
+                                 <double *>(trits + of_trits + of_products), &found[0, 0])
+    free(memory)
 
 
 def correlations(int row, const float[:, ::1] products, float[:, ::1] found):

@@ -23,8 +23,9 @@
 
 enum { I2S_GRAM_LINE = 64, I2S_GRAM_MOST = 1 << 14 };
 
-/* products[i * n + j], j at most i, of n vectors of `room` elements; n is a multiple of 4. Sets with I2S_GRAM_MORE multiply trits
- * plus 1, which are not negative, with trits; what is too much by that is the sum of the second vector. */
+/* products[i * n + j], j at most i, of n vectors of `room` elements; n is a multiple of 4. Some sets multiply trits plus 1,
+ * which are not negative, with trits: what is too much by that is the sum of the second vector where I2S_GRAM_MORE is 1, or of
+ * the first where I2S_GRAM_FIRST is. */
 static void i2s_gram_products_portable(const int8_t *vectors, int64_t n, int64_t room, int32_t *products) {
     int64_t i, j, c;
     for (i = 0; i < n; i++)
@@ -38,6 +39,7 @@ static void i2s_gram_products_portable(const int8_t *vectors, int64_t n, int64_t
 #define I2S_GRAM(name) i2s_##name##_portable
 #define I2S_GRAM_TARGET
 #define I2S_GRAM_MORE 0
+#define I2S_GRAM_FIRST 0
 #include "grams_body.h"
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
@@ -86,6 +88,7 @@ I2S_GRAM_UNROLLED
 #define I2S_GRAM(name) i2s_##name##_avx2
 #define I2S_GRAM_TARGET I2S_GRAM_256
 #define I2S_GRAM_MORE 1
+#define I2S_GRAM_FIRST 0
 #include "grams_body.h"
 
 #define I2S_GRAM_WORDS "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq"
@@ -135,14 +138,69 @@ I2S_GRAM_PRODUCTS_512(i2s_gram_products_avx512, I2S_GRAM_512, I2S_GRAM_ADD_WORDS
 #define I2S_GRAM(name) i2s_##name##_avx512
 #define I2S_GRAM_TARGET I2S_GRAM_512
 #define I2S_GRAM_MORE 1
+#define I2S_GRAM_FIRST 0
 #include "grams_body.h"
 
 #define I2S_GRAM_VNNI __attribute__((target(I2S_GRAM_WORDS ",avx512vnni" I2S_BY_512)))
-#define I2S_GRAM_SAME(sums) (sums)
-I2S_GRAM_PRODUCTS_512(i2s_gram_products_avx512vnni, I2S_GRAM_VNNI, _mm512_dpbusd_epi32, I2S_GRAM_SAME)
+/* Products of eight vectors with 32, which are turned so that a register has four elements of each of sixteen: no sum
+ * has to be added up across one. The turned ones are not negative, so that what is too much is the sum of the first vector. */
+I2S_GRAM_VNNI static void i2s_gram_products_avx512vnni(const int8_t *vectors, int64_t n, int64_t room, int32_t *products) {
+    enum { STRIP = 32, ROWS = 8, CHUNK = 1024 };
+    __m512i turned[CHUNK / 4][2];
+    const __m512i one = _mm512_set1_epi8(1);
+    int64_t i, j, start, c;
+    int a, k;
+    for (j = 0; j < n; j += STRIP) {
+        const int many = n - j < STRIP ? (int)(n - j) : STRIP;
+        const uint32_t there = many < STRIP ? ((uint32_t)1 << many) - 1 : UINT32_MAX;
+        const __mmask16 masks[2] = {(__mmask16)there, (__mmask16)(there >> 16)};
+        for (start = 0; start < room; start += CHUNK) {
+            const int64_t now = room - start < CHUNK ? room - start : CHUNK;
+            if (many < STRIP) memset(turned, 0, sizeof turned);
+            for (k = 0; k < many; k++)
+                for (c = 0; c < now; c += 4)
+                    memcpy((char *)turned + (c / 4 * STRIP + k) * 4, vectors + (j + k) * room + start + c, 4);
+            for (c = 0; c < now / 4; c++) {
+                turned[c][0] = _mm512_add_epi8(turned[c][0], one);
+                turned[c][1] = _mm512_add_epi8(turned[c][1], one);
+            }
+            for (i = j; i < n; i += ROWS) {
+                const int8_t *first[ROWS];
+                __m512i sums[ROWS][2];
+I2S_GRAM_UNROLLED
+                for (a = 0; a < ROWS; a++) {
+                    const int64_t row = i + a < n ? i + a : n - 1;
+                    const int32_t *before = products + row * n + j;
+                    first[a] = vectors + row * room + start;
+                    sums[a][0] = start ? _mm512_maskz_loadu_epi32(masks[0], before) : _mm512_setzero_si512();
+                    sums[a][1] = start ? _mm512_maskz_loadu_epi32(masks[1], before + 16) : _mm512_setzero_si512();
+                }
+                for (c = 0; c < now; c += 4) {
+                    const __m512i low = turned[c / 4][0], high = turned[c / 4][1];
+I2S_GRAM_UNROLLED
+                    for (a = 0; a < ROWS; a++) {
+                        int32_t four;
+                        __m512i all;
+                        memcpy(&four, first[a] + c, sizeof four);
+                        all = _mm512_set1_epi32(four);
+                        sums[a][0] = _mm512_dpbusd_epi32(sums[a][0], low, all);
+                        sums[a][1] = _mm512_dpbusd_epi32(sums[a][1], high, all);
+                    }
+                }
+I2S_GRAM_UNROLLED
+                for (a = 0; a < ROWS; a++)
+                    if (i + a < n) {
+                        _mm512_mask_storeu_epi32(products + (i + a) * n + j, masks[0], sums[a][0]);
+                        _mm512_mask_storeu_epi32(products + (i + a) * n + j + 16, masks[1], sums[a][1]);
+                    }
+            }
+        }
+    }
+}
 #define I2S_GRAM(name) i2s_##name##_avx512vnni
 #define I2S_GRAM_TARGET I2S_GRAM_VNNI
-#define I2S_GRAM_MORE 1
+#define I2S_GRAM_MORE 0
+#define I2S_GRAM_FIRST 1
 #include "grams_body.h"
 
 static int i2s_grams_has_avx2(void) { return i2s_cpu_avx2fma(); }

@@ -65,8 +65,9 @@ I2S_GRAM_TARGET static void I2S_GRAM(gram)(const int8_t *vectors, int64_t n, int
         means[i] = sum / (double)length;
     }
     for (i = 0; i < n; i++) {
-        const double sum = sums[i];
-        for (j = 0; j <= i; j++) out[i * n + j] = (float)(products[i * n + j] - I2S_GRAM_MORE * sums[j] - sum * means[j]);
+        const double sum = sums[i], more = I2S_GRAM_FIRST * sum;  /* whole numbers: exact in any order */
+        for (j = 0; j <= i; j++)
+            out[i * n + j] = (float)(products[i * n + j] - more - I2S_GRAM_MORE * sums[j] - sum * means[j]);
     }
     I2S_GRAM(gram_mirror)(out, n);
 }
@@ -95,4 +96,5 @@ I2S_GRAM_TARGET static void I2S_GRAM(gram_correlations)(const float *products, i
 
 #undef I2S_GRAM
 #undef I2S_GRAM_MORE
+#undef I2S_GRAM_FIRST
 #undef I2S_GRAM_TARGET

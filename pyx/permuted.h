@@ -191,7 +191,7 @@ typedef struct {
     int (*available)(void);
     int (*columns)(const uint32_t *, int64_t, const int32_t *, int, int64_t, int64_t, int64_t, const double *, int64_t, int64_t,
                    int64_t, int64_t, uint32_t *, uint32_t *, float *, double *, double *);
-    void (*grams)(const float *, int64_t, const float *, int64_t, const int32_t *, int64_t, int, double *);
+    void (*grams)(const float *, int64_t, const float *const *, int64_t, const int32_t *, int64_t, int, double *);
 } i2s_scores_set;
 
 /* From the slowest to the fastest. */

@@ -168,41 +168,46 @@ I2S_PERMUTED_TARGET static int I2S_PERMUTED(column_scores)(const uint32_t *base,
     return 1;
 }
 
-/* Three sums over the rows and columns `places` of `one`, whose rows are `width` apart, and the first n of `other`, whose rows
- * are `step` apart: of the products of their elements, and, if asked, of the squares of either. Both are symmetric, with 0 on
- * the diagonal: what lies left of the squares along the diagonal counts twice. */
-I2S_PERMUTED_TARGET static void I2S_PERMUTED(gram_products_of)(const float *one, int64_t width, const float *other,
+/* Sums over the rows and columns `places` of `one`, whose rows are `width` apart, and the first n of two `others`, whose rows
+ * are `step` apart: of the products with the elements of either, and, if asked, of the squares of each of the three. All are
+ * symmetric, with 0 on the diagonal: what lies left of the squares along the diagonal counts twice. */
+I2S_PERMUTED_TARGET static void I2S_PERMUTED(gram_products_of)(const float *one, int64_t width, const float *const others[2],
                                                                int64_t step, const int32_t *places, int64_t n, int squares,
-                                                               double sums[3]) {
+                                                               double sums[5]) {
     enum { N = I2S_PERMUTED_BYTES / 4 };
-    double rows[3][N] = {{0}};
+    double rows[5][N] = {{0}};
     int64_t i, j;
     int k, sum;
     for (i = 0; i < n; i++) {
-        const float *mine = one + places[i] * width, *theirs = other + i * step;
+        const float *mine = one + places[i] * width, *a = others[0] + i * step, *b = others[1] + i * step;
         const int64_t left = i / N * N, stop = left + N < n ? left + N : n;
-        F of[3] = {{0}};
+        F of[5] = {{0}};
         for (j = 0; j + N <= n && j <= left; j += N) {
             const F value = I2S_PERMUTED_TAKE(mine, places + j, width);
             const float twice = j < left ? 2 : 1;
-            F their;
-            memcpy(&their, theirs + j, sizeof their);
-            of[0] += value * their * twice;
+            F first, second;
+            memcpy(&first, a + j, sizeof first);
+            memcpy(&second, b + j, sizeof second);
+            of[0] += value * first * twice;
+            of[1] += value * second * twice;
             if (squares) {
-                of[1] += value * value * twice;
-                of[2] += their * their * twice;
+                of[2] += value * value * twice;
+                of[3] += first * first * twice;
+                of[4] += second * second * twice;
             }
         }
         for (; j < stop; j++) {
-            const double value = mine[places[j]], their = theirs[j];
-            rows[0][0] += value * their;
-            rows[1][0] += value * value;
-            rows[2][0] += their * their;
+            const double value = mine[places[j]], first = a[j], second = b[j];
+            rows[0][0] += value * first;
+            rows[1][0] += value * second;
+            rows[2][0] += value * value;
+            rows[3][0] += first * first;
+            rows[4][0] += second * second;
         }
-        for (sum = 0; sum < (squares ? 3 : 1); sum++)
+        for (sum = 0; sum < (squares ? 5 : 2); sum++)
             for (k = 0; k < N; k++) rows[sum][k] += of[sum][k];
     }
-    for (sum = 0; sum < 3; sum++)
+    for (sum = 0; sum < 5; sum++)
         for (k = 0; k < N; k++) sums[sum] += rows[sum][k];
 }
 

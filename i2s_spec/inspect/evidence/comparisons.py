@@ -187,7 +187,7 @@ def gram_comparisons(
     read = _Read(reader, matrix)
     made: list[Comparison] = []
     for text, partners, rows, share, width in asked:
-        scores = np.array([read.scores(rows[side], share, width) for side in SIDES])
+        scores = read.scores(rows, share, width)
         if not np.isnan(scores[:, PLAIN & fitting(matrix.rows, matrix.cols)]).any():
             made.append(Comparison(matrix, text, True, partners, scores))
     return made
@@ -218,18 +218,21 @@ class _Read:
         self._products = reader.columns(matrix)
         self._correlations = {side: grams.correlations(products) for side, products in self._products.items()}
 
-    def scores(self, rows: NDArray[np.float32], share: int = 1, width: int = 1) -> NDArray[np.float64]:
-        """The scores against the correlations of rows, float64 [hypotheses]; not a number where there is none.
+    def scores(self, rows: grams.Grams, share: int = 1, width: int = 1) -> NDArray[np.float64]:
+        """The scores against the correlations of rows as `Comparison.found` has them; not a number where there is none.
 
         :param share: heads, each of `width` columns, that have the same rows
         """
-        found = np.full(len(HYPOTHESES), np.nan)
+        found = np.full((len(SIDES), len(HYPOTHESES)), np.nan)
         for side, own in self._correlations.items():
             read = grams.reads(self._matrix.rows, self._matrix.cols, len(own), side)
             if share == 1:
-                found[read.numbers] = grams.scores_as_read(own, rows, read)
+                found[:, read.numbers] = grams.scores_as_read(own, rows, read)
             else:
-                found[read.numbers] = [self._shared(HYPOTHESES[number], rows, share, width) for number in read.numbers]
+                found[:, read.numbers] = [
+                    [self._shared(HYPOTHESES[number], rows[each], share, width) for number in read.numbers]
+                    for each in SIDES
+                ]
         return found
 
     def _shared(self, each: Hypothesis, rows: NDArray[np.float32], share: int, width: int) -> float:

@@ -163,16 +163,16 @@ def reads(rows: int, cols: int, known: int, in_rows: bool) -> Reads:
     )
 
 
-def scores_as_read(one: NDArray[np.float32], other: NDArray[np.float32], read: Reads) -> NDArray[np.float64]:
-    """The `score` of the channels that `as_read` finds and as many of `other`, for each way to read.
+def scores_as_read(one: NDArray[np.float32], others: Grams, read: Reads) -> NDArray[np.float64]:
+    """The `score` of the channels that `as_read` finds and as many of each of the `others`, for each way to read.
 
     :param one: correlations of columns
-    :param other: correlations of rows
-    :returns: float64 [ways]; not a number where one is constant, or channels are too few
+    :param others: correlations of rows, where these stay where they are (True), and where not
+    :returns: float64 [2, ways], in the same order; not a number where one is constant, or channels are too few
     """
-    found = np.empty(len(read.numbers))
+    found = np.empty((2, len(read.numbers)))
     row = row_of(profiles.kernel_sets)
-    _bit_sums.gram_scores(row, one, other, read.places, read.starts, read.firsts, VALUES, found)
+    _bit_sums.gram_scores(row, one, others[True], others[False], read.places, read.starts, read.firsts, VALUES, found)
     return found
 
 

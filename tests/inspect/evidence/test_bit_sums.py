@@ -285,6 +285,19 @@ def test_grams_of_every_set_are_the_definition(
     assert np.allclose(correlations, grams.correlations_reference(found), rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("row", GRAM_SETS)
+@pytest.mark.parametrize(("rows", "length"), [(4, 4100), (44, 1024), (44, 1028), (68, 2200)])
+def test_grams_of_long_vectors(row: int, rows: int, length: int) -> None:
+    """Kernels take long vectors in pieces, and as many of them as they have registers for."""
+    table = np.array([-1, 0, 1, 0], dtype=np.int8)
+    data = np.random.default_rng(rows).integers(0, 256, size=(rows, length // 4), dtype=np.uint8)
+    found = np.empty((rows, rows), dtype=np.float32)
+    _bit_sums.gram(row, data.reshape(-1), length // 4, length // 4, False, False, table, found)
+    vectors = table[data[:, :, None] >> np.arange(0, 8, 2, dtype=np.uint8) & 3].reshape(rows, -1).astype(np.float64)
+    vectors -= vectors.mean(axis=1, keepdims=True)
+    assert np.allclose(found, vectors @ vectors.T, rtol=1e-6, atol=1e-4)
+
+
 def test_grams_of_what_does_not_fit() -> None:
     table, found = np.array([-1, 0, 1, 0], dtype=np.int8), np.empty((4, 4), dtype=np.float32)
     for data, stride, n, trits in (
@@ -308,36 +321,42 @@ def test_scores_of_grams_are_those_of_what_is_read(
     for known, others, cols in ((256, 256, 512), (256, 240, 256), (128, 200, 128)):
         if not hypothesis.fits(4, cols):
             continue
-        one, other = (
+        one, other, opposite = (
             grams.correlations((made + made.T + np.eye(n) * n).astype(np.float32))
-            for n in (known, others)
+            for n in (known, others, others)
             for made in [random.normal(size=(n, n))]
         )
         matrix, first = grams.as_read(one, hypothesis, cols)
         n = min(len(matrix), others - first)
-        wanted = grams.score(
-            np.ascontiguousarray(matrix[:n, :n]), np.ascontiguousarray(other[first : first + n, first : first + n])
-        )
+        wanted = [
+            grams.score(
+                np.ascontiguousarray(matrix[:n, :n]), np.ascontiguousarray(each[first : first + n, first : first + n])
+            )
+            for each in (other, opposite)
+        ]
         read = grams.reads(4, cols, known, hypothesis.in_rows)
-        found = grams.scores_as_read(one, other, read)
-        assert found[read.numbers == HYPOTHESES.index(hypothesis)] == pytest.approx([wanted], abs=1e-3)
+        found = grams.scores_as_read(one, {True: other, False: opposite}, read)
+        assert found[:, read.numbers == HYPOTHESES.index(hypothesis)][:, 0] == pytest.approx(wanted, abs=1e-3)
 
 
 def test_scores_of_few_or_constant_channels_are_no_numbers() -> None:
     read = grams.reads(4, 256, 256, in_rows=True)
     one = grams.correlations(np.random.default_rng(3).normal(size=(256, 256)).astype(np.float32))
     few = np.ascontiguousarray(one[: profiles.VALUES - 1, : profiles.VALUES - 1])
-    assert np.isnan(grams.scores_as_read(one, few, read)).all()
-    assert np.isnan(grams.scores_as_read(one, np.zeros_like(one), read)).all()
+    assert np.isnan(grams.scores_as_read(one, {True: few, False: few}, read)).all()
+    constant = grams.scores_as_read(one, {True: np.zeros_like(one), False: one}, read)
+    assert np.isnan(constant[0]).all()
+    assert not np.isnan(constant[1]).any()
 
 
 def test_scores_of_grams_of_what_does_not_fit() -> None:
-    one, found = np.zeros((4, 4), np.float32), np.empty(1)
+    one, found = np.zeros((4, 4), np.float32), np.empty((2, 1))
     places, starts, firsts = np.arange(4, dtype=np.int32), np.array([0, 4]), np.array([0])
-    good = [0, one, one, places, starts, firsts, 4, found]
+    good = [0, one, one, one, places, starts, firsts, 4, found]
     _bit_sums.gram_scores(*good)
-    for place, wrong in ((0, 99), (1, one[:, :3].copy()), (2, one[:3].copy()), (3, places + 1), (3, places - 1),
-                         (4, np.array([0, 5])), (4, np.array([-1, 4])), (4, np.array([4, 0])), (4, np.array([0])),
-                         (5, np.array([-1])), (5, np.array([0, 0]))):  # fmt: skip
+    for place, wrong in ((0, 99), (1, one[:, :3].copy()), (2, one[:3].copy()), (3, one[:3].copy()),
+                         (3, one[:3, :3].copy()), (4, places + 1), (4, places - 1), (5, np.array([0, 5])),
+                         (5, np.array([-1, 4])), (5, np.array([4, 0])), (5, np.array([0])), (6, np.array([-1])),
+                         (6, np.array([0, 0])), (8, found[:1])):  # fmt: skip
         with pytest.raises(ValueError, match=r"no such|another shape|not among|not in the matrix"):
             _bit_sums.gram_scores(*[wrong if place == number else each for number, each in enumerate(good)])
