@@ -8,6 +8,7 @@ import struct
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -288,7 +289,7 @@ def _large_config(folder: Path) -> None:
         file.truncate(300 << 20)  # a hole: nobody reads it
 
 
-def _header(change: Callable[[dict], object], more: bytes = b"") -> Callable[[Path], None]:  # type: ignore[type-arg]
+def _header(change: Callable[[dict[str, Any]], object], more: bytes = b"") -> Callable[[Path], None]:
     """The header of a checkpoint's one file changed, and bytes put behind the data."""
 
     def changed(folder: Path) -> None:
@@ -303,11 +304,11 @@ def _header(change: Callable[[dict], object], more: bytes = b"") -> Callable[[Pa
     return _after(changed)
 
 
-def _shared(header: dict) -> None:  # type: ignore[type-arg]
+def _shared(header: dict[str, Any]) -> None:
     header[_UP]["data_offsets"] = header[_UP.replace("up_proj", "gate_proj")]["data_offsets"]
 
 
-def _inside(header: dict) -> None:  # type: ignore[type-arg]
+def _inside(header: dict[str, Any]) -> None:
     start = header["model.embed_tokens.weight"]["data_offsets"][0] + 2
     header["model.norm.weight"]["data_offsets"] = [start, start + 256]
 

@@ -123,6 +123,9 @@ def test_the_verb_says_what_41_means_in_which_file(rows: bytes, tmp_path: Path) 
         assert done.returncode == 0
         (line,) = [line for line in done.stdout.splitlines() if line.startswith("general.file_type")]
         assert line == f"general.file_type: {words}"
+    i2s(tmp_path, "new", "i2_s.gguf", "--layers", "1", "-q")
+    done = i2s(tmp_path, "convert", "i2_s.gguf", "sr.gguf", "--to", "I2_SR")
+    assert f"general.file_type: {i2_s} -> {sr}\n" in done.stdout
     done = i2s(tmp_path, "convert", "Q2_0.gguf", "one.gguf", "--to", "I2_SR", "--tensor", NAME)
     assert "general.file_type: 41 (Q2_0)\n" in done.stdout  # as most of the file still is
     assert file_type_words(40, "I2_S") == file_type_words(40) == file_type_words(40, "I2_SR") == i2_s

@@ -141,6 +141,16 @@ def test_a_scale_that_the_runtime_keeps_beside_the_matrix(
     assert result["Qcur-0"].status == "ok"
 
 
+def _save(path: Path, taps: dict[str, Any], form: str) -> None:
+    """A dump of arrays: one file of all, or a folder with a file for each."""
+    if form == "npz":
+        np.savez(path, **taps)
+        return
+    path.mkdir()
+    for name, value in taps.items():
+        np.save(path / f"{name}.npy", value)
+
+
 @pytest.mark.parametrize("form", ["npz", "folder"])
 @pytest.mark.parametrize("architecture", ["bitnet-b1.58", "llama"])
 def test_of_files_with_one_name_the_last_is_there(
@@ -150,12 +160,7 @@ def test_of_files_with_one_name_the_last_is_there(
     taps = dict(taps_of(architecture))
     for word in ("Qcur-0", "Kcur-0"):
         taps[word] = taps.pop(f"{word}#1")
-    if form == "npz":
-        np.savez(tmp_path / "x.npz", **taps)
-    else:
-        (tmp_path / "x.npz").mkdir()
-        for name, value in taps.items():
-            np.save(tmp_path / "x.npz" / f"{name}.npy", value)
+    _save(tmp_path / "x.npz", taps, form)
     result = compare(golden_of(architecture), tmp_path / "x.npz", model=model_of(architecture))
     assert result.ok, result.verdict
     assert result["Qcur-0#1"].other == "Qcur-0"
@@ -182,12 +187,7 @@ def test_arrays_of_the_forks_llama_graph(
     """Arrays tell no operation: where kqv_merged_cont is there, kqv_out is the output of attn_output."""
     taps = {name: value for name, value in taps_of("llama").items() if not name.startswith("blk.")}
     taps["kqv_merged_cont-0"], taps["kqv_out-0"] = taps.pop("kqv_out-0"), taps.pop("attn_out-0")
-    if form == "npz":
-        np.savez(tmp_path / "x.npz", **taps)
-    else:
-        (tmp_path / "x.npz").mkdir()
-        for name, value in taps.items():
-            np.save(tmp_path / "x.npz" / f"{name}.npy", value)
+    _save(tmp_path / "x.npz", taps, form)
     result = compare(golden_of("llama"), tmp_path / "x.npz", model=model_of("llama"))
     assert result.ok, result.verdict
     found = {tap.name: (tap.other, tap.status) for tap in result.taps}

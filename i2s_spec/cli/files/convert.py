@@ -135,8 +135,8 @@ def _convert(source: str, target: str, options: dict[str, Any], about: dict[str,
     if options["to"] is not None and not result.proofs:
         advice = (*advice, "No tensor was converted: none that was asked for is ternary.")
     before = _commonest(types)
-    types.subtract(proof.source for proof in result.proofs)
-    types.update(proof.target for proof in result.proofs)
+    types.subtract(proof.types[0] for proof in result.proofs)
+    types.update(proof.types[1] for proof in result.proofs)
     return _Report(result.size, result.proofs, result.copied, result.file_type, advice, (before, _commonest(types)))
 
 

@@ -57,6 +57,11 @@ class Proof(NamedTuple):
     #: Codes that stand for nothing, which were kept as such.
     unused: int = 0
 
+    @property
+    def types(self) -> tuple[str, str]:
+        """The names of both types, without the dialect that follows that of I2_S."""
+        return self.source.split()[0], self.target.split()[0]
+
     def __str__(self) -> str:
         retained = f", {self.unused:,} codes that stand for nothing kept" if self.unused else ""
         name = quote(self.name, bare=True)
