@@ -468,14 +468,22 @@ def test_the_example_is_decoded_as_it_says() -> None:
     assert [by_hand(payload, k) - 1 for k in range(128)] == trits
 
 
-def test_benchmarks_of_another_day_say_so() -> None:
+def test_benchmarks_of_another_day_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = benchmarks.processors("codec")[0]
+    committed = checkout.root() / "bench" / "results" / kind / "codec.json"
+    result = json.loads(committed.read_text(encoding="utf-8"))
+    for benchmark in result["benchmarks"].values():
+        benchmark.pop("machine", None)
+    later = {**result["machine"], "date": "2031-02-03", "load": 7.25}
+    result["benchmarks"]["PTQ1_0"]["machine"] = later
+    changed = tmp_path / "bench" / "results" / kind / "codec.json"
+    changed.parent.mkdir(parents=True)
+    changed.write_text(json.dumps(result), encoding="utf-8")
+    monkeypatch.setattr(benchmarks, "root", lambda: tmp_path)
     shown = benchmarks.table("codec")
-    for kind in benchmarks.processors("codec"):
-        result = json.loads((checkout.root() / "bench" / "results" / kind / "codec.json").read_text(encoding="utf-8"))
-        own = result["benchmarks"]["PTQ1_0"]["machine"]
-        for facts in (result["machine"], own):
-            assert f"{facts['date']}, {kind} " in shown
-            assert f"load {facts['load']} at the start" in shown
+    for facts in (result["machine"], later):
+        assert shown.count(f"{facts['date']}, {kind} ") == 1
+        assert f"load {facts['load']} at the start" in shown
 
 
 def test_the_example_is_what_the_codec_decodes() -> None:
