@@ -245,3 +245,8 @@ def test_used_excuses() -> None:
     report = {"excused": [{"code": "P101", "findings": 1, "reason": "one"}]}
     assert used({one, two}, "a/x", report) == {one}
     assert used({one, two}, "b/x", report) == set()
+
+
+def test_a_file_without_a_name_is_under_no_folder() -> None:
+    """No file has the empty name, and Python refuses to find a way to it."""
+    assert suppressed_in("", [Suppression("/more/**", ("G",), "r", "some/folder")]) == {}

@@ -20,6 +20,7 @@ from typing import Any
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.gguf.source import read_regular
 from i2s_spec.linter.report_data import FileReport
+from i2s_spec.linter.selection.suppressions import seen_from
 from i2s_spec.schema.faults import NO_INPUT
 
 SCHEMA_VERSION = 1
@@ -129,9 +130,7 @@ class Baseline:
         return sum(len(fields) for entries in files.values() for fields in entries.values())
 
     def _key(self, path: str) -> str:
-        if not path:  # no file has that name, and there is no way to it
-            return path
-        return os.path.relpath(path, os.path.dirname(self.path) or os.curdir).replace(os.sep, "/")
+        return seen_from(os.path.dirname(self.path), path)
 
 
 def _field(finding: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ class Suppression(NamedTuple):
 
     def covers(self, path: str) -> bool:
         """Whether the pattern fits a path, which is relative to the current folder."""
-        return _pattern(self.files).fullmatch(_relative(path, self.base)) is not None
+        return _pattern(self.files).fullmatch(seen_from(self.base, path)) is not None
 
 
 def suppressed_in(path: str, suppressions: Iterable[Suppression]) -> dict[str, str]:
@@ -53,10 +53,12 @@ def used(suppressions: Iterable[Suppression], path: str, report: FileReport) -> 
     return {suppression for suppression in suppressions if suppression.reason in reasons and suppression.covers(path)}
 
 
-def _relative(path: str, base: str) -> str:
-    """A path as seen from a folder, with `/` between its parts."""
-    shown = os.path.relpath(path, base or os.curdir)
-    return shown.replace(os.sep, "/")
+def seen_from(folder: str, path: str) -> str:
+    """A path as seen from a folder (the current one if it has no name), with `/` between its parts.
+
+    No file has the empty name, and there is no way to it: it stays empty.
+    """
+    return os.path.relpath(path, folder or os.curdir).replace(os.sep, "/") if path else path
 
 
 @lru_cache(maxsize=256)
