@@ -56,7 +56,12 @@ def one_input(data: bytes) -> None:
 
 
 def _meant(word: str, name: str) -> str:
-    """A word with the name of the file in it; `@@` is a list of that name, `@-` standard input."""
+    """A word with the name of the file in it; `@@` is a list of that name, `@-` standard input.
+
+    No word leads out of the folder: verbs read folders whole, and those around this one hold what other processes write.
+    """
+    word = word.replace("..", "empty")
+    word = "=".join(part.lstrip("/") if part.startswith("/") else part for part in word.split("="))
     return word if word == "@-" else f"@{name}" if word == "@@" else word.replace("@", name, 1)
 
 

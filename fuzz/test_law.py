@@ -48,6 +48,23 @@ def test_sound_input_is_no_find(name: str) -> None:
     given(name)
 
 
+def test_no_word_leads_out_of_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verb that reads the folder around this one would read what other processes write, for hours."""
+    harness, seen = import_module("fuzz_command_line"), []
+
+    def caught(words: list[str], *_: object) -> tuple[int, str, str]:
+        seen.extend(words)
+        return 0, "", ""
+
+    monkeypatch.setattr(harness, "answered", caught)
+    harness.one_input(b"lint .. / /tmp --config=/etc/x ./../.. a/../../b\n")
+    assert seen[0] == "lint"
+    assert len(seen) == 7
+    for part in (part for word in seen for part in word.split("=")):
+        assert not part.startswith("/")
+        assert ".." not in part
+
+
 def test_the_exit_code_of_a_bug_is_declared_once() -> None:
     from i2s_spec.linter.report_data import Totals, exit_code
 
