@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from examples import share
+from examples import pairs, share
 
 import i2s_spec as i2s
 from i2s_spec.golden import compare, record
@@ -308,14 +308,12 @@ def test_what_is_not_finite_is_said_as_such_first(
         assert "nothing else that is known explains the value" in result.verdict
 
 
-@pytest.mark.parametrize("mode", ["op-replay", "layer-forced"])
-@pytest.mark.parametrize(
-    ("raw", "norm"), [("kqv_out", "attn_sub_norm"), ("ffn_out", "ffn_sub_norm")], ids=["attention", "feed-forward"]
-)
+@pytest.mark.parametrize(("mode", "part"), pairs(["op-replay", "layer-forced"], ["attention", "feed-forward"]))
 def test_a_value_that_lost_its_name_to_an_absent_norm(
-    golden: Record, dump: Callable[..., Path], tmp_path: Path, mode: Any, raw: str, norm: str
+    golden: Record, dump: Callable[..., Path], tmp_path: Path, mode: Any, part: str
 ) -> None:
     """A node has one name: where the norm is left out, the value in front of it is called as the norm, and nothing else."""
+    raw, norm = {"attention": ("kqv_out", "attn_sub_norm"), "feed-forward": ("ffn_out", "ffn_sub_norm")}[part]
     word = norm.replace("_", "-")
     with np.load(dump(f"{word}-missing")) as stored:
         taps = {name: stored[name] for name in stored if not name.startswith("norm-")}
