@@ -233,8 +233,10 @@ def test_tap_and_mistake_are_named(golden: Record, dump: Callable[..., Path], wr
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("mode", ["op-replay", "free-running"])
-@pytest.mark.parametrize("wrong", ["attention-not-causal", "activation-silu", "lanes-reversed"])
+@pytest.mark.parametrize(
+    ("wrong", "mode"),
+    [("attention-not-causal", "op-replay"), ("activation-silu", "free-running"), ("lanes-reversed", "op-replay")],
+)
 def test_logits_alone_name_it_too(golden: Record, dump: Callable[..., Path], wrong: str, mode: Any) -> None:
     """Also a mistake that lets later tokens count, where the first few would not do, and one that changes little."""
     result = compare(golden[2], dump(wrong, "result_output"), model=golden[1], mode=mode)
@@ -288,8 +290,7 @@ def test_nothing_but_nan_is_not_blamed_on_arm(
         assert result.diagnoses[0].name == "not-finite", result.verdict
 
 
-@pytest.mark.parametrize("value", share([np.nan, np.inf]))
-@pytest.mark.parametrize("tokens", share([4, 7, 13]))
+@pytest.mark.parametrize(("tokens", "value"), share([(4, np.nan), (7, np.inf), (13, np.nan)]))
 def test_what_is_not_finite_is_said_as_such_first(
     golden: Record, dump: Callable[..., Path], tmp_path: Path, tokens: int, value: float
 ) -> None:
