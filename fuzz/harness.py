@@ -37,8 +37,8 @@ def replayed(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("path", given)
 
 
-#: A third of some inputs, as `third`; a quick run takes the first one.
-THIRDS = pytest.mark.parametrize("third", [0, *(pytest.param(i, marks=pytest.mark.thorough) for i in (1, 2))])
+#: A sixth of some inputs, as `sixth`; a quick run takes the first one.
+SIXTHS = pytest.mark.parametrize("sixth", [0, *(pytest.param(i, marks=pytest.mark.thorough) for i in range(1, 6))])
 
 
 def broken(most: int = 20_000, every: int = 1) -> list[bytes]:

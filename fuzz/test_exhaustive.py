@@ -1,8 +1,9 @@
 """Every prefix of every small file, and every byte of the small sound files at its edges, gets a verdict: none is left out.
 
 A verdict is that of the scanner and the schema, which must agree, and that of the linter, which must name the same fault,
-point into the file and find nothing wrong with itself. Files begin alike: what is a prefix of two is judged once. The
-workers count what they judged, and the counts are held against what there is by arithmetic.
+point into the file and find nothing wrong with itself. The linter judges every prefix of the sound files, and a share of
+the other inputs. Files begin alike: what is a prefix of two is judged once. The workers count what they judged, and the
+counts are held against what there is by arithmetic.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from harness import inputs, sentence
@@ -31,6 +33,9 @@ SMALL = 4096
 
 #: Inputs that a worker takes at a time.
 PIECE = 256
+
+#: Of so many inputs the linter judges one. It is chosen by its checksum, so that no place is left out in all files.
+LINTED = 5
 
 Verdict = Callable[[bytes], None]
 
@@ -51,6 +56,14 @@ def sound() -> list[bytes]:
 
 
 # --- verdicts ---
+
+
+def of_some_files(data: bytes) -> None:
+    """Scanner and schema are of one opinion; of a share of the files the linter is, too."""
+    if crc32(data) % LINTED:
+        of_header(data)
+    else:
+        of_file(data)
 
 
 def of_file(data: bytes) -> None:
@@ -158,11 +171,12 @@ def distinct(kept: list[bytes]) -> int:
 @pytest.mark.parametrize(
     ("verdict", "kept"),
     [
-        (of_file, lambda: sorted({*files("container", "lint", "round_trips", "differential"), *sound()})),
+        (of_file, sound),
+        (of_some_files, lambda: files("container", "lint", "round_trips", "differential")),
         (of_header, small_malformed),
         (of_dump, lambda: [data for data in files("golden_compare") if data[:1] < b"\x80" and data]),
     ],
-    ids=["corpus", "malformed", "dumps"],
+    ids=["sound", "corpus", "malformed", "dumps"],
 )
 def test_every_prefix(verdict: Verdict, kept: Callable[[], list[bytes]]) -> None:
     every = kept()
@@ -175,7 +189,7 @@ def test_every_prefix(verdict: Verdict, kept: Callable[[], list[bytes]]) -> None
 
 def test_every_byte_of_the_sound_files() -> None:
     pieces: list[Piece] = [
-        (of_file, changes, data, at, min(at + PIECE // 8, len(data)))
+        (of_some_files, changes, data, at, min(at + PIECE // 8, len(data)))
         for data in sound()
         for at in range(0, len(data), PIECE // 8)
     ]

@@ -2,7 +2,7 @@
 
 Hypothesis tries a law as often as the test asks for in the profile `thorough`, and a seventh of that in `quick`. Of a long
 list of values of which each asks the same, a quick run takes a share: `share` for those of `parametrize`, `some` for those
-of a loop in a test.
+of a loop in a test. Of combinations of two lists it takes as many as have each value once: `pairs`.
 """
 
 from __future__ import annotations
@@ -45,4 +45,16 @@ def share(values: Iterable[Any], every: int = 6) -> list[Any]:
         pytest.param(*(each if type(each) is tuple else (each,)), marks=thorough if i % every else ())
         for i, each in enumerate(values)
         if THOROUGH or i % every == 0
+    ]
+
+
+def pairs(first: Iterable[Any], second: Iterable[Any]) -> list[Any]:
+    """Combinations for `parametrize` with two names: every run tries each value at least once, the thorough tier all."""
+    firsts, seconds = list(first), list(second)
+    every_run = {(i % len(firsts), i % len(seconds)) for i in range(max(len(firsts), len(seconds)))}
+    return [
+        pytest.param(one, other, marks=() if (i, j) in every_run else pytest.mark.thorough)
+        for i, one in enumerate(firsts)
+        for j, other in enumerate(seconds)
+        if THOROUGH or (i, j) in every_run
     ]

@@ -109,7 +109,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
 @pytest.mark.parametrize(
     "name",
     [
-        *share((case.name for case in malformed() if case.large), every=3),
+        *share(case.name for case in malformed() if case.large),
         *share(case.name for case in malformed() if not case.large),
     ],
 )

@@ -24,7 +24,7 @@ FILES: Final = (
     "tests/gguf/test_scanner.py", "tests/gguf/test_strings.py",
 )  # fmt: skip
 
-#: What computes: run with each set of kernels.
+#: What computes: run with each set of kernels; corpora of whole files with one of them.
 KERNELS: Final = (
     "fuzz/fuzz_payload.py", "fuzz/fuzz_lint.py::test_corpus", "fuzz/fuzz_round_trips.py::test_corpus",
     "tests/codec/test_native.py", "tests/codec/test_recode.py", "tests/codec/test_vectors.py",
@@ -102,7 +102,8 @@ class Outcome(NamedTuple):
 def planned(isas: list[str], more: bool) -> Iterator[Pass]:
     """The passes for the sets that were asked for; each with the sets that only other tables have, up to the next.
 
-    What reads files has run with the best set when no set is named, and is left out where that one is.
+    What reads files runs with the best set, when no set is named, and its corpora once more with the best one of the
+    others: payloads, in which sets differ, are read with all of them.
     """
     from i2s_spec.codec.isa import kernel_sets, names
 
@@ -111,11 +112,12 @@ def planned(isas: list[str], more: bool) -> Iterator[Pass]:
     above = {name: list(takewhile(lambda each: each not in own, order[order.index(name) + 1 :])) for name in isas}
 
     best = [name for name, runs in names() if runs][-1]
-    others = tuple(test for test in KERNELS if test.partition("::")[0] not in FILES)
+    again = [name for name in isas if name != best][-1:]
+    payloads = tuple(test for test in KERNELS if test.partition("::")[0] not in FILES)
 
     yield Pass("files", "", (), FILES + (MORE_FILES if more else ()))
     for isa in isas:
-        yield Pass(isa, isa, (isa, *above[isa]), MORE_KERNELS if more else others if isa == best else KERNELS)
+        yield Pass(isa, isa, (isa, *above[isa]), MORE_KERNELS if more else KERNELS if isa in again else payloads)
 
 
 def environment(project: Path) -> dict[str, str]:

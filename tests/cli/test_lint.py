@@ -310,7 +310,10 @@ def test_help_of_every_verb() -> None:
 
 @pytest.mark.thorough
 def test_epilog_examples_work(tmp_path: Path) -> None:
-    """The example at the end of each verb's help works as typed."""
+    """The example at the end of each verb's help works as typed, but that `i2s fuzz` tries fewer inputs.
+
+    What `i2s spec test` does for this checkout is what the tests of `docs/` do.
+    """
     import re
     import shlex
 
@@ -318,9 +321,11 @@ def test_epilog_examples_work(tmp_path: Path) -> None:
         text = " ".join(i2s(verb, "--help").output.split())
         example = re.search(r"Example: (i2s .*)$", text)
         assert example, verb
+        if example[1] == "i2s spec test":
+            continue
         folder = tmp_path / verb
         folder.mkdir()
-        for command in example[1].split("&&"):
+        for command in example[1].replace("--runs 200", "--runs 20").split("&&"):
             done = run(*shlex.split(command)[1:], cwd=folder)
             if "needs the extra" in done.stderr:  # which is not installed here
                 break

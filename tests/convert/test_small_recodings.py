@@ -77,7 +77,7 @@ def test_a_shape_without_a_place_is_refused_as_alone(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("kind", "source"), share(product([each for each in TYPES if each != "I2_S"], ["canonical", "rows-1x4"]), every=5)
+    ("kind", "source"), share(product([each for each in TYPES if each != "I2_S"], ["canonical", "rows-1x4"]), every=9)
 )
 def test_other_types_hold_what_each_becomes_alone(kind: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = (

@@ -35,7 +35,6 @@ from i2s_spec.schema import dialect, gguf, i2s, limits, types
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "spec"
-RULES = SPEC / "rules"
 CHAPTERS = sorted(SPEC.glob("[0-9]*.md"))
 
 #: Chapters of the specification, whether or not they are written: code may cite those that are not.
@@ -69,19 +68,14 @@ SECTIONS = sections()
 # Pages of rules.
 
 
-#: Rules whose pages are made here: those that a test names, and a share of the others. `test_derived` makes all of them.
+#: Rules whose pages are made here: those that a test names, and a few others. The thorough `test_derived` makes all of them.
 NAMED = {"G001", "G109", "G219"}
-SHOWN = [rule for rule in all_rules() if rule.code in {*NAMED, *(each.code for each in some(all_rules()))}]
+SHOWN = [rule for rule in all_rules() if rule.code in {*NAMED, *(each.code for each in list(all_rules())[::60])}]
 
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "all_rules", lambda: SHOWN)
-
-
-@pytest.mark.thorough
-def test_pages_are_current() -> None:
-    assert pages.check(RULES, replay) == [], "run: i2s spec write"
 
 
 def test_pages_are_the_same_wherever_they_are_made() -> None:

@@ -1,4 +1,4 @@
-// Compiles a Kaitai definition (as JSON) and reads files by it: node kaitai.mjs definition.json work-folder file...
+// Compiles a Kaitai definition (as JSON), once in a folder, and reads files by it: node kaitai.mjs definition.json folder file...
 // Prints one line of JSON for each file. The packages are looked for where NODE_PATH says.
 import { createRequire } from "node:module";
 import fs from "node:fs";
@@ -9,9 +9,11 @@ const compiler = require("kaitai-struct-compiler");
 const { KaitaiStream } = require("kaitai-struct");
 
 const [definition, folder, ...files] = process.argv.slice(2);
-const made = await compiler.compile("javascript", JSON.parse(fs.readFileSync(definition)), null, false);
 const target = path.join(folder, "GgufI2s.js");
-fs.writeFileSync(target, made["GgufI2s.js"].replaceAll("kaitai-struct/KaitaiStream", require.resolve("kaitai-struct/KaitaiStream")));
+if (!fs.existsSync(target)) {
+  const made = await compiler.compile("javascript", JSON.parse(fs.readFileSync(definition)), null, false);
+  fs.writeFileSync(target, made["GgufI2s.js"].replaceAll("kaitai-struct/KaitaiStream", require.resolve("kaitai-struct/KaitaiStream")));
+}
 const module = createRequire(folder + "/")(target);
 const Gguf = module.GgufI2s ?? module;
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from examples import share
 
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.gguf import unfinished
@@ -200,7 +201,7 @@ FOLDERS = {
 }
 
 
-@pytest.mark.parametrize("made", FOLDERS)
+@pytest.mark.parametrize("made", share(FOLDERS, every=2))
 def test_a_killed_folder_is_removed_by_the_next(tmp_path: Path, made: str) -> None:
     module, last, call, inside = FOLDERS[made]
     if made == "export":

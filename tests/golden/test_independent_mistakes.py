@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from examples import share
+from examples import pairs, share
 
 import i2s_spec as i2s
 from i2s_spec.golden import compare, record
@@ -233,8 +233,10 @@ def test_tap_and_mistake_are_named(golden: Record, dump: Callable[..., Path], wr
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("mode", ["op-replay", "free-running"])
-@pytest.mark.parametrize("wrong", ["attention-not-causal", "activation-silu", "lanes-reversed"])
+@pytest.mark.parametrize(
+    ("wrong", "mode"),
+    [("attention-not-causal", "op-replay"), ("activation-silu", "free-running"), ("lanes-reversed", "op-replay")],
+)
 def test_logits_alone_name_it_too(golden: Record, dump: Callable[..., Path], wrong: str, mode: Any) -> None:
     """Also a mistake that lets later tokens count, where the first few would not do, and one that changes little."""
     result = compare(golden[2], dump(wrong, "result_output"), model=golden[1], mode=mode)
@@ -288,8 +290,7 @@ def test_nothing_but_nan_is_not_blamed_on_arm(
         assert result.diagnoses[0].name == "not-finite", result.verdict
 
 
-@pytest.mark.parametrize("value", share([np.nan, np.inf]))
-@pytest.mark.parametrize("tokens", share([4, 7, 13]))
+@pytest.mark.parametrize(("tokens", "value"), share([(4, np.nan), (7, np.inf), (13, np.nan)]))
 def test_what_is_not_finite_is_said_as_such_first(
     golden: Record, dump: Callable[..., Path], tmp_path: Path, tokens: int, value: float
 ) -> None:
@@ -308,14 +309,12 @@ def test_what_is_not_finite_is_said_as_such_first(
         assert "nothing else that is known explains the value" in result.verdict
 
 
-@pytest.mark.parametrize("mode", ["op-replay", "layer-forced"])
-@pytest.mark.parametrize(
-    ("raw", "norm"), [("kqv_out", "attn_sub_norm"), ("ffn_out", "ffn_sub_norm")], ids=["attention", "feed-forward"]
-)
+@pytest.mark.parametrize(("mode", "part"), pairs(["op-replay", "layer-forced"], ["attention", "feed-forward"]))
 def test_a_value_that_lost_its_name_to_an_absent_norm(
-    golden: Record, dump: Callable[..., Path], tmp_path: Path, mode: Any, raw: str, norm: str
+    golden: Record, dump: Callable[..., Path], tmp_path: Path, mode: Any, part: str
 ) -> None:
     """A node has one name: where the norm is left out, the value in front of it is called as the norm, and nothing else."""
+    raw, norm = {"attention": ("kqv_out", "attn_sub_norm"), "feed-forward": ("ffn_out", "ffn_sub_norm")}[part]
     word = norm.replace("_", "-")
     with np.load(dump(f"{word}-missing")) as stored:
         taps = {name: stored[name] for name in stored if not name.startswith("norm-")}

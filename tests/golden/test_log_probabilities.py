@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import one_process
 import pytest
+from examples import pairs
 
 import i2s_spec as i2s
 from i2s_spec.docs import checkout
@@ -89,8 +90,7 @@ def test_a_mistake_is_named_exactly(recorded: Recorded, tmp_path: Path, mode: An
     assert [(each.name, each.fits) for each in result.diagnoses] == [("activation-silu", "exactly")]
 
 
-@pytest.mark.parametrize("mode", ["op-replay", "free-running"])
-@pytest.mark.parametrize("server", [False, True])
+@pytest.mark.parametrize(("mode", "server"), pairs(["op-replay", "free-running"], [False, True]))
 def test_a_mistake_with_other_numerics_is_named(recorded: Recorded, tmp_path: Path, mode: Any, server: bool) -> None:
     """Logits between plausible and wrong: a mistake that takes nine tenths of the distance away explains them."""
     values = logits(recorded.silu.replace(numerics="bitnetcpp-2025"))

@@ -46,7 +46,7 @@ def test_identities_are_those_of_tensors_alone(
         assert one.zero_rows is None or np.array_equal(one.zero_rows, other.zero_rows)
 
 
-@pytest.mark.parametrize("dialect", share(DIALECTS, every=3))
+@pytest.mark.parametrize("dialect", share(DIALECTS))
 def test_differences_are_those_of_tensors_alone(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = model(1), model(2, "big", like=1)
     together = difference(a, b, dialect, "canonical")

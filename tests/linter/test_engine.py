@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from examples import examples, some
+from examples import examples, share, some
 from findings import codes
 from hypothesis import given
 from hypothesis import strategies as st
@@ -224,12 +224,14 @@ def test_limits_hold_for_one_call() -> None:
     assert lint(data).ok
 
 
-def test_a_raised_limit_is_raised() -> None:
+@pytest.mark.parametrize(("keys", "limits"), share([(2_000, {"usual-keys": 1_000}), (70_000, {})]))
+def test_a_raised_limit_is_raised(keys: int, limits: dict[str, int]) -> None:
+    """A limit that somebody set, and the one that there is without."""
     draft = Draft()
     file = draft.records()
-    file.key_values += [key_value(b"x%d" % i, ValueType.UINT8, 1) for i in range(70_000)]
+    file.key_values += [key_value(b"x%d" % i, ValueType.UINT8, 1) for i in range(keys)]
     data = draft.built(file)
-    assert codes(lint(data)) == {"S103"}
+    assert codes(lint(data, limits=limits)) == {"S103"}
     assert lint(data, limits={"usual-keys": 80_000}).findings == ()
 
 

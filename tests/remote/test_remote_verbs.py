@@ -8,6 +8,7 @@ import pickle
 import struct
 import subprocess
 import sys
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -277,6 +278,7 @@ def test_what_rules_on_samples_declare() -> None:
 # --- a file of the full size ---
 
 
+@cache
 def full_size() -> tuple[Zeros, int, dict[str, float]]:
     """A file of the shape of BitNet-b1.58-2B-4T, of which only header and scales are there; where its data begin; scales."""
     rows, ff, key_value, layers = 2560, 6912, 640, 30
