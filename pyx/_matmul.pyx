@@ -149,7 +149,10 @@ def probe_multiplications(int row, int64_t rounds, int64_t threads, int64_t toke
 
 
 def probe_reading(const uint8_t[::1] data, int64_t repeats, int64_t threads):
-    """Read every byte so many times, shared out among threads, and do next to nothing with it."""
+    """Read every byte so many times, shared out among threads, and do next to nothing with it.
+
+    What is read once is taken to lie in memory, the rest in a cache.
+    """
     cdef i2s_probe_job job
     job.peak = NULL
     job.data = &data[0]

@@ -78,7 +78,7 @@ INLINE void FN(tile)(const int kind, const int R, const int C, const uint8_t *w,
 
 INLINE void FN(tiles)(const int kind, const int C, const uint8_t *w, int64_t rows, int64_t pitch, int64_t columns,
                       const float *x, int64_t x_pitch, float *out, int64_t stride) {
-    const int R = C == 1 ? 4 : ROWS, second = i2s_cpu_asks_second();
+    const int R = C == 1 ? 4 : ROWS, second = rows * pitch > I2S_FAST_FAR && i2s_cpu_asks_second();
     int64_t r = 0;
     for (; r + R <= rows; r += R)
         FN(tile)(kind, R, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, w + (r + R) * pitch + AHEAD, second);

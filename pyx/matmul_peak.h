@@ -151,12 +151,17 @@ static void i2s_probe_peak_part(void *of, int64_t part) {
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #include "intrinsics.h"
 #define I2S_PROBE_READ(NAME, TARGET, WIDE, LOAD, OR, ZERO)                                                              \
-    __attribute__((target(TARGET))) static uint64_t NAME(const uint8_t *p, int64_t n) {                                 \
+    __attribute__((target(TARGET))) static uint64_t NAME(const uint8_t *p, int64_t n, int second) {                     \
         WIDE a = ZERO, b = ZERO, c = ZERO, d = ZERO;                                                                    \
         const int64_t step = 4 * (int64_t)sizeof(WIDE);                                                                 \
         for (int64_t i = 0; i + step <= n; i += step) {                                                                 \
-            for (int64_t line = 0; line < step; line += 64)                                                             \
-                _mm_prefetch((const char *)((uintptr_t)p + (uintptr_t)(i + line + 4096)), _MM_HINT_T0);                 \
+            for (int64_t line = 0; line < step; line += 64) {                                                           \
+                const char *ahead = (const char *)((uintptr_t)p + (uintptr_t)(i + line + 4096));                        \
+                if (second)                                                                                             \
+                    _mm_prefetch(ahead, _MM_HINT_T1);                                                                   \
+                else                                                                                                    \
+                    _mm_prefetch(ahead, _MM_HINT_T0);                                                                   \
+            }                                                                                                           \
             a = OR(a, LOAD((const void *)(p + i)));                                                                     \
             b = OR(b, LOAD((const void *)(p + i + sizeof(WIDE))));                                                      \
             c = OR(c, LOAD((const void *)(p + i + 2 * sizeof(WIDE))));                                                  \
@@ -182,18 +187,21 @@ static uint64_t i2s_probe_read_portable(const uint8_t *p, int64_t n) {
     return found;
 }
 
-static uint64_t i2s_probe_read(const uint8_t *p, int64_t n) {
+/* With `second`, memory is asked for into the second-level cache, from which what is there already would be read later. */
+static uint64_t i2s_probe_read(const uint8_t *p, int64_t n, int second) {
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-    if (i2s_cpu_avx512bw()) return i2s_probe_read_avx512(p, n);
-    if (i2s_cpu_avx2()) return i2s_probe_read_avx2(p, n);
+    if (i2s_cpu_avx512bw()) return i2s_probe_read_avx512(p, n, second);
+    if (i2s_cpu_avx2()) return i2s_probe_read_avx2(p, n, second);
 #endif
+    (void)second;
     return i2s_probe_read_portable(p, n);
 }
 
 static void i2s_probe_read_part(void *of, int64_t part) {
     i2s_probe_job *job = (i2s_probe_job *)of;
+    const int second = job->repeats == 1 && i2s_cpu_asks_second();
     uint64_t found = 0;
-    for (int64_t i = 0; i < job->repeats; i++) found |= i2s_probe_read(job->data + part * job->bytes, job->bytes);
+    for (int64_t i = 0; i < job->repeats; i++) found |= i2s_probe_read(job->data + part * job->bytes, job->bytes, second);
     if (found == 0) job->found = 1;
 }
 
