@@ -52,8 +52,8 @@ I2S_PEAK(i2s_peak_avx512, I2S_PEAK_AVX512, 64)
     static int64_t NAME(int64_t rounds, int64_t tokens) {                                                               \
         int64_t left = rounds, token;                                                                                   \
         if (rounds <= 0 || tokens <= 0) return 0;                                                                       \
-        __asm__ volatile("1:\n\t" MASKS "mov %2, %1\n\t"                                                               \
-                         "2:\n\t" I2S_PEAK_TWELVE(OP) "dec %1\n\tjnz 2b\n\tdec %0\n\tjnz 1b\n\t"                      \
+        __asm__ volatile("1:\n\t" MASKS "mov %2, %1\n\t"                                                                \
+                         "2:\n\t" I2S_PEAK_TWELVE(OP) "dec %1\n\tjnz 2b\n\tdec %0\n\tjnz 1b\n\t"                        \
                          : "+r"(left), "=&r"(token)                                                                     \
                          : "r"(tokens)                                                                                  \
                          : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",     \
@@ -104,7 +104,7 @@ I2S_PEAK_TARGET("i8mm") I2S_PEAK(i2s_peak_i8mm, I2S_PEAK_I8MM, 32)
     static int64_t NAME(int64_t rounds, int64_t tokens) {                                                               \
         int64_t left = rounds, turn;                                                                                    \
         if (rounds <= 0 || tokens <= 0) return 0;                                                                       \
-        __asm__ volatile("1:\n\t" MASKS "mov %1, %2\n\t"                                                               \
+        __asm__ volatile("1:\n\t" MASKS "mov %1, %2\n\t"                                                                \
                          "2:\n\t" I2S_PEAK_TWELVE(OP) "subs %1, %1, #1\n\tb.ne 2b\n\tsubs %0, %0, #1\n\tb.ne 1b\n\t"    \
                          : "+r"(left), "=&r"(turn)                                                                      \
                          : "r"((int64_t)(TURNS))                                                                        \
@@ -187,7 +187,7 @@ static uint64_t i2s_probe_read_portable(const uint8_t *p, int64_t n) {
     return found;
 }
 
-/* With `second`, memory is asked for into the second-level cache, from which what is there already would be read later. */
+/* With `second` lines are asked for into the second-level cache: for memory, as what caches hold is read slower then. */
 static uint64_t i2s_probe_read(const uint8_t *p, int64_t n, int second) {
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
     if (i2s_cpu_avx512bw()) return i2s_probe_read_avx512(p, n, second);

@@ -137,7 +137,7 @@ def _roofline(result: dict[str, Any]) -> str:
             tokens = int(shape.rpartition(" by ")[2]) if " by " in shape else 1
             speed = row["median"] * (WEIGHTS if row["unit"] == "GB/s" else 1)
             places.setdefault(f"{masked}: the most", []).append(
-                (float(WEIGHTS * tokens), speed, f"{masked}, {tokens} tokens")
+                (float(WEIGHTS * tokens), speed, f"{masked}, {tokens} token{'s' if tokens > 1 else ''}")
             )
     styles = {name: f"g{place}" for place, name in enumerate(places)}
     dots = [

@@ -67,7 +67,7 @@ def test_every_processor_that_was_measured_has_one() -> None:
     assert re.search(r"avx2, 2,560 x 2,560 by 128 tokens: \d+ GMAC/s", drawn)
 
 
-def test_what_masks_leave_is_drawn_where_it_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_masks_leave_is_drawn_where_it_was_measured() -> None:
     """One token from the table in GB/s, a byte being four products; of the widest set alone; older results have none."""
     row = {"low": 1.0, "high": 9e9, "unit": "GMAC/s"}
     memory = [{**row, "name": "read probe, here", "median": 10.0}, {**row, "name": "avx512, here", "median": 8.0}]
@@ -88,7 +88,7 @@ def test_what_masks_leave_is_drawn_where_it_was_measured(monkeypatch: pytest.Mon
         return {"machine": machine, "benchmarks": benches}
 
     drawn = benchmarks._roofline(result(memory, cached, several))
-    assert "probe with masks of avx512, 1 tokens: 200 GMAC/s" in drawn
+    assert "probe with masks of avx512, 1 token: 200 GMAC/s" in drawn
     assert "probe with masks of avx512, 8 tokens: 350 GMAC/s" in drawn
     assert "multiplying: 400 GMAC/s" in drawn
     assert "of avx2" not in drawn
