@@ -145,8 +145,9 @@ def _seconds(job: Callable[[], object], least: float = 0.0) -> float:
 
 def _peak(each: KernelSet, products: int, threads: int, least: float, tokens: int = 0) -> Callable[[], float]:
     """How long so many products take at the set's most, with the masks that so many tokens share if there are such."""
-    # A round has twelve multiplications or, with masks, as many for each token: one or two are done in a cycle.
-    rounds = max(1, round(least * 2e9 / (tokens + 1)))
+    # A round has twelve multiplications or, with masks, as many for each token: six cycles or twelve. The probe takes no
+    # longer than the kernels, so that a shared machine interrupts it no more often.
+    rounds = max(1, round(least * 4e8 / (tokens + 1)))
 
     def run() -> float:
         _matmul.probe_multiplications(each.row, rounds // 100, threads, tokens)
