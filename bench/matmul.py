@@ -1,9 +1,9 @@
 """This module measures the integer core of BitLinear: products with packed weights, against what memory and processor give.
 
-Two probes stand beside every measurement, in the same round: reading every byte of the weights, where they lie; and the
-widest multiplications of a kernel set, over and over on registers; both in the threads that do the products. A byte of
-weights takes four multiplications, so a quarter of the latter is the roofline of matrix-vector products, in bytes: what no
-kernel can pass whose weights are in cache. Where the caches themselves are slower, the reading probe says so.
+Probes stand beside every measurement, in the same round and in the threads that do the products: reading every byte of the
+weights, where they lie; the widest multiplications of a kernel set, over and over on registers; and these with the masks
+that weights of 2 bits need, as often as for so many tokens. Some processors do masks where they multiply: there one token
+has half of the multiplications at most. The slower of reading and of multiplying with masks is what no kernel can pass.
 """
 
 from __future__ import annotations
@@ -38,7 +38,14 @@ TOKENS = [8, 32, 128, 512]
 #: Where weights lie: what the start is a multiple of, and whether the pages are huge.
 PLACES = {"at 32 bytes, as in a file": (32, False), "at 64 bytes, huge pages": (64, True)}
 
-READ, PEAK, TORCH = "read probe", "multiplication probe", "torch._int_mm"
+READ, PEAK, MASKED, TORCH = "read probe", "multiplication probe", "probe with masks", "torch._int_mm"
+
+#: What a kernel is held to, and what that is.
+SHARE = "share of its limit"
+BESIDE = (
+    "the limit of a kernel is in each round the slower of reading the weights and of its probe with masks, which does 4 "
+    "masks for 4 multiplications of each token; that of AVX2 a shift as well, and an addition after each multiplication"
+)
 
 #: How often a measurement is taken at most, where somebody else had the processor meanwhile.
 TRIES = 5
@@ -136,14 +143,16 @@ def _seconds(job: Callable[[], object], least: float = 0.0) -> float:
             return (now - start) / count
 
 
-def _peak(each: KernelSet, products: int, threads: int, least: float) -> Callable[[], float]:
-    """How long so many products take at the set's most."""
-    rounds = max(1, round(least * 2e9))  # of twelve multiplications, one or two of which are done in a cycle
+def _peak(each: KernelSet, products: int, threads: int, least: float, tokens: int = 0) -> Callable[[], float]:
+    """How long so many products take at the set's most, with the masks that so many tokens share if there are such."""
+    # A round has twelve multiplications or, with masks, as many for each token: six cycles or twelve. The probe takes no
+    # longer than the kernels, so that a shared machine interrupts it no more often.
+    rounds = max(1, round(least * 4e8 / (tokens + 1)))
 
     def run() -> float:
-        _matmul.probe_multiplications(each.row, rounds // 100, threads)
+        _matmul.probe_multiplications(each.row, rounds // 100, threads, tokens)
         start = perf_counter()
-        done = _matmul.probe_multiplications(each.row, rounds, threads)
+        done = _matmul.probe_multiplications(each.row, rounds, threads, tokens)
         return products / done * (perf_counter() - start)
 
     return run
@@ -219,7 +228,7 @@ def _cache(setting: Setting, threads: int) -> Result:
         codes, out = _codes(1, columns), np.empty((1, rows), dtype=np.int32)
         contenders = [Contender(READ, _read(payload, threads, least))]
         for each in _sets():
-            contenders.append(Contender(f"{PEAK}, {each.name}", _peak(each, rows * columns, threads, least)))
+            contenders.append(Contender(f"{MASKED}, {each.name}", _peak(each, rows * columns, threads, least, 1)))
             # Sixteen in one call: what a call from Python takes beside the kernel is in `matmul.dot`, and told apart.
             job = partial(_matmul.product, each.row, payload, rows, codes, out, threads, repeats=16)
             contenders.append(Contender(each.name, _sixteenth(partial(_seconds, job, least))))
@@ -231,15 +240,18 @@ def _cache(setting: Setting, threads: int) -> Result:
             done = tuple(payload.size / t / 1e9 for t in times[each.name])
             rows_.append(Row(f"{each.name}, {shape}", done, "GB/s"))
             goal = 0.75 if not setting.quick and each == _sets()[-1] else None
-            share = ratios(times[f"{PEAK}, {each.name}"], times[each.name])
-            claims.append(Claim(f"{each.name}, {shape}: share of its roofline", share, "x", least=goal))
+            bound = _slower(times[READ], times[f"{MASKED}, {each.name}"])
+            share = ratios(bound, times[each.name])
+            claims.append(Claim(f"{each.name}, {shape}: {SHARE}", share, "x", least=goal))
         rows_.append(Row(f"matmul.dot, {shape}", tuple(payload.size / t / 1e9 for t in times["matmul.dot"]), "GB/s"))
         rows_.append(Row(f"{READ}, {shape}", tuple(payload.size / t / 1e9 for t in times[READ]), "GB/s"))
         best = _sets()[-1].name
-        roof = tuple(payload.size / t / 1e9 for t in times[f"{PEAK}, {best}"])
-        rows_.append(Row(f"roofline of {best}, {shape}", roof, "GB/s"))
+        for each in _sets():
+            roof = tuple(payload.size / t / 1e9 for t in times[f"{MASKED}, {each.name}"])
+            rows_.append(Row(f"{MASKED} of {each.name}, {shape}", roof, "GB/s"))
         claims.append(Claim(f"{best}, {shape}: speed of reading", ratios(times[READ], times[best]), "x"))
-    return Result(f"one token by a matrix in cache, {_said(threads)}", tuple(rows_), tuple(claims))
+    notes = (BESIDE,)
+    return Result(f"one token by a matrix in cache, {_said(threads)}", tuple(rows_), tuple(claims), notes)
 
 
 def _lookup(setting: Setting) -> Result:
@@ -300,43 +312,54 @@ def _matrix(setting: Setting, threads: int) -> Result:
         for tokens in TOKENS[:1] if setting.quick else TOKENS:
             codes, out = _codes(tokens, columns), np.empty((tokens, rows), dtype=np.int32)
             products = rows * columns * tokens
-            contenders = []
+            contenders = [Contender(READ, _read(payload, threads, least))]
             for each in _sets():
-                contenders.append(Contender(f"{PEAK}, {each.name}", _peak(each, products, threads, least)))
+                contenders.append(Contender(f"{MASKED}, {each.name}", _peak(each, products, threads, least, tokens)))
                 job = partial(_matmul.product, each.row, payload, rows, codes, out, threads)
                 contenders.append(Contender(each.name, partial(_seconds, job, least)))
                 if each == _sets()[-1] and (other := _other_kernel(each.row, tokens, contenders[-1].run)):
                     contenders.append(other._replace(name=f"{each.name} by {other.name}"))
+            contenders.append(Contender(PEAK, _peak(_sets()[-1], products, threads, least)))
             if torch is not None:
                 contenders.append(Contender(TORCH, _torch_job(torch, codes, rows, least)))
             times = _interleaved(contenders, setting, 9)
             shape = f"{rows:,} x {columns:,} by {tokens}"
-            for name in times:
-                if not name.startswith(PEAK):
-                    rows_.append(Row(f"{name}, {shape}", tuple(products / t / 1e9 for t in times[name]), "GMAC/s"))
             best = _sets()[-1].name
-            peak = tuple(products / t / 1e9 for t in times[f"{PEAK}, {best}"])
-            rows_.append(Row(f"{PEAK} of {best}, {shape}", peak, "GMAC/s"))
+            said = {
+                PEAK: f"{PEAK} of {best}",
+                **{f"{MASKED}, {each.name}": f"{MASKED} of {each.name}" for each in _sets()},
+            }
+            for name in times:
+                if name != READ:
+                    done = tuple(products / t / 1e9 for t in times[name])
+                    rows_.append(Row(f"{said.get(name, name)}, {shape}", done, "GMAC/s"))
             claims += _claims_of_products(shape, tokens, times, judged)
-    notes = () if torch is not None else ("torch: not installed: pip install torch",)
+    notes = (BESIDE,) if torch is not None else (BESIDE, "torch: not installed: pip install torch")
     return Result(f"several tokens by a matrix, {_said(threads)}", tuple(rows_), tuple(claims), notes)
 
 
+def _slower(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
+    """Of two times of each round the longer."""
+    return tuple(map(max, one, other))
+
+
 def _claims_of_products(shape: str, tokens: int, times: dict[str, tuple[float, ...]], judged: bool) -> list[Claim]:
-    """The shares of the peaks and of torch's speed, by the goals of this class of processors."""
+    """The shares of what is possible and of torch's speed, by the goals of this class of processors."""
     claims, best, goal = [], _sets()[-1].name, goals().products_of(tokens)
-    shares = {each.name: ratios(times[f"{PEAK}, {each.name}"], times[each.name]) for each in _sets()}
+    shares = {
+        each.name: ratios(_slower(times[READ], times[f"{MASKED}, {each.name}"]), times[each.name]) for each in _sets()
+    }
     torch = ratios(times[TORCH], times[best]) if TORCH in times else None
     either = goal.either and torch is not None
     for name, share in shares.items():
         least = {best: None if either else goal.peak, "avx2": min(goal.peak, 0.6)}.get(name) if judged else None
-        claims.append(Claim(f"{name}, {shape}: share of its peak", share, "x", least=least))
+        claims.append(Claim(f"{name}, {shape}: {SHARE}", share, "x", least=least))
     if torch is not None:
         least = goal.torch if judged and not either else None
         claims.append(Claim(f"{shape}: speed of torch", torch, "x", least=least))
     if torch is not None and either:
         nearer = tuple(max(a / goal.peak, b / goal.torch) for a, b in zip(shares[best], torch, strict=True))
-        text = f"{shape}: of the nearer goal, {goal.peak:g} of the peak or {goal.torch:g} times torch"
+        text = f"{shape}: of the nearer goal, {goal.peak:g} of its limit or {goal.torch:g} times torch"
         claims.append(Claim(text, nearer, "x", least=1.0 if judged else None))
     return claims
 

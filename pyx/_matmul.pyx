@@ -20,6 +20,7 @@ cdef extern from "matmul.h" nogil:
         int (*available)() noexcept nogil
         void (*quantize)(const float *, int64_t, int8_t *, float *, int32_t *) noexcept nogil
         int64_t (*peak)(int64_t) noexcept nogil
+        int64_t (*masked)(int64_t, int64_t) noexcept nogil
         const i2s_matmul_many_kernel *many
     ctypedef struct i2s_matmul_job:
         const i2s_matmul_set *set
@@ -44,7 +45,9 @@ cdef extern from "matmul.h" nogil:
         int32_t *sums
     ctypedef struct i2s_probe_job:
         int64_t (*peak)(int64_t) noexcept nogil
+        int64_t (*masked)(int64_t, int64_t) noexcept nogil
         int64_t rounds
+        int64_t tokens
         const uint8_t *data
         int64_t bytes
         int64_t repeats
@@ -128,19 +131,28 @@ def quantize(int row, const float[:, ::1] x, int8_t[:, ::1] codes, float[::1] sc
         i2s_quantize_run(&job, threads)
 
 
-def probe_multiplications(int row, int64_t rounds, int64_t threads):
-    """Do a set's widest multiplications, `rounds` times twelve in each thread; how many products, 0 if there is no probe."""
+def probe_multiplications(int row, int64_t rounds, int64_t threads, int64_t tokens=0):
+    """Do a set's widest multiplications, `rounds` times twelve in each thread; how many products, 0 if there is no probe.
+
+    With `tokens` a round masks weights as often as a kernel must, and has twelve multiplications for each of so many tokens.
+    """
     cdef i2s_probe_job job
-    cdef int64_t each = i2s_matmul_sets[row].peak(1)
+    cdef int64_t each
     job.peak = i2s_matmul_sets[row].peak
+    job.masked = i2s_matmul_sets[row].masked
     job.rounds = rounds
+    job.tokens = tokens
+    each = job.masked(1, tokens) if tokens > 0 else job.peak(1)
     with nogil:
         i2s_probe_run(&job, threads)
     return each * rounds * threads
 
 
 def probe_reading(const uint8_t[::1] data, int64_t repeats, int64_t threads):
-    """Read every byte so many times, shared out among threads, and do next to nothing with it."""
+    """Read every byte so many times, shared out among threads, and do next to nothing with it.
+
+    What is read once is taken to lie in memory, the rest in a cache.
+    """
     cdef i2s_probe_job job
     job.peak = NULL
     job.data = &data[0]

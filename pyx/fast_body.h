@@ -36,9 +36,10 @@ INLINE float FN(sum)(FN(vf) a) {
     return four[0];
 }
 
-/* R rows by C tokens. `ahead`: where memory is asked for meanwhile, in the order of addresses; NULL for nowhere. */
+/* R rows by C tokens. `ahead`: where memory is asked for meanwhile, in the order of addresses; NULL for nowhere. `second`:
+ * into the second-level cache. */
 INLINE void FN(tile)(const int kind, const int R, const int C, const uint8_t *w, int64_t pitch, int64_t columns,
-                     const float *x, int64_t x_pitch, float *out, int64_t stride, const uint8_t *ahead) {
+                     const float *x, int64_t x_pitch, float *out, int64_t stride, const uint8_t *ahead, const int second) {
     const int size = kind == I2S_F32 ? 4 : 2;
     FN(vf) acc[4][4];
     UNROLL for (int c = 0; c < C; c++)
@@ -46,7 +47,10 @@ INLINE void FN(tile)(const int kind, const int R, const int C, const uint8_t *w,
     int64_t k = 0;
     for (; k + VL <= columns; k += VL) {
         if (C == 1 && R == 4 && ahead != NULL) {
-            UNROLL for (int p = 0; p < R * VL * size; p += 64) __builtin_prefetch(ahead + p, 0, 3);
+            if (second)
+                UNROLL for (int p = 0; p < R * VL * size; p += 64) __builtin_prefetch(ahead + p, 0, 2);
+            else
+                UNROLL for (int p = 0; p < R * VL * size; p += 64) __builtin_prefetch(ahead + p, 0, 3);
             ahead += R * VL * size;
         }
         FN(vf) v[4];
@@ -74,11 +78,11 @@ INLINE void FN(tile)(const int kind, const int R, const int C, const uint8_t *w,
 
 INLINE void FN(tiles)(const int kind, const int C, const uint8_t *w, int64_t rows, int64_t pitch, int64_t columns,
                       const float *x, int64_t x_pitch, float *out, int64_t stride) {
-    const int R = C == 1 ? 4 : ROWS;
+    const int R = C == 1 ? 4 : ROWS, second = rows * pitch > I2S_FAST_FAR && i2s_cpu_asks_second();
     int64_t r = 0;
     for (; r + R <= rows; r += R)
-        FN(tile)(kind, R, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, w + (r + R) * pitch + AHEAD);
-    for (; r < rows; r++) FN(tile)(kind, 1, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, NULL);
+        FN(tile)(kind, R, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, w + (r + R) * pitch + AHEAD, second);
+    for (; r < rows; r++) FN(tile)(kind, 1, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, NULL, 0);
 }
 
 INLINE void FN(dots_of)(const int kind, const uint8_t *w, int64_t rows, int64_t pitch, int64_t columns, const float *x,

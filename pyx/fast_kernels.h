@@ -82,6 +82,7 @@ static inline uint16_t i2s_half_of_float(float f) {
     }                                                                                                                   \
     T static inline __attribute__((always_inline)) void FN(store)(float *p, FN(vf) v) { memcpy(p, &v, VB); }
 #define ALL(x) ((FN(vf)){0} + (x))
+#define I2S_FAST_FAR (1 << 21) /* bytes that the second-level cache does not hold */
 #define I2S_FAST_SET(NAME, AVAILABLE)                                                                                   \
     {NAME, AVAILABLE, FN(dots), FN(activate), FN(norm), FN(add), FN(multiply), FN(times), FN(rotate), FN(halve),        \
      FN(soft_max), FN(widen_halves), FN(weighted_sum)}

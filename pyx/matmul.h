@@ -64,6 +64,7 @@ typedef struct {
     void (*quantize)(const float *x, int64_t columns, int8_t *codes, float *scale, int32_t *sum);
     void (*epilogue)(int32_t *acc, int64_t n, int32_t sum, float scale, float weight_scale);
     int64_t (*peak)(int64_t rounds); /* multiplications that were done */
+    int64_t (*masked)(int64_t rounds, int64_t tokens); /* the same with masks of weights that so many tokens share */
     const i2s_matmul_many_kernel *many; /* or NULL */
 } i2s_matmul_set;
 
@@ -85,26 +86,26 @@ static const i2s_matmul_many_kernel i2s_matmul_panels_i8mm = {
 
 static const i2s_matmul_set i2s_matmul_sets[] = {
     {"portable", i2s_matmul_always, 1, i2s_arrange_portable, i2s_product_portable, NULL, i2s_quantize_portable,
-     i2s_epilogue_portable, i2s_peak_none, NULL},
+     i2s_epilogue_portable, i2s_peak_none, i2s_masked_none, NULL},
 #if defined(I2S_MM_X86)
     {"avx2", i2s_cpu_avx2, 1, i2s_arrange_avx2, i2s_product_avx2, NULL, i2s_quantize_avx2, i2s_epilogue_avx2,
-     i2s_peak_avx2, NULL},
+     i2s_peak_avx2, i2s_masked_avx2, NULL},
 #if defined(I2S_KNOWS_AVXVNNI)
     {"avxvnni", i2s_cpu_avxvnni, 1, i2s_arrange_avx2, i2s_product_avxvnni, NULL, i2s_quantize_avx2, i2s_epilogue_avx2,
-     i2s_peak_avxvnni, NULL},
+     i2s_peak_avxvnni, i2s_masked_avxvnni, NULL},
 #endif
     {"avx512vl", i2s_cpu_avx512vnni, 2, i2s_arrange_avx512, i2s_product_avx512vl, i2s_stream_avx512, i2s_quantize_avx512,
-     i2s_epilogue_avx512, i2s_peak_avx512, &i2s_matmul_panels},
+     i2s_epilogue_avx512, i2s_peak_avx512, i2s_masked_avx512, &i2s_matmul_panels},
     {"avx512", i2s_cpu_avx512vnni, 2, i2s_arrange_avx512, i2s_product_avx512, i2s_stream_avx512, i2s_quantize_avx512,
-     i2s_epilogue_avx512, i2s_peak_avx512, &i2s_matmul_panels},
+     i2s_epilogue_avx512, i2s_peak_avx512, i2s_masked_avx512, &i2s_matmul_panels},
 #elif defined(I2S_MM_NEON)
     {"neon", i2s_cpu_neon, 1, i2s_arrange_neon, i2s_product_neon, NULL, i2s_quantize_portable, i2s_epilogue_portable,
-     i2s_peak_neon, NULL},
+     i2s_peak_neon, i2s_masked_neon, NULL},
     {"dotprod", i2s_cpu_dotprod, 1, i2s_arrange_neon, i2s_product_dotprod, NULL, i2s_quantize_portable,
-     i2s_epilogue_portable, i2s_peak_dotprod, &i2s_matmul_panels_dotprod},
+     i2s_epilogue_portable, i2s_peak_dotprod, i2s_masked_dotprod, &i2s_matmul_panels_dotprod},
 #if defined(I2S_KNOWS_I8MM)
     {"i8mm", i2s_cpu_i8mm, 1, i2s_arrange_i8mm, i2s_product_i8mm, NULL, i2s_quantize_portable, i2s_epilogue_portable,
-     i2s_peak_i8mm, &i2s_matmul_panels_i8mm},
+     i2s_peak_i8mm, i2s_masked_i8mm, &i2s_matmul_panels_i8mm},
 #endif
 #endif
 };
@@ -267,7 +268,8 @@ static void i2s_quantize_run(i2s_quantize_job *job, int64_t threads) {
     i2s_pool_run(i2s_quantize_part, job, (job->tokens + job->part - 1) / job->part, threads);
 }
 
-/* The probes, each in so many threads: `rounds` of multiplications in every one; all bytes, shared out, so many times. */
+/* The probes, each in so many threads: `rounds` of multiplications in every one, with masks where there are tokens; all
+ * bytes, shared out, so many times. */
 static void i2s_probe_run(i2s_probe_job *job, int64_t threads) {
     i2s_pool_run(job->peak != NULL ? i2s_probe_peak_part : i2s_probe_read_part, job, threads, threads);
 }

@@ -1,5 +1,10 @@
 /* Probes for benchmarks: the most multiplications that a processor can do, its widest instruction over and over on registers;
- * and the fastest that memory or caches can be read. Both in the threads that do the products. */
+ * the most with what a kernel must do beside them; and the fastest that memory or caches can be read. All in the threads
+ * that do the products.
+ *
+ * Beside the multiplications: weights are packed, so a register of them is masked four times, for however many tokens; and
+ * without dot products what is multiplied must be added. On processors where these share ports with multiplications,
+ * no kernel of one token comes near the first probe. Additions at the end of a row and loads are left out. */
 #ifndef I2S_MATMUL_PEAK_H
 #define I2S_MATMUL_PEAK_H
 
@@ -12,6 +17,11 @@
 
 static int64_t i2s_peak_none(int64_t rounds) {
     (void)rounds;
+    return 0;
+}
+
+static int64_t i2s_masked_none(int64_t rounds, int64_t tokens) {
+    (void)rounds, (void)tokens;
     return 0;
 }
 
@@ -36,6 +46,32 @@ I2S_PEAK(i2s_peak_avx2, I2S_PEAK_AVX2, 32)
 I2S_PEAK(i2s_peak_avxvnni, I2S_PEAK_AVXVNNI, 32)
 #endif
 I2S_PEAK(i2s_peak_avx512, I2S_PEAK_AVX512, 64)
+
+/* A round: weights are masked, and each of the tokens takes twelve multiplications with them. */
+#define I2S_MASKED(NAME, MASKS, OP, MACS)                                                                               \
+    static int64_t NAME(int64_t rounds, int64_t tokens) {                                                               \
+        int64_t left = rounds, token;                                                                                   \
+        if (rounds <= 0 || tokens <= 0) return 0;                                                                       \
+        __asm__ volatile("1:\n\t" MASKS "mov %2, %1\n\t"                                                                \
+                         "2:\n\t" I2S_PEAK_TWELVE(OP) "dec %1\n\tjnz 2b\n\tdec %0\n\tjnz 1b\n\t"                        \
+                         : "+r"(left), "=&r"(token)                                                                     \
+                         : "r"(tokens)                                                                                  \
+                         : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",     \
+                           "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "cc");                                          \
+        return rounds * 12 * tokens * (MACS);                                                                           \
+    }
+#define I2S_MASK_256(i) "vpand %%ymm15, %%ymm13, %%ymm14\n\t"
+#define I2S_MASK_512(i) "vpandd %%zmm15, %%zmm13, %%zmm14\n\t"
+#define I2S_SHIFT_256 "vpsrlw $4, %%ymm15, %%ymm14\n\t" /* of four fields two: the products of the others would not fit */
+#define I2S_MASKED_AVX2(i)                                                                                              \
+    "vpmaddubsw %%ymm15, %%ymm14, %%ymm12\n\tvpaddw %%ymm12, %%ymm" #i ", %%ymm" #i "\n\t"
+#define I2S_MASKED_AVXVNNI(i) "%{vex%} vpdpbusd %%ymm15, %%ymm14, %%ymm" #i "\n\t"
+#define I2S_MASKED_AVX512(i) "vpdpbusd %%zmm15, %%zmm14, %%zmm" #i "\n\t"
+I2S_MASKED(i2s_masked_avx2, I2S_SHIFT_256 I2S_SHIFT_256 I2S_SHIFT_256 I2S_PEAK_TWELVE(I2S_MASK_256), I2S_MASKED_AVX2, 32)
+#if defined(I2S_KNOWS_AVXVNNI)
+I2S_MASKED(i2s_masked_avxvnni, I2S_PEAK_TWELVE(I2S_MASK_256), I2S_MASKED_AVXVNNI, 32)
+#endif
+I2S_MASKED(i2s_masked_avx512, I2S_PEAK_TWELVE(I2S_MASK_512), I2S_MASKED_AVX512, 64)
 
 #elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
 
@@ -63,11 +99,41 @@ I2S_PEAK_TARGET("dotprod") I2S_PEAK(i2s_peak_dotprod, I2S_PEAK_DOTPROD, 16)
 I2S_PEAK_TARGET("i8mm") I2S_PEAK(i2s_peak_i8mm, I2S_PEAK_I8MM, 32)
 #endif
 
+/* A round: weights are masked, and `TURNS`, which says it of the tokens, times twelve multiplications follow. */
+#define I2S_MASKED(NAME, MASKS, OP, TURNS, MACS)                                                                        \
+    static int64_t NAME(int64_t rounds, int64_t tokens) {                                                               \
+        int64_t left = rounds, turn;                                                                                    \
+        if (rounds <= 0 || tokens <= 0) return 0;                                                                       \
+        __asm__ volatile("1:\n\t" MASKS "mov %1, %2\n\t"                                                                \
+                         "2:\n\t" I2S_PEAK_TWELVE(OP) "subs %1, %1, #1\n\tb.ne 2b\n\tsubs %0, %0, #1\n\tb.ne 1b\n\t"    \
+                         : "+r"(left), "=&r"(turn)                                                                      \
+                         : "r"((int64_t)(TURNS))                                                                        \
+                         : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v13", "v14",      \
+                           "v15", "cc");                                                                                \
+        return rounds * 12 * tokens * (MACS);                                                                           \
+    }
+#define I2S_MASK_128(i) "and v14.16b, v15.16b, v13.16b\n\t"
+#define I2S_MASK_TWICE I2S_MASK_128(0) I2S_MASK_128(1)
+#define I2S_MASKED_NEON(i) "smlal v" #i ".8h, v14.8b, v15.8b\n\t" /* of the half of a register */
+#define I2S_MASKED_DOTPROD(i) "sdot v" #i ".4s, v14.16b, v15.16b\n\t"
+I2S_MASKED(i2s_masked_neon, I2S_MASK_TWICE I2S_MASK_TWICE I2S_MASK_TWICE, I2S_MASKED_NEON, tokens, 8)
+I2S_PEAK_TARGET("dotprod")
+I2S_MASKED(i2s_masked_dotprod, I2S_PEAK_TWELVE(I2S_MASK_128), I2S_MASKED_DOTPROD, tokens, 16)
+#if defined(I2S_KNOWS_I8MM)
+#define I2S_MASKED_I8MM(i) "smmla v" #i ".4s, v14.16b, v15.16b\n\t" /* of two tokens; one token is for dot products */
+I2S_PEAK_TARGET("i8mm")
+I2S_MASKED(i2s_masked_pairs, I2S_PEAK_TWELVE(I2S_MASK_128), I2S_MASKED_I8MM, (tokens + 1) / 2, 16)
+static int64_t i2s_masked_i8mm(int64_t rounds, int64_t tokens) {
+    return (tokens == 1 ? i2s_masked_dotprod : i2s_masked_pairs)(rounds, tokens);
+}
+#endif
+
 #endif
 
 typedef struct {
     int64_t (*peak)(int64_t);
-    int64_t rounds;
+    int64_t (*masked)(int64_t, int64_t); /* done instead of `peak`, where there are tokens */
+    int64_t rounds, tokens;
     const uint8_t *data;
     int64_t bytes, repeats;
     uint64_t found; /* so that nothing is left out because nobody asks */
@@ -76,18 +142,26 @@ typedef struct {
 static void i2s_probe_peak_part(void *of, int64_t part) {
     const i2s_probe_job *job = (const i2s_probe_job *)of;
     (void)part;
-    job->peak(job->rounds);
+    if (job->tokens > 0)
+        job->masked(job->rounds, job->tokens);
+    else
+        job->peak(job->rounds);
 }
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #include "intrinsics.h"
 #define I2S_PROBE_READ(NAME, TARGET, WIDE, LOAD, OR, ZERO)                                                              \
-    __attribute__((target(TARGET))) static uint64_t NAME(const uint8_t *p, int64_t n) {                                 \
+    __attribute__((target(TARGET))) static uint64_t NAME(const uint8_t *p, int64_t n, int second) {                     \
         WIDE a = ZERO, b = ZERO, c = ZERO, d = ZERO;                                                                    \
         const int64_t step = 4 * (int64_t)sizeof(WIDE);                                                                 \
         for (int64_t i = 0; i + step <= n; i += step) {                                                                 \
-            for (int64_t line = 0; line < step; line += 64)                                                             \
-                _mm_prefetch((const char *)((uintptr_t)p + (uintptr_t)(i + line + 4096)), _MM_HINT_T0);                 \
+            for (int64_t line = 0; line < step; line += 64) {                                                           \
+                const char *ahead = (const char *)((uintptr_t)p + (uintptr_t)(i + line + 4096));                        \
+                if (second)                                                                                             \
+                    _mm_prefetch(ahead, _MM_HINT_T1);                                                                   \
+                else                                                                                                    \
+                    _mm_prefetch(ahead, _MM_HINT_T0);                                                                   \
+            }                                                                                                           \
             a = OR(a, LOAD((const void *)(p + i)));                                                                     \
             b = OR(b, LOAD((const void *)(p + i + sizeof(WIDE))));                                                      \
             c = OR(c, LOAD((const void *)(p + i + 2 * sizeof(WIDE))));                                                  \
@@ -113,18 +187,21 @@ static uint64_t i2s_probe_read_portable(const uint8_t *p, int64_t n) {
     return found;
 }
 
-static uint64_t i2s_probe_read(const uint8_t *p, int64_t n) {
+/* With `second` lines are asked for into the second-level cache: for memory, as what caches hold is read slower then. */
+static uint64_t i2s_probe_read(const uint8_t *p, int64_t n, int second) {
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-    if (i2s_cpu_avx512bw()) return i2s_probe_read_avx512(p, n);
-    if (i2s_cpu_avx2()) return i2s_probe_read_avx2(p, n);
+    if (i2s_cpu_avx512bw()) return i2s_probe_read_avx512(p, n, second);
+    if (i2s_cpu_avx2()) return i2s_probe_read_avx2(p, n, second);
 #endif
+    (void)second;
     return i2s_probe_read_portable(p, n);
 }
 
 static void i2s_probe_read_part(void *of, int64_t part) {
     i2s_probe_job *job = (i2s_probe_job *)of;
+    const int second = job->repeats == 1 && i2s_cpu_asks_second();
     uint64_t found = 0;
-    for (int64_t i = 0; i < job->repeats; i++) found |= i2s_probe_read(job->data + part * job->bytes, job->bytes);
+    for (int64_t i = 0; i < job->repeats; i++) found |= i2s_probe_read(job->data + part * job->bytes, job->bytes, second);
     if (found == 0) job->found = 1;
 }
 

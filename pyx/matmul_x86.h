@@ -23,6 +23,7 @@
 #define I2S_MM_AHEAD_512VL 2048
 #define I2S_MM_AHEAD_STREAM 6144
 #define I2S_MM_ASK(p, at) _mm_prefetch((const char *)((uintptr_t)(p) + (uintptr_t)(at)), _MM_HINT_T0)
+#define I2S_MM_ASK_SECOND(p, at) _mm_prefetch((const char *)((uintptr_t)(p) + (uintptr_t)(at)), _MM_HINT_T1)
 
 /* The product of a set: VECTOR for one token, VR rows at a time; MATRIX for two to four, MR rows at a time. */
 #define I2S_MM_TOKENS(C, MATRIX, MR)                                                                                    \
@@ -243,8 +244,9 @@ static void i2s_product_avx512(const uint8_t *w, int64_t rows, int64_t blocks, c
 }
 
 /* R rows and one token, for weights that come from memory: half as wide and two rows at a time, so that what is needed next
- * was asked for longest ago, and few loads wait at once. */
-I2S_MM_TARGET I2S_MM_INLINE void i2s_stream512(const int R, const uint8_t *w, int64_t blocks, const int8_t *q, int32_t *out) {
+ * was asked for longest ago, and few loads wait at once. With `second` it is asked for into the second-level cache. */
+I2S_MM_TARGET I2S_MM_INLINE void i2s_stream512(const int R, const int second, const uint8_t *w, int64_t blocks,
+                                               const int8_t *q, int32_t *out) {
     const int64_t pitch = blocks * I2S_MM_BYTES;
     const __m256i mask[4] = I2S_MM_MASKS(_mm256_set1_epi8);
     __m256i acc[2][4];
@@ -252,7 +254,10 @@ I2S_MM_TARGET I2S_MM_INLINE void i2s_stream512(const int R, const uint8_t *w, in
         I2S_MM_UNROLL for (int f = 0; f < 4; f++) acc[r][f] = _mm256_setzero_si256();
     uintptr_t ahead = (uintptr_t)w + (uintptr_t)(R * pitch + I2S_MM_AHEAD_STREAM);
     for (int64_t b = 0; b < blocks; b++, w += 32, q += 128, ahead += (uintptr_t)(32 * R)) {
-        I2S_MM_ASK(ahead, 0);
+        if (second)
+            I2S_MM_ASK_SECOND(ahead, 0);
+        else
+            I2S_MM_ASK(ahead, 0);
         __m256i v[2];
         I2S_MM_UNROLL for (int r = 0; r < R; r++) v[r] = _mm256_loadu_si256((const __m256i *)(w + r * pitch));
         I2S_MM_UNROLL for (int f = 0; f < 4; f++) {
@@ -275,9 +280,10 @@ I2S_MM_TARGET I2S_MM_INLINE void i2s_stream512(const int R, const uint8_t *w, in
 I2S_MM_TARGET static void i2s_stream_avx512(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *codes,
                                             int32_t *out) {
     const int64_t pitch = blocks * I2S_MM_BYTES;
+    const int second = i2s_cpu_asks_second();
     int64_t r = 0;
-    for (; r + 2 <= rows; r += 2) i2s_stream512(2, w + r * pitch, blocks, codes, out + r);
-    if (r < rows) i2s_stream512(1, w + r * pitch, blocks, codes, out + r);
+    for (; r + 2 <= rows; r += 2) i2s_stream512(2, second, w + r * pitch, blocks, codes, out + r);
+    if (r < rows) i2s_stream512(1, second, w + r * pitch, blocks, codes, out + r);
 }
 
 I2S_MM_TARGET static void i2s_quantize_avx512(const float *x, int64_t n, int8_t *codes, float *scale, int32_t *sum) {

@@ -19,6 +19,9 @@ LEAST_SHARE: Final = 0.6
 SERIES: Final = 8
 
 
+#: Names of rows that say what multiplications leave that masks share ports with.
+MASKED: Final = "probe with masks"
+
 #: Weights in a byte of payload: the multiplications that a token needs for each byte.
 WEIGHTS: Final = 4
 
@@ -105,11 +108,17 @@ def _machine(machine: dict[str, Any]) -> str:
 
 
 def _roofline(result: dict[str, Any]) -> str:
-    """Products of one thread: the reading probe and the multiplication probe are the roof, each kernel set is a series."""
-    memory, several = (result["benchmarks"][name]["rows"] for name in ("vector-memory-1", "matrix-1"))
+    """Products of one thread: the reading probe and the multiplication probe are the roof, each kernel set is a series.
+
+    So is the most that multiplications with masks leave of the peak, in results that have it.
+    """
+    memory, cached, several = (
+        result["benchmarks"][name]["rows"] for name in ("vector-memory-1", "vector-cache-1", "matrix-1")
+    )
     places: dict[str, list[tuple[float, float, str]]] = {}
     bandwidth = max(row["median"] for row in memory if "probe" in row["name"])
-    peak = max(row["median"] for row in several if "probe" in row["name"])
+    widest = max((row for row in several if "probe" in row["name"]), key=lambda row: row["median"])
+    peak = widest["median"]
     for row in memory:
         kernels, _, where = row["name"].partition(", ")
         if "probe" not in kernels and "matmul" not in kernels:
@@ -121,6 +130,15 @@ def _roofline(result: dict[str, Any]) -> str:
             tokens = int(shape.rpartition(" by ")[2])
             says = f"{kernels}, {shape} tokens"
             places.setdefault(kernels, []).append((float(WEIGHTS * tokens), row["median"], says))
+    best = widest["name"].partition(", ")[0].rpartition(" of ")[2]
+    for row in (*cached, *several):
+        masked, _, shape = row["name"].partition(", ")
+        if masked == f"{MASKED} of {best}":
+            tokens = int(shape.rpartition(" by ")[2]) if " by " in shape else 1
+            speed = row["median"] * (WEIGHTS if row["unit"] == "GB/s" else 1)
+            places.setdefault(f"{masked}: the most", []).append(
+                (float(WEIGHTS * tokens), speed, f"{masked}, {tokens} token{'s' if tokens > 1 else ''}")
+            )
     styles = {name: f"g{place}" for place, name in enumerate(places)}
     dots = [
         Place(intensity, speed, styles[name], f"{says}: {_number(speed)} GMAC/s")

@@ -65,3 +65,31 @@ def test_every_processor_that_was_measured_has_one() -> None:
     assert drawn.count("<svg") == len(benchmarks.processors("matmul")) >= 1
     assert "one token from memory" in drawn
     assert re.search(r"avx2, 2,560 x 2,560 by 128 tokens: \d+ GMAC/s", drawn)
+
+
+def test_what_masks_leave_is_drawn_where_it_was_measured() -> None:
+    """One token from the table in GB/s, a byte being four products; of the widest set alone; older results have none."""
+    row = {"low": 1.0, "high": 9e9, "unit": "GMAC/s"}
+    memory = [{**row, "name": "read probe, here", "median": 10.0}, {**row, "name": "avx512, here", "median": 8.0}]
+    cached = [
+        {**row, "name": "probe with masks of avx512, 640 x 2,560", "median": 50.0, "unit": "GB/s"},
+        {**row, "name": "probe with masks of avx2, 640 x 2,560", "median": 11.0, "unit": "GB/s"},
+    ]
+    several = [
+        {**row, "name": "multiplication probe of avx512, 640 x 2,560 by 8", "median": 400.0},
+        {**row, "name": "probe with masks of avx512, 640 x 2,560 by 8", "median": 350.0},
+        {**row, "name": "avx512, 640 x 2,560 by 8", "median": 300.0},
+    ]
+    names = ("vector-memory-1", "vector-cache-1", "matrix-1")
+    machine = {**benchmarks._result("matmul", benchmarks.processors("matmul")[0])["machine"]}
+
+    def result(*tables: list[dict[str, object]]) -> dict[str, object]:
+        benches = {name: {"rows": rows} for name, rows in zip(names, tables, strict=True)}
+        return {"machine": machine, "benchmarks": benches}
+
+    drawn = benchmarks._roofline(result(memory, cached, several))
+    assert "probe with masks of avx512, 1 token: 200 GMAC/s" in drawn
+    assert "probe with masks of avx512, 8 tokens: 350 GMAC/s" in drawn
+    assert "multiplying: 400 GMAC/s" in drawn
+    assert "of avx2" not in drawn
+    assert "masks" not in benchmarks._roofline(result(memory, [], [several[0], several[2]]))

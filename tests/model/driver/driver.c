@@ -204,7 +204,10 @@ int main(int argc, char **argv) {
         found = 1;
         if (set->available()) {
             run(set, bytes, size);
-            i2s_probe_job probe = {.peak = set->peak, .rounds = 1000, .data = bytes, .bytes = (int64_t)size / 3, .repeats = 1};
+            i2s_probe_job probe = {.peak = set->peak, .masked = set->masked, .rounds = 1000, .data = bytes,
+                                   .bytes = (int64_t)size / 3, .repeats = 1};
+            i2s_probe_run(&probe, 2);
+            probe.tokens = 3;
             i2s_probe_run(&probe, 2);
             probe.peak = NULL;
             i2s_probe_run(&probe, 3);
