@@ -59,7 +59,7 @@ def test_action_is_composite_and_names_what_exists() -> None:
         assert step["shell"] == "bash"
         assert "${{" not in step["run"], "an input in the text of a script could be a command"
         for option in re.findall(r"(?<= )--[a-z-]+(?= )", step["run"]):
-            assert option in OPTIONS | ASKING | {"--quiet"}
+            assert option in OPTIONS | ASKING | {"--quiet", "--clear"}  # of pip and of venv
         for name in re.findall(r"I2S_[A-Z_]+", " ".join(step["env"])):
             assert name in {parameter.envvar for parameter in lint.params}
     used = set(re.findall(r"\$\{\{ inputs\.([a-z-]+) \}\}", str(action["runs"]["steps"])))
@@ -109,6 +109,30 @@ def test_action_runs(tmp_path: Path) -> None:
     assert run(files="bad.gguf\ngood*", options="--ignore\nG203", **{"fail-on": "note"})[0] == 0
     assert run(profile="nonsense")[0] == 2
     assert run(files="missing.gguf")[0] == 3
+
+
+def test_action_compiles_once_in_a_job(tmp_path: Path) -> None:
+    """The step that installs, with a Python that notes what it is asked: a second use of the action compiles nothing."""
+    step = next(step for step in loaded("action.yml")["runs"]["steps"] if step["name"] == "Install i2s-spec")
+    python, asked, place = tmp_path / "a python", tmp_path / "asked", tmp_path / "temp" / "i2s-spec"
+    python.write_text(
+        '#!/bin/sh\nfor place; do :; done\nmkdir -p "$place/bin"\nrm -f "$place/installed"\n'
+        f'printf \'#!/bin/sh\\necho "$@" >> %s\\n\' {shlex.quote(str(asked))} > "$place/bin/pip"\n'
+        'chmod +x "$place/bin/pip"\n',
+        encoding="utf-8",
+    )
+    python.chmod(0o755)
+
+    def install(version: str) -> list[str]:
+        environment = {"PATH": "/usr/bin:/bin", "PYTHON": str(python), "VERSION": version, "HERE": "/the action"}
+        command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]]
+        subprocess.run(command, env={**environment, "PLACE": str(place)}, check=True)
+        return asked.read_text().splitlines()
+
+    assert install("") == ["install --quiet /the action"]
+    assert len(install("")) == 1
+    assert install("0.2.0")[1:] == ["install --quiet i2s-spec==0.2.0"]
+    assert install("")[2:] == ["install --quiet /the action"]
 
 
 def test_the_command_line_has_the_verb() -> None:

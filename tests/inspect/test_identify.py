@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import struct
 from collections import Counter
 from functools import cache
@@ -305,6 +306,24 @@ def test_remainders_tell_a_layout(shared: Path) -> None:
         assert question.answer is not None
         assert (question.answer.name, question.confidence) == (layout, "likely")
         assert {each.confidence for each in question.hypotheses[1:]} <= {"unlikely", "excluded"}
+
+
+@pytest.mark.parametrize("scale", [0.125, 0.1, math.nan, -math.nan, math.inf, 0.0, -0.0, 1e-45])
+def test_only_numbers_tell_what_computed_them(scale: float) -> None:
+    """Scales that are exact in BF16 were in a checkpoint; NaN, infinity and 0 end in zeros, whoever wrote them."""
+    file = gguf.parse(model_bytes("bitnet-b1.58"))
+    data = bytearray(file.data)
+    for info in file.tensor_infos:
+        if info.type == 36:
+            tail = info.offset + math.prod(info.ne) // 4
+            data[tail : tail + 4] = struct.pack("<f", scale)
+    file.data = bytes(data)
+    file.key_values = [each for each in file.key_values if each.key != b"general.quantization_version"]
+    question = identify(Draft().built(file)).question("quantizer")
+    converter = next(each for each in question.hypotheses if each.name == "convert-hf")
+    told = [each.text for each in converter.favour + converter.against if " scales " in f" {each.text} "]
+    assert any("exact in BF16" in text for text in told) == (scale == 0.125), told
+    assert not any("have a sign" in text for text in told)
 
 
 def test_rooms_show_other_writers() -> None:

@@ -54,6 +54,7 @@ def test_paths_that_cannot_be_shown_are_not_typed(name: str) -> None:
 
 def test_commands_of_rules_take_plain_values_only() -> None:
     assert other_command("I401", "rows-1x4", "a") == "i2s convert a OUT.gguf --from rows-1x4 --to canonical"
+    assert other_command("G321", 42, "a") == "i2s convert a OUT.gguf --to Q2_0"
     assert other_command("I401", "$(id)", "a") == other_command("G001", "x") == other_command("X000", "x") == ""
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from i2s_spec.draw.plot import ticks
 from i2s_spec.draw.svg import drawing, element, number, text, title
 
 WIDTH: Final = 720
@@ -82,14 +83,14 @@ class _Scale:
 
 
 def _grid(x: _Scale, y: _Scale, across: tuple[float, float], up: tuple[float, float]) -> list[str]:
-    """Lines at powers of four across, and at powers of ten upwards."""
+    """Lines at powers of four across, and at 1, 2 and 5 of each power of ten upwards."""
     marks = []
     for power in range(math.ceil(math.log(across[0], 4)), math.floor(math.log(across[1], 4)) + 1):
         at = x(4.0**power)
         marks.append(element("path", {"class": "grid-line", "d": f"M{number(at)} {TOP}V{FLOOR}"}))
         marks.append(text(at, FLOOR + 15, f"{4**power:,}" if power >= 0 else f"{4.0**power:g}", "offset", "middle"))
-    for power in range(math.ceil(math.log10(up[0])), math.floor(math.log10(up[1])) + 1):
-        at = y(10.0**power)
+    for tick in ticks(math.log10(up[0]), math.log10(up[1])):
+        at = y(tick)
         marks.append(element("path", {"class": "grid-line", "d": f"M{LEFT} {number(at)}H{RIGHT}"}))
-        marks.append(text(LEFT - 6, at + 4, f"{10**power:,}" if power >= 0 else f"{10.0**power:g}", "offset", "end"))
+        marks.append(text(LEFT - 6, at + 4, f"{round(tick):,}" if tick >= 1 else f"{tick:g}", "offset", "end"))
     return marks

@@ -155,7 +155,8 @@ def _weigh_numbers(seen: Observed, case: Case) -> None:
 
 def _weigh_scales(seen: Observed, case: Case) -> None:
     """Which numbers the scales are."""
-    words = list(seen.scale_bits())
+    # NaN, infinity, 0 and subnormal numbers end in zeros too, and no quantizer computed them.
+    words = [word for word in seen.scale_bits() if 0x0080_0000 <= word & 0x7FFF_FFFF < 0x7F80_0000]
     if len(words) < 4:
         return
     bf16 = sum(word & 0xFFFF == 0 for word in words)

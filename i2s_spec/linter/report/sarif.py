@@ -37,7 +37,7 @@ NOTIFICATIONS = (
     (SKIPPED, "FileSkipped", "A file was not checked, on request."),
     (ELIDED, "MoreFindings", "There are more findings of a rule than the report lists."),
     (READ, "WhatWasRead", "A part of the file was read, or it was read from a server."),
-    (CONFIGURED, "Configured", "A configuration file changes what is found, or what fails a run."),
+    (CONFIGURED, "ConfigurationFound", "A configuration file changes what is found, or what fails a run."),
 )
 
 

@@ -42,6 +42,13 @@ def test_a_kernel_at_the_limit_touches_the_roof() -> None:
         assert said in drawn
 
 
+def test_an_axis_upwards_has_several_numbers() -> None:
+    """Also where the speeds are within one power of ten."""
+    drawn = roofline(Roof(14, 369, "m", "a"), [Place(4, 46, "g0", "a")], "title", "more", UNITS)
+    labels = re.findall(r'class="offset" text-anchor="end">([\d,]+)<', drawn)
+    assert labels == ["20", "50", "100", "200", "500"]
+
+
 def test_less_is_lower() -> None:
     (x, y), (same, lower) = circles(
         roofline(ROOF, [Place(4, 40, "g0", "a"), Place(4, 20, "g0", "b")], "title", "more", UNITS)
