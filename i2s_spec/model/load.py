@@ -70,7 +70,7 @@ def load_model(
     """
     from i2s_spec.gguf.reader import File
     from i2s_spec.gguf.reader import open as open_file
-    from i2s_spec.gguf.source import require_written
+    from i2s_spec.gguf.regular_file import require_written
     from i2s_spec.model.numeric_profile import numeric_profile
 
     chosen = numeric_profile(numerics)
