@@ -75,7 +75,7 @@ def doctor(origin: Origin, *, threads: int = 1, progress: Progress | None = None
     report = lint(origin, threads=threads, progress=progress, details=examined)
     path = on_command_line(quote(report.path, limit=4096, bare=True))
     if not report.readable:
-        return Checkup(report, None, (), "canonical", False, tuple(_steps(report, None, (), False, path)))
+        return Checkup(report, None, (), "canonical", False, tuple(_steps(report, None, (), None, path)))
     try:
         found, verdicts, dialect, certain, verb, why_not = _looked_at(origin, threads, report.ok)
     except FormatError:  # the file changed, or went away, after it was linted

@@ -1,14 +1,9 @@
-"""This module compares ternary tensors that have no common scale: their trits, and the weights that these stand for.
-
->>> from i2s_spec.codec.form import Form
->>> from i2s_spec.codec.trits import Trits
->>> def ternary(scale): return Trits(Form("I2_S", (1, 128)), (bytes([0x55] * 31 + [0x56]) + scale + bytes(28)).__getitem__)
-"""
+"""This module compares ternary tensors that have no common scale: their trits, and the weights that these stand for."""
 
 from __future__ import annotations
 
 from math import lcm
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -44,8 +39,9 @@ def differing(one: Trits, other: Trits) -> Differing:
     counts, firsts = [0, 0], [0, 0]
     for start in range(0, one.form.elements, step):
         stop = min(start + step, one.form.elements)
-        for what, (ours, theirs) in enumerate(zip(_window(one, start, stop), _window(other, start, stop), strict=True)):
-            odd = np.not_equal(ours, theirs)
+        both: Any = zip(_window(one, start, stop), _window(other, start, stop), strict=True)
+        for what, (ours, theirs) in enumerate(both):
+            odd = ours != theirs
             if found := int(np.count_nonzero(odd)):
                 if not counts[what]:
                     firsts[what] = start + int(odd.argmax())
