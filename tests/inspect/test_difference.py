@@ -310,6 +310,11 @@ def test_scales_of_rows_are_compared_by_the_weights() -> None:
         assert document(found, "a", "b")["tensors"][0]["weights"] == {"count": odd, "first": 512 + first}
 
 
+def test_an_infinite_scale_is_compared_too() -> None:
+    (change,) = difference(ternary_file("I2_S", [np.inf]), ternary_file("I2_SR", [0.5, 0.25])).tensors
+    assert (change.what, change.trits, change.weights) == ("weights", None, (256 * 512, 0))
+
+
 def test_a_small_file_of_many_changed_tensors_does_not_compare_each_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """64 of them would be compared with thousands of others each, which took a minute for 300 KB."""
     rng = np.random.default_rng(1)

@@ -149,9 +149,9 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
 
 
 def _refusal(found: Checkup, width: int) -> Iterable[Line]:
-    """Why `i2s run` and `i2s embed` refuse a file that has no errors."""
+    """Why the forward pass, as of `i2s run` and `i2s embed`, refuses a file that has no errors."""
     if found.refusal is not None:
-        yield from _wrapped(f"i2s run refuses it: {cut(found.refusal, 400)}", width, style="yellow")
+        yield from _wrapped(f"the reference forward pass refuses it: {cut(found.refusal, 400)}", width, style="yellow")
 
 
 def _origin(found: Checkup, width: int) -> Iterator[Line]:

@@ -56,7 +56,8 @@ def _window(tensor: Trits, start: int, stop: int) -> tuple[NDArray[np.int8], NDA
     data = tensor.fetch(form.byte(start), form.byte(stop))
     trits = form.decode(data, stop - start, tensor.unused).trits
     if form.type == "I2_S":
-        return trits, trits * tensor.scale
+        with np.errstate(invalid="ignore"):  # 0 times an infinite scale
+            return trits, trits * tensor.scale
     from i2s_spec.codec.blocks import block_native
 
     weights = block_native.dequantize(data, form.matrix(stop - start), form.type, byte_order=form.byte_order)
