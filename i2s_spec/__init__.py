@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.reader import open as open
     from i2s_spec.gguf.writer import Writer as Writer
     from i2s_spec.inspect.identify.identification import identify as identify
-    from i2s_spec.linter.checkup import doctor as doctor
     from i2s_spec.linter.cluster.check_entry import check as check
     from i2s_spec.linter.cluster.lint_manifest import lint_manifest as lint_manifest
     from i2s_spec.linter.cluster.manifest import manifest as manifest
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from i2s_spec.linter.repair.fix import fix as fix
     from i2s_spec.linter.report_data import Report as Report
     from i2s_spec.linter.sanitize.sanitize import sanitize as sanitize
+    from i2s_spec.model.checkup import doctor as doctor
     from i2s_spec.model.load import load_model as load_model
     from i2s_spec.model.projection import bitlinear as bitlinear
     from i2s_spec.model.projection import integer_product as integer_product
@@ -97,7 +97,7 @@ _HOMES = {
     "fix": "i2s_spec.linter.repair.fix",
     "sanitize": "i2s_spec.linter.sanitize.sanitize",
     "lint": "i2s_spec.linter.engine",
-    "doctor": "i2s_spec.linter.checkup",
+    "doctor": "i2s_spec.model.checkup",
     "check": "i2s_spec.linter.cluster.check_entry",
     "manifest": "i2s_spec.linter.cluster.manifest",
     "lint_manifest": "i2s_spec.linter.cluster.lint_manifest",

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from c_compiler import WARNINGS
 
 HEADERS = Path(__file__).resolve().parent.parent / "pyx"
 
@@ -125,7 +126,7 @@ def test_a_header_is_read_without_a_word(name: str, target: str, tmp_path: Path)
     source.write_text(f'#include <stdint.h>\n#include "{name}.h"\n')
     run = subprocess.run(
         ["clang", f"--target={target}", "-fsyntax-only", "-fms-extensions", "-fms-compatibility", "-nostdlibinc",
-         "-isystem", str(tmp_path / "stand_ins"), f"-I{HEADERS}", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function",
+         "-isystem", str(tmp_path / "stand_ins"), f"-I{HEADERS}", *WARNINGS, "-Wno-unused-function",
          "-Wno-unused-parameter", str(source)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip

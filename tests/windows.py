@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from c_compiler import WARNINGS
 
 HEADERS = Path(__file__).resolve().parent.parent / "pyx"
 #: Where Debian keeps the program that is not on the PATH.
@@ -26,7 +27,7 @@ def compiled_for_windows(source: Path, folder: Path, *flags: str) -> Path:
             pytest.skip(f"no compiler for Windows: {needed} is not there")
     of_source, program = folder / "of_source.o", folder / "driver.exe"
     for command in (
-        ["clang", "--target=x86_64-w64-windows-gnu", "-Wall", "-Wextra", "-Werror", *flags, f"-I{HEADERS}",
+        ["clang", "--target=x86_64-w64-windows-gnu", *WARNINGS, *flags, f"-I{HEADERS}",
          "-c", str(source), "-o", str(of_source)],
         [LINKER, "-static", str(of_source), "-o", str(program)],
     ):  # fmt: skip

@@ -11,6 +11,7 @@ import click
 from i2s_spec.cli.form_option import form_option
 from i2s_spec.cli.settings import spared
 from i2s_spec.cli.termination import cleaned_up
+from i2s_spec.display import counted
 from i2s_spec.linter.census.census_counts import MEANINGS, VERDICTS, Census, by_count, census_of, ordered
 from i2s_spec.linter.cluster.results_log import latest
 
@@ -65,7 +66,7 @@ def _text(census: Census) -> Iterator[str]:
     from i2s_spec.draw.table import Column, table
     from i2s_spec.draw.terminal import plain
 
-    yield f"{census.files:,} {'file' if census.files == 1 else 'files'}, {census.findings:,} findings"
+    yield f"{counted(census.files, 'file')}, {counted(census.findings, 'finding')}"
     for verdict in VERDICTS:
         if census.verdicts[verdict]:
             yield f"  {census.verdicts[verdict]:>9,}  {MEANINGS[verdict]}"

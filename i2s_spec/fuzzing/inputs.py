@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.errors import quote
-from i2s_spec.gguf.source import read_regular
+from i2s_spec.gguf.regular_file import read_regular
 from i2s_spec.schema import limits
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.types import BY_NAME, ValueType

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from html import escape
 from typing import Any, Final
 
+from i2s_spec.display import counted
 from i2s_spec.errors import quote
 from i2s_spec.fuzzing.campaign import Campaign
 from i2s_spec.fuzzing.settings import Found
@@ -87,7 +88,7 @@ def _lines(campaign: Campaign, folder: str | None) -> Iterator[str]:
     )
     count = len(campaign.findings)
     kinds = ", ".join(f"{sum(f.kind == kind for f in campaign.findings)} {kind}" for kind in Kind if totals[kind.value])
-    yield f"{count:,} finding{'s' if count != 1 else ''}{f' ({kinds})' if kinds else ''}; seed {campaign.settings.seed}"
+    yield f"{counted(count, 'finding')}{f' ({kinds})' if kinds else ''}; seed {campaign.settings.seed}"
 
 
 def _happened(found: Found) -> str:

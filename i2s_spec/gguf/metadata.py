@@ -82,7 +82,9 @@ class Metadata(Mapping[str, Any]):
         return key in self._index.key_places
 
     def __repr__(self) -> str:
-        return f"<Metadata: {self._index.keys:,} keys>"
+        from i2s_spec.display import counted
+
+        return f"<Metadata: {counted(self._index.keys, 'key')}>"
 
     def _repr_html_(self) -> str:
         """The first keys for a notebook: type, and the value of numbers and short texts."""

@@ -7,7 +7,6 @@ but regular files is opened; a FIFO or a device would block or never end.
 
 from __future__ import annotations
 
-import errno
 import io
 import mmap
 import os
@@ -26,8 +25,8 @@ Buffer = Any
 #: What a file can be opened from: a path, a `Source`, a seekable binary stream, or a buffer.
 Origin = Any
 
-#: O_NONBLOCK: opening a FIFO must not wait for its writer; it is refused then.
-_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+#: Of `os.open`. O_NONBLOCK: opening a FIFO must not wait for its writer; it is refused then.
+FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 #: How much `chunks` and copies read at a time.
 CHUNK = 1 << 20
@@ -137,7 +136,7 @@ class FileSource:
         self.path = os.fspath(path)
         self.name = name or self.path
         try:
-            self._fd = os.open(path, _FLAGS)
+            self._fd = os.open(path, FLAGS)
         except OSError as error:
             raise file_error(faults.UNREADABLE, error).of_file(path) from error
         try:
@@ -364,55 +363,6 @@ def is_address(origin: Origin) -> bool:
     return is_remote(origin)
 
 
-def open_regular(path: str | os.PathLike[str], most: int | None = None) -> BinaryIO:
-    """A regular file, to be read; nothing else is opened: a FIFO would wait for its writer, a device may never end.
-
-    :param most: bytes that it may have
-    :raises OSError: where it cannot be opened, is no regular file, or is larger; with the name
-    """
-    name = os.fspath(path)
-    fd = os.open(path, _FLAGS)
-    try:
-        status = os.fstat(fd)
-        kind = _kind_of(status)
-        if kind is not None:
-            raise OSError(errno.EINVAL, f"it is {kind}, and no file", name)
-        if most is not None and status.st_size > most:
-            raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, and {most:,} at most are read", name)
-        return os.fdopen(fd, "rb")
-    except BaseException:
-        os.close(fd)
-        raise
-
-
-def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
-    """All bytes of a regular file.
-
-    :raises OSError: as `open_regular` does
-    """
-    with open_regular(path, most) as file:
-        data = file.read(min(most, max(os.fstat(file.fileno()).st_size, 1 << 16)))  # `read` takes that much memory
-    if data is None:  # some files of /proc are called regular, and wait
-        raise OSError(errno.EAGAIN, "it has nothing to read now", os.fspath(path))
-    return data
-
-
-#: A file is read whole unless more than so many bytes of it lie in holes, and more than so many times what was written.
-MOST_UNWRITTEN, UNWRITTEN_SHARE = 1 << 34, 64
-
-
-def require_written(source: Source) -> None:
-    """Refuse to read a file whole that consists of holes: a few bytes on the disk can stand for any number.
-
-    :raises ValueError: for such a file
-    """
-    number = getattr(getattr(source, "origin", source), "fileno", None)  # a file with edits has that of the original
-    written = getattr(os.fstat(number()), "st_blocks", None) if number is not None else None
-    if written is None or source.size - 512 * written <= max(MOST_UNWRITTEN, UNWRITTEN_SHARE * 512 * written):
-        return
-    raise ValueError(f"only {512 * written:,} of {source.size:,} bytes were ever written; the file is not read whole")
-
-
 def chunks(source: Source, start: int, stop: int, size: int = CHUNK) -> Iterator[bytes]:
     """The bytes from `start` to `stop`, at most `size` at a time."""
     while start < stop:
@@ -454,12 +404,12 @@ def _inside(source: Source, start: int, length: int) -> None:
 
 
 def _refuse_special(status: os.stat_result) -> None:
-    kind = _kind_of(status)
+    kind = kind_of(status)
     if kind is not None:
         raise FormatError(faults.NOT_A_FILE, Span(0, 0), kind=TrustedText(kind))
 
 
-def _kind_of(status: os.stat_result) -> str | None:
+def kind_of(status: os.stat_result) -> str | None:
     """What something is that is no regular file; None for one."""
     kinds = (
         (stat.S_ISDIR, "a directory"),

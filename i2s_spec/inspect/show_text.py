@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from i2s_spec.display import counted
 from i2s_spec.draw.table import Column, table
 from i2s_spec.draw.terminal import Line, Piece
 from i2s_spec.draw.text import count_words, float32_words, size_words, visible, width
@@ -50,7 +51,7 @@ def _header(about: dict[str, Any]) -> Iterator[Line]:
         Piece(f"  GGUF version {header['version']}{order}"),
     ]
     facts = [("file", _size(about["size"]))]
-    counts = f"{_plural(header['key_count'], 'key')}, {_plural(header['tensor_count'], 'tensor')}"
+    counts = f"{counted(header['key_count'], 'key')}, {counted(header['tensor_count'], 'tensor')}"
     if header["header_bytes"] is None:
         facts.append(("header", f"{counts} promised"))
     else:
@@ -91,7 +92,7 @@ def value_words(key: dict[str, Any]) -> str:
     """The value of a key, as `describe` gives it, in a few words."""
     value, count = key["value"], key["count"]
     if key["type"].startswith("arr"):
-        return f"[{_plural(count, 'item')}] " + _elements(value, key["type"], key["whole"]) if count else "[0 items]"
+        return f"[{counted(count, 'item')}] " + _elements(value, key["type"], key["whole"]) if count else "[0 items]"
     if key["type"] != "str":
         return _scalar(value, key["type"])
     text = _bytes(value)
@@ -169,7 +170,7 @@ def _tensors(tensors: list[dict[str, Any]], available: int | None) -> Iterator[L
     yield from table(*_fitting(_numbered(columns), list(_rows(tensors, "tensors", cells)), available), available)
     if unread:
         more = "each would be a request of its own; --remote-limit sample=N reads more"
-        yield [Piece(f"  {_plural(unread, 'scale')} {'was' if unread == 1 else 'were'} not read: {more}", "dim")]
+        yield [Piece(f"  {counted(unread, 'scale')} {'was' if unread == 1 else 'were'} not read: {more}", "dim")]
 
 
 def _fitting(
@@ -207,7 +208,7 @@ def _totals(totals: dict[str, Any], available: int | None) -> Iterator[Line]:
     )
     rows = [(_type(total), *_sums(total)) for total in totals["by_type"]]
     yield from table(columns, [*rows, ("all", *_sums(totals))], available)
-    yield [Piece(f"  {_plural(totals['elements'], 'parameter')}"), Piece(_rounded(totals["elements"]), "dim")]
+    yield [Piece(f"  {counted(totals['elements'], 'parameter')}"), Piece(_rounded(totals["elements"]), "dim")]
 
 
 def _sums(total: dict[str, Any]) -> tuple[str, ...]:
@@ -222,10 +223,6 @@ def _sums(total: dict[str, Any]) -> tuple[str, ...]:
 
 def _rounded(count: int) -> str:
     return f" ({count_words(count)})" if count >= 1000 else ""
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _size(size: int) -> str:

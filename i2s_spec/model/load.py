@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from i2s_spec.deprecation import renamed_keyword
 from i2s_spec.errors import Fault, FormatError, SettingError, quote
+from i2s_spec.gguf.regular_file import require_written
 from i2s_spec.schema import dialect as dialects
 from i2s_spec.schema import faults
 from i2s_spec.schema.checks import order_prefix
@@ -70,7 +71,6 @@ def load_model(
     """
     from i2s_spec.gguf.reader import File
     from i2s_spec.gguf.reader import open as open_file
-    from i2s_spec.gguf.source import require_written
     from i2s_spec.model.numeric_profile import numeric_profile
 
     chosen = numeric_profile(numerics)
@@ -90,6 +90,22 @@ def load_model(
         if file is not origin:
             file.close()
         raise
+
+
+def refusal(file: File) -> str | None:
+    """Why `load_model` refuses a file that the linter finds no errors in; None where it does not. No weights are read.
+
+    :raises FormatError: where the file changed
+    """
+    from i2s_spec.model.numeric_profile import numeric_profile
+
+    try:
+        require_written(file.source)
+        _model(file, numeric_profile("bitnet-golden-1"), 1, dialects.CANONICAL, None, None, force=False)
+    except (FormatError, SettingError, ValueError) as error:
+        file.require_unchanged()
+        return str(error)
+    return None
 
 
 def _processors() -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from i2s_spec.display import counted
 from i2s_spec.errors import SettingError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Result:
 
     def __repr__(self) -> str:
         what, value = ("embedding", self.embedding) if self.logits is None else ("logits", self.logits)
-        return f"<Result: {what} {list(value.shape)}, {len(self.taps):,} taps, {self.cache.used:,} tokens>"
+        return f"<Result: {what} {list(value.shape)}, {counted(len(self.taps), 'tap')}, {counted(self.cache.used, 'token')}>"
 
 
 def logits_of(result: Result) -> NDArray[np.float32]:

@@ -6,12 +6,13 @@ because every hop counts. An answer is read only as far as it was asked for; the
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
-from http.client import IncompleteRead
+from http.client import HTTPException, IncompleteRead, LineTooLong
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -83,7 +84,7 @@ class Transport:
         """Ask for an address; redirects are followed, and waits and passing failures sat out.
 
         :param accept: statuses that the caller wants to see beside those of success; others raise
-        :raises FormatError: S911 to S917
+        :raises FormatError: S911 to S918
         """
         with self._deadline.watching():
             answer = self._answer(url, headers, accept)
@@ -111,6 +112,8 @@ class Transport:
                     raise
                 failures += 1
                 self._deadline.left()
+                if (limit := _limit_of_headers(error)) is not None:  # the same answer would come again
+                    raise misbehaves(url, f"sends {limit}") from error
                 if failures == TRIES:
                     raise _unreachable(url, _words(error)) from error
                 self._wait(0.25 * failures)
@@ -295,11 +298,28 @@ def _unreachable(url: str, words: str) -> FormatError:
     return _fault(faults.REMOTE_UNREACHABLE, f"{host_of(url)}: {words}")
 
 
-def _words(error: Exception) -> str:
-    """What went wrong on the way, without the names of classes and objects."""
+def _limit_of_headers(error: Exception) -> str | None:
+    """The limit that the headers of an answer exceed, in words; None where something else went wrong."""
+    cause = _cause(error)
+    if isinstance(cause, LineTooLong):
+        return "a header of more than 65,536 bytes"
+    # http.client has no class of its own for this, and its message begins like that of `LineTooLong`.
+    if isinstance(cause, HTTPException) and re.fullmatch(r"got more than \d+ headers", str(cause)):
+        return "more than 100 headers"
+    return None
+
+
+def _cause(error: Exception) -> BaseException:
+    """What an exception of urllib3 stands for."""
     cause: BaseException = error
     while isinstance(cause, urllib3.exceptions.HTTPError) and (cause.__cause__ or cause.__context__):
         cause = cause.__cause__ or cause.__context__ or cause
+    return cause
+
+
+def _words(error: Exception) -> str:
+    """What went wrong on the way, without the names of classes and objects."""
+    cause = _cause(error)
     if isinstance(cause, TimeoutError) or isinstance(error, urllib3.exceptions.TimeoutError):
         return "no byte came in time"
     text = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)

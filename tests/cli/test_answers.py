@@ -33,7 +33,7 @@ from i2s_spec.convert.synthetic.new import new
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf import source
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.gguf.source import read_regular, require_written
+from i2s_spec.gguf.regular_file import read_regular, require_written
 from i2s_spec.golden.candidates.dumps import read_dump
 from i2s_spec.golden.records.eval_callback import LONGEST_LINE, node_of, read_callback_text
 from i2s_spec.linter.batch.file_arguments import inputs

@@ -11,12 +11,14 @@ import pytest
 
 import i2s_spec
 from i2s_spec.cli import main
+from i2s_spec.convert.container.rewrite import rewrite
 from i2s_spec.convert.synthetic.new import new
+from i2s_spec.errors import SettingError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
 from i2s_spec.inspect.compare.diff import difference
 from i2s_spec.inspect.compare.other_dialect import other_dialect
-from i2s_spec.linter.checkup import doctor
+from i2s_spec.model.checkup import doctor
 from i2s_spec.schema.types import ValueType
 from i2s_spec.testing.sample import Draft, Model, key_value
 
@@ -71,6 +73,30 @@ def test_a_file_of_little(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         writer.add_tensor("x", (4, 4), "F32", np.zeros((4, 4), dtype=np.float32))
     _, page = called(capsys, "doctor", str(path))
     assert "What is it?\n  cannot tell: nothing in it says which program wrote it\n" in page
+    assert "i2s run" not in page
+
+
+def test_what_run_refuses_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file without errors whose positions are scaled in a way that the forward pass does not know."""
+    path, odd = tmp_path / "a.gguf", tmp_path / "odd.gguf"
+    new(path, "llama", layers=1)
+    rewrite(path, odd, set={"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 4.0})
+    code, page = called(capsys, "doctor", str(odd))
+    assert code == 0
+    reason = "positions are scaled by 'yarn'; only linear scaling can be run here"
+    assert "Is it sound?  yes, but it cannot be run here\n  the reference forward pass refuses it: " in page
+    assert reason in " ".join(page.split())
+    assert f"i2s run {odd}" not in page
+    assert json.loads(called(capsys, "doctor", str(odd), "--json")[1])["refusal"] == reason
+    with pytest.raises(SettingError, match="positions are scaled by 'yarn'"):
+        i2s_spec.load_model(odd)
+    assert doctor(path).refusal is None
+
+
+def test_a_model_of_embeddings_is_not_to_be_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.gguf"
+    new(path, "gemma3", layers=1)
+    assert f"  i2s embed {path} --text TEXT\n" in (page := called(capsys, "doctor", str(path))[1])
     assert "i2s run" not in page
 
 

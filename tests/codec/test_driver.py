@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from c_compiler import WARNINGS
 from windows import compiled_for_windows
 
 from i2s_spec.codec.kernels import BLOCK, CODES, KINDS, MAP_IDS, remap_of, scheme
@@ -222,7 +223,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
     def compiled(compiler: str, *flags: str) -> Path:
         program = tmp_path_factory.mktemp("built") / "driver"
-        command = [compiler, "-Wall", "-Wextra", "-Werror", *flags, f"-I{HEADERS}", str(SOURCE), "-o", str(program)]
+        command = [compiler, *WARNINGS, *flags, f"-I{HEADERS}", str(SOURCE), "-o", str(program)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return program

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from c_compiler import WARNINGS
 from examples import examples, share
 from hypothesis import given
 from hypothesis import strategies as st
@@ -198,7 +199,7 @@ def test_the_kernels_without_python(how: str, tmp_path: Path) -> None:
     flags = {"sanitizers": ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
              "neon": ["-O3", "-static"]}.get(how, ["-O3"])  # fmt: skip
     program, cases = tmp_path / "floats", write_cases(tmp_path / "cases")
-    command = [compiler, "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", *flags, f"-I{HERE.parent.parent / 'pyx'}"]
+    command = [compiler, *WARNINGS, "-ffp-contract=off", *flags, f"-I{HERE.parent.parent / 'pyx'}"]
     built = subprocess.run(
         [*command, str(HERE / "driver/floats.c"), "-o", str(program)], capture_output=True, text=True, check=False
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_compiler import WARNINGS
 from examples import examples, share
 from hypothesis import given
 from hypothesis import strategies as st
@@ -333,7 +334,7 @@ def test_blocks_without_python(how: str, tmp_path: Path) -> None:
         pytest.skip(f"{compiler} or the emulator is not there, or not needed")
     here = Path(__file__).resolve().parent
     source, driver = here / "driver" / "survey_blocks.c", tmp_path / "driver"
-    command = [compiler, "-O3", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-static"]
+    command = [compiler, "-O3", *WARNINGS, "-Wno-unused-function", "-static"]
     headers = here.parent.parent / "pyx"
     subprocess.run([*command, f"-I{headers}", str(source), "-o", str(driver)], check=True)
     run = [str(emulator), str(driver)] if how == "neon" else [str(driver)]

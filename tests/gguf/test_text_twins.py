@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from c_compiler import WARNINGS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,7 +41,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> list[ctypes.CDLL]:
     made = []
     for name, flags in (("vectors", []), ("words", ["-U__SSE2__"])):
         library = folder / f"{name}.so"
-        warnings = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-function", "-Werror"]
+        warnings = ["-std=c11", *WARNINGS, "-Wno-unused-function"]
         command = [COMPILER, *warnings, "-O2", "-shared", "-fPIC", f"-I{HEADERS}", *flags, "text.c", "-o", str(library)]
         subprocess.run(command, cwd=folder, check=True)
         loaded = ctypes.CDLL(str(library))

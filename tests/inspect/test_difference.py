@@ -13,6 +13,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from i2s_spec.codec.blocks.block_native import pack as pack_blocks
 from i2s_spec.codec.reference import pack
 from i2s_spec.convert.container.rewrite import Value, convert_endian, rewrite
 from i2s_spec.convert.tensors.convert_file import convert_file
@@ -270,6 +271,48 @@ def test_streams_are_compared_wherever_they_are_cut(one: bytes, other: bytes, cu
     both = min(len(one), len(other))
     odd = [i for i in range(both) if one[i] != other[i]] + list(range(both, max(len(one), len(other))))
     assert first_difference(parts(one, cuts), parts(other, cuts[::-1])) == ((len(odd), odd[0]) if odd else None)
+
+
+def ternary_file(kind: str, scales: list[float], dialect: str = "canonical") -> File:
+    """256 x 512 trits, the same for all types; I2_SR has the scales for its rows in turn."""
+    trits = np.random.default_rng(5).integers(-1, 2, (256, 512), dtype=np.int8)
+    trits[0, :3] = 0, 0, 1
+    out = io.BytesIO()
+    with Writer(out) as writer:
+        if kind == "I2_S":
+            data = pack(trits, scales[0], dialect)
+        else:
+            data = pack_blocks(trits, np.resize(np.float32(scales), 256), kind)
+        writer.add_tensor("t", (256, 512), kind, data)
+    return open_file(out.getvalue())
+
+
+def test_a_layout_is_called_a_layout() -> None:
+    one, other = ternary_file("I2_S", [1.0]), ternary_file("I2_S", [1.0], "interleave-64")
+    for a, b, side in ((one, other, "B"), (other, one, "A")):
+        (change,) = difference(a, b).tensors
+        assert change.how == f"{side} is packed as interleave-64: another layout"
+    (change,) = difference(one, ternary_file("I2_S", [1.0], "interleave-128/zero-first")).tensors
+    assert change.how == "B is packed as interleave-128/zero-first: another code map"
+
+
+def test_scales_of_rows_are_compared_by_the_weights() -> None:
+    whole, rows = ternary_file("I2_S", [0.5]), ternary_file("I2_SR", [0.5, 0.25])
+    odd = int(np.count_nonzero(whole.tensors["t"].dequantize() != rows.tensors["t"].dequantize()))
+    for a, b, types in ((whole, rows, "I2_S -> I2_SR"), (rows, whole, "I2_SR -> I2_S")):
+        found = difference(a, b)
+        (change,) = found.tensors
+        first = int(np.flatnonzero(whole.tensors["t"].trits()[1])[0])
+        assert (change.what, change.trits, change.weights) == ("weights", None, (odd, 512 + first))
+        assert f"~ tensor t: type {types} (trits equal); {odd:,} weights differ by the scale, first" in "\n".join(
+            lines(found)
+        )
+        assert document(found, "a", "b")["tensors"][0]["weights"] == {"count": odd, "first": 512 + first}
+
+
+def test_an_infinite_scale_is_compared_too() -> None:
+    (change,) = difference(ternary_file("I2_S", [np.inf]), ternary_file("I2_SR", [0.5, 0.25])).tensors
+    assert (change.what, change.trits, change.weights) == ("weights", None, (256 * 512, 0))
 
 
 def test_a_small_file_of_many_changed_tensors_does_not_compare_each_with_all(monkeypatch: pytest.MonkeyPatch) -> None:

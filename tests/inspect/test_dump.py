@@ -91,7 +91,7 @@ def test_codes_with_bits_and_elements() -> None:
         assert code["code"] == value >> shift & 3
         assert code["bits"] == f"{shift + 1}:{shift}"
         assert (code["element"], code["at"]) == (k, [k // 128, k % 128])
-        assert code["trit"] == {0: -1, 1: 0, 2: 1, 3: None}[code["code"]]
+        assert code["trit"] == code["weight"] == {0: -1, 1: 0, 2: 1, 3: None}[code["code"]]
 
 
 def test_codes_in_text() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from c_compiler import WARNINGS
 from windows import compiled_for_windows
 
 pytestmark = pytest.mark.thorough
@@ -23,7 +24,7 @@ def build(folder: Path, compiler: str, *flags: str) -> Path:
     if shutil.which(compiler) is None:
         pytest.skip(f"no C compiler: {compiler} is not there")
     program = folder / "fast"
-    command = [compiler, "-Wall", "-Wextra", "-Werror", "-ffp-contract=fast", *flags, f"-I{HEADERS}"]
+    command = [compiler, *WARNINGS, "-ffp-contract=fast", *flags, f"-I{HEADERS}"]
     command += [str(HERE / "driver" / "fast.c"), "-o", str(program), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

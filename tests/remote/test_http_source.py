@@ -311,6 +311,8 @@ ANSWERS: dict[str, tuple[Callable[[Handler, Seen], None], str]] = {
     "500": (status(500), "S915"),
     "403": (status(403), "S911"),
     "404": (status(404), "S912"),
+    "a long header": (status(206, X_Long="a" * (1 << 16)), "S918"),
+    "many headers": (status(206, **{f"X_{i}": "a" for i in range(101)}), "S918"),
     "endless": (endless, ""),
 }
 
@@ -328,6 +330,13 @@ def test_another_answer_is_a_fault(server: Server, url: str, name: str, first: i
         assert source.read(3 << 20, 10) == DATA[3 << 20 :][:10]
         assert source.usage.bytes <= FIRST + (1 << 13)
         source.close()
+
+
+def test_headers_beyond_the_limit_are_asked_for_once(server: Server, url: str) -> None:
+    server.faults.append(every(1, ANSWERS["a long header"][0]))
+    with pytest.raises(FormatError, match="sends a header of more than 65,536 bytes"):
+        opened(url)
+    assert len(server.seen) == 1
 
 
 def test_a_body_that_ends_early_once_is_asked_for_again(server: Server, url: str) -> None:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
-from i2s_spec.gguf.source import Source, is_address, open_regular, source_of
+from i2s_spec.gguf.regular_file import open_regular
+from i2s_spec.gguf.source import Source, is_address, source_of
 from i2s_spec.schema import faults
 
 #: Most bytes of a configuration, and of a tokenizer (Gemma's has 33 MB).

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from i2s_spec.cli.progress import progress_bar
+from i2s_spec.display import counted
 from i2s_spec.draw.text import cut, json_document, visible
 
 if TYPE_CHECKING:
     from i2s_spec.draw.terminal import Line
-    from i2s_spec.linter.checkup import Checkup
+    from i2s_spec.model.checkup import Checkup
 
 SCHEMA_VERSION: Final = 1
 
@@ -61,7 +62,7 @@ def command(file: str, as_json: bool, threads: int | None, quiet: bool) -> int:
     Exit code: that of `i2s lint FILE`.
     """
     from i2s_spec.draw import terminal
-    from i2s_spec.linter.checkup import doctor
+    from i2s_spec.model.checkup import doctor
 
     with progress_bar("reading", quiet) as progress:
         found = doctor(file, threads=threads or os.cpu_count() or 1, progress=progress)
@@ -81,6 +82,7 @@ def _document(found: Checkup) -> dict[str, Any]:
         "report": report,
         "identification": None if found.identification is None else found.identification.as_dict(),
         "dialect": {"name": found.dialect, "certain": found.certain},
+        "refusal": found.refusal,
         "runtimes": [verdict.as_dict() for verdict in found.verdicts],
         "next": [step._asdict() for step in found.steps],
     }
@@ -116,7 +118,13 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
 
     report = found.report
     if not report.findings and not report.bugs:
-        yield [Piece("Is it sound?  ", "bold"), Piece("yes, nothing was found", "green")]
+        answer = (
+            ("yes, nothing was found", "green")
+            if found.refusal is None
+            else ("yes, but it cannot be run here", "yellow")
+        )
+        yield [Piece("Is it sound?  ", "bold"), Piece(*answer)]
+        yield from _refusal(found, width)
         return
     answer = ("yes, with remarks", "green") if report.ok else ("no", "red")
     if not report.readable:
@@ -132,11 +140,18 @@ def _sound(found: Checkup, width: int) -> Iterator[Line]:
         mark = repair_words(code)
         text = cut(first[code].message, 400)  # what is from the file is quoted there
         text += f"; and {count - 1:,} more" if count > 1 else ""
-        words = f"{count:,} {rule.severity.value}{'s' * (count != 1)}: {code} {rule.slug}: {text}"
+        words = f"{counted(count, rule.severity.value)}: {code} {rule.slug}: {text}"
         yield from _wrapped(words + (f" [{mark}]" if mark else ""), width)
     if len(codes) > SHOWN:
         more = len(codes) - SHOWN
-        yield from _wrapped(f"and {more:,} more code{'s' * (more > 1)}: i2s lint lists all findings", width)
+        yield from _wrapped(f"and {counted(more, 'more code')}: i2s lint lists all findings", width)
+    yield from _refusal(found, width)
+
+
+def _refusal(found: Checkup, width: int) -> Iterable[Line]:
+    """Why the forward pass, as of `i2s run` and `i2s embed`, refuses a file that has no errors."""
+    if found.refusal is not None:
+        yield from _wrapped(f"the reference forward pass refuses it: {cut(found.refusal, 400)}", width, style="yellow")
 
 
 def _origin(found: Checkup, width: int) -> Iterator[Line]:

@@ -11,6 +11,7 @@ import click
 
 from i2s_spec.cli.files.target import check_target, reading, shown, whole_file, writing
 from i2s_spec.cli.progress import progress_bar
+from i2s_spec.display import counted
 from i2s_spec.draw.text import json_document, json_string, visible
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _remaining(fixed: Fixed) -> str:
 
     summary = fixed.remaining.as_dict()["summary"]
     counts = ((summary[f"{kind}s"], kind) for kind in ("error", "warning", "note"))
-    left = [f"{count:,} {kind}{'s' * (count != 1)}" for count, kind in counts if count]
+    left = [counted(count, kind) for count, kind in counts if count]
     if not left:
         return "no findings remain"
     known = sorted({(finding.code, finding.rule.slug) for finding in fixed.remaining.findings})
@@ -164,7 +165,7 @@ def _remaining(fixed: Fixed) -> str:
 
 def _verdict(fixed: Fixed, target: str | None) -> str:
     done = len(fixed.actions)
-    what = f"{done:,} repair{'s' * (done != 1)}, {fixed.size_before:,} -> {fixed.size:,} bytes; {_remaining(fixed)}"
+    what = f"{counted(done, 'repair')}, {fixed.size_before:,} -> {fixed.size:,} bytes; {_remaining(fixed)}"
     if fixed.written:
         return f"{shown(target or '')}: {what}"
     if target is not None:

@@ -154,7 +154,7 @@ def _read_base(path: str) -> Fingerprint:
 
     :raises click.UsageError: for what `--lineage --json` has not printed
     """
-    from i2s_spec.gguf.source import read_regular
+    from i2s_spec.gguf.regular_file import read_regular
     from i2s_spec.inspect.compare.fingerprint import MOST_BYTES, read_fingerprint
 
     data = read_regular(path, MOST_BYTES)

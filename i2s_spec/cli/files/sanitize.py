@@ -11,6 +11,7 @@ import click
 
 from i2s_spec.cli.files.target import check_target, reading, shown, whole_file, writing
 from i2s_spec.cli.progress import progress_bar
+from i2s_spec.display import counted
 from i2s_spec.draw.text import json_document, json_string, visible
 from i2s_spec.errors import FormatError
 from i2s_spec.schema import faults
@@ -97,7 +98,7 @@ def _lines(done: Sanitized, target: str | None) -> Iterator[str]:
         kind = each.what.partition(" ")[0]
         counts[kind] = counts.get(kind, 0) + 1
         if counts[kind] <= SHOWN:
-            size = f"{each.size:,} byte{'s' * (each.size != 1)}"
+            size = counted(each.size, "byte")
             yield f"{path}:0x{each.span.start:x}..0x{each.span.stop:x}: left out: {each.what} ({size})"
     left = sum(count - SHOWN for count in counts.values() if count > SHOWN)
     if left:

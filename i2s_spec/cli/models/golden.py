@@ -81,7 +81,7 @@ def record(
     """
     if sum(each is not None for each in (tokens, text, text_file)) != 1:
         raise click.UsageError("one of --tokens, --text and --text-file is needed")
-    from i2s_spec.gguf.source import open_regular
+    from i2s_spec.gguf.regular_file import open_regular
     from i2s_spec.golden import record as make
     from i2s_spec.golden.records.record import described
     from i2s_spec.model.load import load_model

@@ -13,7 +13,7 @@ import click
 from i2s_spec.cli.files.target import reading
 from i2s_spec.cli.models.default_model import named, origin
 from i2s_spec.errors import FormatError, SettingError, quote
-from i2s_spec.gguf.source import open_regular
+from i2s_spec.gguf.regular_file import open_regular
 
 if TYPE_CHECKING:
     from i2s_spec.model.tokenizer.tokenizer import Tokenizer

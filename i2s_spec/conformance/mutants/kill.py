@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from i2s_spec.conformance.mutants import wrong_containers, wrong_models, wrong_numbers, wrong_payloads
+from i2s_spec.conformance.mutants import wrong_containers, wrong_groups, wrong_models, wrong_numbers, wrong_payloads
 from i2s_spec.conformance.mutants.answers import Answer, NotAskedError, asked, passes
 from i2s_spec.conformance.mutants.plain_container import PlainContainer
 from i2s_spec.conformance.mutants.plain_numbers import PlainNumbers
@@ -92,7 +92,7 @@ def _plain(vectors: Suite, flagged: bool) -> Iterator[Killed]:
     for mutant in wrong_containers.MUTANTS:
         failed = [each for each in _about(mutant.flag, containers, flagged) if _fails(mutant.decoder, each)]
         yield Killed(mutant.name, mutant.flag, "container", tuple(failed))
-    for mutant in (*wrong_payloads.MUTANTS, *wrong_numbers.MUTANTS):
+    for mutant in (*wrong_payloads.MUTANTS, *wrong_groups.MUTANTS, *wrong_numbers.MUTANTS):
         decoder = mutant.decoder()
         failed = [each for each in _about(mutant.flag, numbers, flagged) if _fails(decoder, each)]
         yield Killed(mutant.name, mutant.flag, "numbers", tuple(failed))

@@ -13,6 +13,7 @@ import numpy as np
 
 from i2s_spec.conformance.run.cases import Case
 from i2s_spec.conformance.run.scoring import dtype_of
+from i2s_spec.display import counted
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, DIGITS_PER_BYTE, BlockLayout, GroupScale, Part
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Formula, Layout, parse
 from i2s_spec.schema.types import TAIL_BYTES
@@ -90,7 +91,7 @@ def _of_scale(case: Case, data: NDArray[np.uint8], want: float, got: float) -> I
     tail = data[-TAIL_BYTES:].tobytes()
     for offset in range(4, TAIL_BYTES, 4):
         if abs(float(np.frombuffer(tail, "<f4", 1, offset)[0])) == got:
-            yield f"the trits are right, and the scale was read {offset} bytes after its place"
+            yield f"the trits are right, and the scale was read {counted(offset, 'byte')} after its place"
     if abs(float(np.frombuffer(tail, ">f4", 1)[0])) == got:
         yield "the trits are right, and the scale was read in the other byte order"
     before = data[-TAIL_BYTES - 4 : -TAIL_BYTES].tobytes()
@@ -132,7 +133,7 @@ def _of_payload(case: Case, data: NDArray[np.uint8], want: NDArray[Any], got: ND
     for shift in (1, 4, 32, TAIL_BYTES):
         codes = _codes(np.roll(data, -shift), right, rows, cols)
         if codes is not None and np.array_equal(_with(map_, codes), signs):
-            yield f"the payload was read {shift} byte{'s' if shift > 1 else ''} after its place"
+            yield f"the payload was read {counted(shift, 'byte')} after its place"
 
 
 def _with(map_: CodeMap, codes: NDArray[np.int64]) -> NDArray[np.int8]:

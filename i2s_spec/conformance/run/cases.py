@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from i2s_spec.errors import SettingError, quote
-from i2s_spec.gguf.source import read_regular
+from i2s_spec.gguf.regular_file import read_regular
 
 #: Name of the list of vectors in their folder.
 MANIFEST: Final = "manifest.json"

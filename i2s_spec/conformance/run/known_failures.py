@@ -12,7 +12,7 @@ from typing import Final
 from i2s_spec.conformance.run.results import FAILURES, CaseResult, RunResult, Status
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.gguf.atomic_file import OutputFile
-from i2s_spec.gguf.source import read_regular
+from i2s_spec.gguf.regular_file import read_regular
 
 #: As much of a message is written to a list: its first figures, not what depends on the machine.
 _PREFIX: Final = 100

@@ -21,7 +21,7 @@ import numpy as np
 
 from i2s_spec.convert.tensors.npy import is_shape
 from i2s_spec.errors import FormatError, SettingError, Span, TrustedText, quote
-from i2s_spec.gguf.source import open_regular
+from i2s_spec.gguf.regular_file import open_regular
 from i2s_spec.golden.records.eval_callback import LONGEST_LINE, read_callback_text
 from i2s_spec.golden.records.store import HEADER, taps_file
 from i2s_spec.golden.records.tap import Tap

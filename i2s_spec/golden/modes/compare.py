@@ -129,7 +129,7 @@ def _loaded(
     if isinstance(model, Model):
         _require_same(record, model)
         return nullcontext(model.replace(numerics=numerics) if numerics is not None else model)
-    from i2s_spec.gguf.source import open_regular
+    from i2s_spec.gguf.regular_file import open_regular
     from i2s_spec.model.load import load_model
 
     open_regular(model).close()  # what is not there, or no file, is said with its name

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import numpy as np
 
 from i2s_spec._version import __version__
+from i2s_spec.display import counted
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.golden.records import kl_base as divergence
 from i2s_spec.golden.records.eval_callback import Sum, node_text
@@ -227,4 +228,4 @@ def described(header: dict[str, Any]) -> str:
     stored = sum(tap["stored"] for tap in taps.values())
     profile = quote(header["profile"], bare=True)
     tokens = len(header["token_ids"])
-    return f"{tokens:,} token{'s' * (tokens != 1)}, {len(taps):,} taps ({stored:,} stored), profile {profile}"
+    return f"{counted(tokens, 'token')}, {counted(len(taps), 'tap')} ({stored:,} stored), profile {profile}"

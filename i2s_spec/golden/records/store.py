@@ -25,7 +25,7 @@ import numpy as np
 
 from i2s_spec.convert.hugging_face.safetensors import NewTensor, write_checkpoint
 from i2s_spec.errors import RecordError, SettingError, quote
-from i2s_spec.gguf.source import read_regular
+from i2s_spec.gguf.regular_file import read_regular
 from i2s_spec.gguf.unfinished import hold, recover, remove_leftovers, replace_folder, temporary_name
 from i2s_spec.golden.records.tap import statistics
 

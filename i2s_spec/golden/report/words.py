@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Final, NamedTuple
 
+from i2s_spec.display import counted
 from i2s_spec.draw.text import visible
 from i2s_spec.golden.replay.result import Comparison, Diagnosis, TapResult
 from i2s_spec.golden.replay.summary import group_words
@@ -43,7 +44,7 @@ def about(result: Comparison) -> Iterator[tuple[str, str]]:
     tokens = len(header.get("token_ids", ()))
     kind = visible(str(header.get("architecture")), bare=True)
     profile = visible(str(header.get("profile")), bare=True)
-    yield "record", f"{visible(result.golden, 120, bare=True)} ({kind}, {_many(tokens, 'token')}, profile {profile})"
+    yield "record", f"{visible(result.golden, 120, bare=True)} ({kind}, {counted(tokens, 'token')}, profile {profile})"
     yield "candidate", f"{visible(result.candidate, 120, bare=True)} ({result.form})"
     replayed = f", profile {visible(result.profile, bare=True)}" if result.mode != "free-running" else ""
     why = ", as nothing can be replayed from the corners that a text shows" if result.form == "text" else ""
@@ -154,7 +155,3 @@ def number(value: float | None) -> str:
     if value is None:
         return ""
     return "0" if value == 0 else f"{value:.3g}" if isfinite(value) else str(float(value))
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

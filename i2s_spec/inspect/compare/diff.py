@@ -37,9 +37,11 @@ from i2s_spec.inspect.compare.lineage import TensorLineage, ZeroRows
 from i2s_spec.inspect.compare.small_tensors import parts, small_differences, small_tensors
 from i2s_spec.inspect.dump.value_preview import beginning
 from i2s_spec.schema.dialect import parse
+from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
     from i2s_spec.codec.trits import Trits
+    from i2s_spec.inspect.compare.decoded_weights import Differing
     from i2s_spec.inspect.compare.tensor_rows import Rows
     from i2s_spec.schema.dialect import Dialect
 
@@ -72,8 +74,9 @@ class KeyChange(NamedTuple):
 class TensorChange(NamedTuple):
     """What differs in one tensor; everything is None that does not.
 
-    `what` is what the tensors were compared as: `trits`, `bytes` of one type, or `nothing`, where types or shapes do not
-    allow it. `trits` and `data` are (how many elements or bytes differ, the first of them); `compared_shape` is A's.
+    `what` is what the tensors were compared as: `trits`, `weights` (trits with scales that one of them has many of), `bytes`
+    of one type, or `nothing`, where types or shapes do not allow it. `trits`, `data` and `weights` are (how many elements,
+    bytes or decoded weights differ, the first of them); `compared_shape` is A's.
     """
 
     name: bytes
@@ -86,6 +89,7 @@ class TensorChange(NamedTuple):
     data: tuple[int, int] | None = None
     #: What B's tensor is, in words, where most of it differs and something explains that.
     how: str | None = None
+    weights: tuple[int, int] | None = None
 
     @property
     def means(self) -> bool:
@@ -276,11 +280,29 @@ def _compared(
             lineage = TensorLineage(name, rows, ours.elements, changed, zero_a, zero_b, both)
             scales = (float(one.scale), float(other.scale)) if one.scale.tobytes() != other.scale.tobytes() else None
             return TensorChange(name, "trits", ours.shape, None, type_, trits, scales), lineage
+        if type_ is not None and (weights := _differing_weights(ours, dialect_a, theirs, dialect_b)) is not None:
+            change = TensorChange(name, "weights", ours.shape, None, type_, weights.trits, weights=weights.weights)
+            return change, None
     if type_ is not None or words_known(a, ours) != words_known(b, theirs):
         types = type_ or (type_name(ours), f"{type_name(theirs)} of other byte order")
         return TensorChange(name, "nothing", ours.shape, None, types), None
     data = first_difference(canonical_data(a, ours), canonical_data(b, theirs))
     return TensorChange(name, "bytes", ours.shape, data=data), None
+
+
+def _differing_weights(
+    ours: Tensor, dialect_a: str | Dialect, theirs: Tensor, dialect_b: str | Dialect
+) -> Differing | None:
+    """What differs between tensors of two types of which one has many scales; None where that cannot be compared."""
+    from i2s_spec.inspect.compare.decoded_weights import comparable, differing
+
+    try:
+        one, other = ours.ternary(dialect_a), theirs.ternary(dialect_b)
+        return differing(one, other) if comparable(one, other) else None
+    except FormatError:
+        raise
+    except ValueError:  # no ternary type, or codes and scales that stand for nothing
+        return None
 
 
 def _differing_trits(
@@ -354,10 +376,30 @@ def _how(others: _Others, ours: Tensor, b: File, theirs: Tensor, dialect_b: str 
     from i2s_spec.inspect.compare.tensor_rows import rows_of
 
     try:
-        right = rows_of(others.file, ours, others.dialect)
-        return explanation(rows_of(b, theirs, dialect_b), right, lambda: others.than(ours))
+        right, wrong = rows_of(others.file, ours, others.dialect), rows_of(b, theirs, dialect_b)
+        for side, file, odd, read_as, known in (
+            ("B", b, theirs, dialect_b, right),
+            ("A", others.file, ours, others.dialect, wrong),
+        ):
+            if odd.type is I2_S and (packed := _packed_as(file, odd, parse(read_as), known)):
+                return f"{side} is packed as {packed}"
+        return explanation(wrong, right, lambda: others.than(ours))
     except (FormatError, ValueError):  # types that hold neither trits nor floats
         return ""
+
+
+def _packed_as(file: File, tensor: Tensor, read_as: Dialect, known: Rows) -> str:
+    """The other layout or code map in which an I2_S tensor has the trits that are known; empty where none has them."""
+    from i2s_spec.inspect.identify.reference import matched, rows_compared
+
+    if known.tolerance:  # floats
+        return ""
+    best = matched(file, tensor, known.read(0, rows_compared(tensor)), None).decided
+    if best is None:
+        return ""
+    if best.dialect.layout != read_as.layout:
+        return f"{best.dialect}: another layout"
+    return f"{best.dialect}: another code map" if best.dialect.code_map != read_as.code_map else ""
 
 
 def _tails(ours: Tensor, theirs: Tensor) -> TailChange | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import isnan
 from typing import Any, Final
 
+from i2s_spec.display import counted
 from i2s_spec.draw.text import float32_words, json_string, visible
 from i2s_spec.inspect.compare.diff import Difference, TensorChange
 from i2s_spec.inspect.compare.lineage import total
@@ -45,7 +46,7 @@ def lines(found: Difference, everything: bool = False) -> Iterator[str]:
         for name in names[:shown]:
             yield f"{mark} tensor {visible(name, _NAME, bare=True)}"
         if len(names) > shown:
-            yield f"{mark} {len(names) - shown:,} more tensors (--all lists them)"
+            yield f"{mark} {counted(len(names) - shown, 'more tensor')} (--all lists them)"
     yield from _changed_tensors(found.tensors, everything)
     for what, ours, theirs in found.container:
         yield f"= {what}: {_plain(ours)} -> {_plain(theirs)}"
@@ -53,21 +54,21 @@ def lines(found: Difference, everything: bool = False) -> Iterator[str]:
         first = found.tails[0]
         kinds = {f"{tail.before} -> {tail.after}" for tail in found.tails}
         yield (
-            f"= tails: the bytes after the scale, which mean nothing, differ in {len(found.tails):,} tensors "
+            f"= tails: the bytes after the scale, which mean nothing, differ in {counted(len(found.tails), 'tensor')} "
             f"({', '.join(sorted(kinds))}); {visible(first.name, _NAME, bare=True)} is the first"
         )
     trits = total(found.lineage)
     if found.same:
-        yield f"A and B mean the same: all keys, {found.compared:,} tensors"
+        yield f"A and B mean the same: all keys, {counted(found.compared, 'tensor')}"
     else:
         parts = (
             (len(found.keys), "key", ""),
             (len(found.only_a) + len(found.only_b), "tensor", " in one file only"),
             (len(found.tensors), "tensor", " in both"),
         )
-        counted = ", ".join(f"{count:,} {noun}{'s' * (count > 1)}{more}" for count, noun, more in parts if count)
+        what = ", ".join(f"{counted(count, noun)}{more}" for count, noun, more in parts if count)
         changed = f"; {sentence(trits)}" if trits.trits else ""
-        yield f"A and B differ: {counted} ({found.compared:,} tensors compared{changed})"
+        yield f"A and B differ: {what} ({counted(found.compared, 'tensor')} compared{changed})"
 
 
 def _changed_tensors(changes: Sequence[TensorChange], everything: bool) -> Iterator[str]:
@@ -81,14 +82,14 @@ def _changed_tensors(changes: Sequence[TensorChange], everything: bool) -> Itera
         for change in alike[:shown]:
             yield f"~ tensor {visible(change.name, _NAME, bare=True)}: {'; '.join(_tensor_words(change))}"
         if left := alike[shown:]:
-            yield f"~ {len(left):,} more tensors: {'; '.join(_kind_words(left))} (--all lists them)"
+            yield f"~ {counted(len(left), 'more tensor')}: {'; '.join(_kind_words(left))} (--all lists them)"
     if rest := sum(map(len, groups[SHOWN:])):
-        yield f"~ {rest:,} more tensor{'s' * (rest > 1)} (--all lists them)"
+        yield f"~ {counted(rest, 'more tensor')} (--all lists them)"
 
 
 def _kind(change: TensorChange) -> tuple[Any, ...]:
     """In what a tensor differs, apart from how much of it."""
-    differs = (change.shape, change.trits, change.scale, change.data)
+    differs = (change.shape, change.trits, change.scale, change.data, change.weights)
     return change.what, change.type, change.how, *(part is not None for part in differs)
 
 
@@ -99,18 +100,20 @@ def _kind_words(alike: Sequence[TensorChange]) -> Iterator[str]:
         yield "other shapes"
     yield from _type_words(first)
     if first.trits is not None:
-        yield f"{sum(change.trits[0] for change in alike if change.trits):,} trits differ"
+        yield _differ(sum(change.trits[0] for change in alike if change.trits), "trit")
     if first.scale is not None:
         yield "other scales"
     if first.data is not None:
-        yield f"{sum(change.data[0] for change in alike if change.data):,} bytes of data differ"
+        yield _differ(sum(change.data[0] for change in alike if change.data), "byte", " of data")
+    if first.weights is not None:
+        yield _weights_differ(sum(change.weights[0] for change in alike if change.weights), first)
     if first.how is not None:
         yield first.how
 
 
 def _type_words(change: TensorChange) -> Iterator[str]:
     if change.type is not None:
-        how = {"trits": "trits equal", "nothing": "data not compared"}.get(change.what, "")
+        how = {"trits": "trits equal", "weights": "trits equal", "nothing": "data not compared"}.get(change.what, "")
         same = f" ({how})" if how and change.trits is None and change.shape is None else ""
         yield f"type {change.type[0]} -> {change.type[1]}{same}"
 
@@ -122,16 +125,28 @@ def _tensor_words(change: TensorChange) -> Iterator[str]:
     if change.trits is not None:
         count, first = change.trits
         at = ", ".join(f"{index:,}" for index in unraveled(first, change.compared_shape))
-        yield f"{count:,} trit{'s' if count > 1 else ''} differ{'' if count > 1 else 's'}, first at element {first:,} ({at})"
+        yield f"{_differ(count, 'trit')}, first at element {first:,} ({at})"
     if change.scale is not None:
         one, other = change.scale
         ratio = f" (factor {other / one:.6g})" if one and other and not isnan(one + other) else ""
         yield f"scale {float32_words(one)} -> {float32_words(other)}{ratio}"
     if change.data is not None:
         count, first = change.data
-        yield f"{count:,} byte{'s' if count > 1 else ''} of data differ{'' if count > 1 else 's'}, first at byte {first:,}"
+        yield f"{_differ(count, 'byte', ' of data')}, first at byte {first:,}"
+    if change.weights is not None:
+        count, first = change.weights
+        at = ", ".join(f"{index:,}" for index in unraveled(first, change.compared_shape))
+        yield f"{_weights_differ(count, change)}, first at element {first:,} ({at})"
     if change.how is not None:
         yield change.how
+
+
+def _differ(count: int, noun: str, more: str = "") -> str:
+    return f"{counted(count, noun)}{more} differ{'s' * (count == 1)}"
+
+
+def _weights_differ(count: int, change: TensorChange) -> str:
+    return _differ(count, "weight") + (" by the scale" if change.trits is None else "")
 
 
 def _value(value: Any) -> str:
@@ -175,6 +190,7 @@ def document(found: Difference, a: str, b: str) -> dict[str, Any]:
                 "trits": None if change.trits is None else {"count": change.trits[0], "first": change.trits[1]},
                 "scale": change.scale,
                 "data": None if change.data is None else {"count": change.data[0], "first": change.data[1]},
+                "weights": None if change.weights is None else {"count": change.weights[0], "first": change.weights[1]},
                 "how": change.how,
             }
             for change in found.tensors

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any, Final
 
+from i2s_spec.display import counted
 from i2s_spec.draw.heat_map import Cell, heat_map
 from i2s_spec.draw.table import Column, table
 from i2s_spec.draw.terminal import plain
@@ -66,7 +67,7 @@ def lineage_lines(tensors: Sequence[TensorLineage]) -> Iterator[str]:
         )
     names = ("layer", "trits", "changed", "share", "most in", "zero rows A", "B", "both")
     yield from (plain(line) for line in table([Column(name, name != "most in") for name in names], rows))
-    yield f"{sentence(whole)}, in {sum(each.changed > 0 for each in tensors):,} of {whole.tensors:,} tensors"
+    yield f"{sentence(whole)}, in {sum(each.changed > 0 for each in tensors):,} of {counted(whole.tensors, 'tensor')}"
     if whole.changed == 0:
         yield "no trit changed: if B is meant to be a fine-tune of A, it was lost"
     yield from family_lines(whole)

@@ -31,6 +31,11 @@ class Code(NamedTuple):
     element: int | None
     at: tuple[int, ...] | None
 
+    @property
+    def weight(self) -> int | None:
+        """The weight without the scale, under the name that it has in every type: the trit."""
+        return self.trit
+
 
 def decoded(shape: Sequence[int], byte: int, value: int) -> tuple[Code, ...]:
     """The four codes of byte `byte` of a payload, bits 7:6 first.

@@ -185,7 +185,7 @@ def _data(labels: NodeLabels, node: Node) -> dict[str, Any]:
     elif value is None:
         about |= {"kind": "bytes"}
     elif code is not None:
-        codes = [item._asdict() for item in labels.columns(code[0]).codes(code[1], value)]
+        codes = [{**item._asdict(), "weight": item.weight} for item in labels.columns(code[0]).codes(code[1], value)]
         about |= {"kind": "codes", "value": value, "codes": codes}
     elif isinstance(value, bytes):
         length = value.length if isinstance(value, Head) else len(value)

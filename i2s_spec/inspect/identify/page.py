@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from i2s_spec.display import counted
 from i2s_spec.draw.terminal import Line, Piece
 from i2s_spec.draw.text import size_words, visible
 from i2s_spec.inspect.identify.evidence import CANNOT_TELL, CERTAIN, LIKELY, Evidence, Hypothesis, Question
@@ -27,10 +28,8 @@ def page(found: Identification, everything: bool = False) -> Iterator[Line]:
     counts = {"I2_S": found.i2s, **found.group_types}
     ternary = " and ".join(f"{count:,} of them {name}" for name, count in counts.items() if count)
     architecture = visible(found.architecture, 64, bare=True) or "no architecture"
-    plural = "" if found.tensors == 1 else "s"
-    tensors = (
-        f"{found.tensors:,} tensor{plural}, {ternary or 'none of them ternary'}" if found.tensors else "no tensors"
-    )
+    several = f"{counted(found.tensors, 'tensor')}, {ternary or 'none of them ternary'}"
+    tensors = several if found.tensors else "no tensors"
     yield [Piece(f"  {architecture}, {found.size:,} bytes ({size_words(found.size)}), {tensors}")]
     if found.i2s:
         yield [Piece(f"  {_read(found)}", "dim")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from i2s_spec.display import counted
 from i2s_spec.draw.text import json_string
 from i2s_spec.errors import quote
 from i2s_spec.inspect.evidence.hypotheses import named
@@ -25,7 +26,7 @@ def weigh_weights(case: Case, found: LayoutEvidence) -> None:
     decided, whole = found.decided, found.whole
     if decided is None:
         return
-    many = f"{whole.freedom} comparisons over {found.layers} layer{'' if found.layers == 1 else 's'}"
+    many = f"{counted(whole.freedom, 'comparison')} over {counted(found.layers, 'layer')}"
     best = whole.sums[decided.name]
     for name in case.names:
         score = whole.sums.get(name)

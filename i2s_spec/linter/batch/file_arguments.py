@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from i2s_spec.errors import FormatError
-from i2s_spec.gguf.source import is_address, open_regular
+from i2s_spec.gguf.source import is_address
 from i2s_spec.light_typing import BinaryIO, NamedTuple
 
 SUFFIX = ".gguf"
@@ -194,6 +194,8 @@ def _deep(pattern: str) -> Iterator[str]:
 def _listed(name: str, found: set[str]) -> Iterator[Input]:
     """What the names in a list stand for."""
     import sys
+
+    from i2s_spec.gguf.regular_file import open_regular
 
     try:
         if name == "@-":

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec._version import __version__
 from i2s_spec.errors import quote
-from i2s_spec.gguf.source import CHUNK, open_regular
+from i2s_spec.gguf.regular_file import open_regular
+from i2s_spec.gguf.source import CHUNK
 from i2s_spec.linter.batch.file_arguments import Input
 from i2s_spec.linter.batch.lint_path import failed
 from i2s_spec.linter.batch.lint_paths import Folders, report_on

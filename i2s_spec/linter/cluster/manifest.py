@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from i2s_spec.errors import SettingError, quote
-from i2s_spec.gguf.source import open_regular
+from i2s_spec.gguf.regular_file import open_regular
 from i2s_spec.linter.batch.file_arguments import Input, inputs, is_checkpoint
 
 #: Names of lists: manifests, and lists of names with one a line.

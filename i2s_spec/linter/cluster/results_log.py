@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import Any, BinaryIO, Final
 
 from i2s_spec.errors import SettingError, quote
-from i2s_spec.gguf.source import open_regular
+from i2s_spec.gguf.regular_file import open_regular
 from i2s_spec.gguf.unfinished import hold
 from i2s_spec.linter.cluster.check_entry import Record
 from i2s_spec.linter.cluster.options_key import RECORD_VERSION

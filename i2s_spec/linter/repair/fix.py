@@ -19,7 +19,8 @@ from i2s_spec.draw.text import fault_words
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import Origin, Source, require_written, source_of
+from i2s_spec.gguf.regular_file import require_written
+from i2s_spec.gguf.source import Origin, Source, source_of
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.repair.byte_changes import ByteChange, byte_changes

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from i2s_spec.convert.container.rewrite import rewrite
 from i2s_spec.gguf.atomic_file import Target, refuse_source, refuse_taken
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import Origin, require_written, source_of
+from i2s_spec.gguf.regular_file import require_written
+from i2s_spec.gguf.source import Origin, source_of
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rules import all_rules
 from i2s_spec.linter.rules.architecture.model_keys import foreign_prefix

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from i2s_spec.errors import SettingError, quote
-from i2s_spec.gguf.source import read_regular
 from i2s_spec.light_typing import Any, NamedTuple
 from i2s_spec.linter.options import Options
 from i2s_spec.linter.report import FORMATS
@@ -160,6 +159,8 @@ def _upwards(folder: str) -> list[str]:
 
 def _table(path: str) -> dict[str, Any] | None:
     """What a file says to this program; None for a `pyproject.toml` that says nothing to it."""
+    from i2s_spec.gguf.regular_file import read_regular  # most runs have no such file
+
     try:
         data = read_regular(path, LARGEST)
     except OSError as error:

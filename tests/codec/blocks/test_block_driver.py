@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_compiler import WARNINGS
 from windows import compiled_for_windows
 
 from i2s_spec.codec.blocks import block_reference
@@ -79,7 +80,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def compiled(compiler: str, folder: Path, *flags: str) -> Path:
     program = folder / "block_driver"
-    command = [compiler, "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", *flags, f"-I{HEADERS}", str(SOURCE)]
+    command = [compiler, *WARNINGS, "-ffp-contract=off", *flags, f"-I{HEADERS}", str(SOURCE)]
     done = subprocess.run([*command, "-o", str(program)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return program

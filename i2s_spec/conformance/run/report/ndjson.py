@@ -16,7 +16,7 @@ from i2s_spec._version import __version__
 from i2s_spec.conformance.run.protocol import PROTOCOL, Implementation
 from i2s_spec.conformance.run.results import FAILURES, CaseResult, RunResult, Status
 from i2s_spec.errors import SettingError, quote
-from i2s_spec.gguf.source import read_regular
+from i2s_spec.gguf.regular_file import read_regular
 
 SCHEMA_VERSION: Final = 1
 _LARGEST: Final = 64 << 20

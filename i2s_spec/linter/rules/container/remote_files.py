@@ -104,8 +104,9 @@ raised(
     faults.REMOTE_MISBEHAVES,
     """The server does not answer a request for a range as HTTP wants it.
 
-    Why: the whole file for a range, another range than was asked for, fewer bytes than were announced, or compressed
-    bytes. Whoever takes such bytes as they come reads another file than the one that is there.
+    Why: the whole file for a range, another range than was asked for, fewer bytes than were announced, compressed
+    bytes, or more headers than clients take. Whoever takes such bytes as they come reads another file than the one that
+    is there.
 
     Example: a development server that does not know ranges, and answers 200.
 

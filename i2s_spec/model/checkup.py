@@ -1,5 +1,5 @@
-"""This module defines `doctor`: one file, looked at by the linter, by `identify` and by what is known of runtimes, and what
-to do next. It is `i2s doctor`.
+"""This module defines `doctor`: one file, looked at by the linter, by `identify`, by what is known of runtimes and by the
+forward pass, and what to do next. It is `i2s doctor`.
 
 >>> from i2s_spec.testing.sample import Draft
 >>> found = doctor(Draft().data)
@@ -24,6 +24,8 @@ from i2s_spec.linter.options import path_of
 from i2s_spec.linter.report.examined import examined
 from i2s_spec.linter.report_data import Report
 from i2s_spec.linter.rule import REGISTRY
+from i2s_spec.model.load import refusal
+from i2s_spec.schema.architectures.hyperparameters import architecture_of
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.identify.identification import Identification
@@ -43,7 +45,8 @@ class Checkup(NamedTuple):
     """What is known of a file: the report of the linter, where it comes from, what runtimes make of it, what to do next.
 
     `identification` is None and `verdicts` empty where the file is not GGUF or cannot be read. `dialect` is the one that the
-    verdicts take the I2_S tensors to be packed in, and `certain` whether the weights or the writer tell it.
+    verdicts take the I2_S tensors to be packed in, and `certain` whether the weights or the writer tell it. `refusal` is why
+    `load_model` refuses a model without errors, in its words; None where it does not, and where there is no model.
     """
 
     report: Report
@@ -52,6 +55,7 @@ class Checkup(NamedTuple):
     dialect: str
     certain: bool
     steps: tuple[Step, ...]
+    refusal: str | None = None
 
     def __repr__(self) -> str:
         from i2s_spec.display import line
@@ -71,16 +75,20 @@ def doctor(origin: Origin, *, threads: int = 1, progress: Progress | None = None
     report = lint(origin, threads=threads, progress=progress, details=examined)
     path = on_command_line(quote(report.path, limit=4096, bare=True))
     if not report.readable:
-        return Checkup(report, None, (), "canonical", False, tuple(_steps(report, None, (), False, path)))
+        return Checkup(report, None, (), "canonical", False, tuple(_steps(report, None, (), None, path)))
     try:
-        found, verdicts, dialect, certain, runnable = _looked_at(origin, threads)
+        found, verdicts, dialect, certain, verb, why_not = _looked_at(origin, threads, report.ok)
     except FormatError:  # the file changed, or went away, after it was linted
-        found, verdicts, dialect, certain, runnable = None, (), "canonical", False, False
-    return Checkup(report, found, verdicts, dialect, certain, tuple(_steps(report, found, verdicts, runnable, path)))
+        found, verdicts, dialect, certain, verb, why_not = None, (), "canonical", False, None, None
+    steps = tuple(_steps(report, found, verdicts, verb, path))
+    return Checkup(report, found, verdicts, dialect, certain, steps, why_not)
 
 
-def _looked_at(origin: Origin, threads: int) -> tuple[Identification, tuple[Verdict, ...], str, bool, bool]:
-    """Where a file comes from, its verdicts, dialect, whether that is certain, and whether a forward pass could begin."""
+def _looked_at(
+    origin: Origin, threads: int, without_errors: bool
+) -> tuple[Identification, tuple[Verdict, ...], str, bool, str | None, str | None]:
+    """Where a file comes from, its verdicts, dialect, whether that is certain, the verb that computes its outputs, and why
+    none does although the linter finds no errors."""
     from i2s_spec.inspect.identify.identification import identify
     from i2s_spec.linter.runtimes.verdicts import verdicts
 
@@ -89,11 +97,21 @@ def _looked_at(origin: Origin, threads: int) -> tuple[Identification, tuple[Verd
     try:
         found = identify(File(source), payloads="sample", threads=threads)
         dialect, certain = _dialect(found)
-        runnable = "token_embd.weight" in File(source).tensors
-        return found, verdicts(Subject(File(source), path), dialect), dialect, certain, runnable
+        file, verb, why_not = File(source), None, None
+        if without_errors and file.tensors and "general.architecture" in file.metadata:  # it is meant to be a model
+            why_not = refusal(file)
+            verb = _verb_for(file) if why_not is None else None
+        return found, verdicts(Subject(File(source), path), dialect), dialect, certain, verb, why_not
     finally:
         if path is not None:
             source.close()
+
+
+def _verb_for(file: File) -> str | None:
+    """The verb that takes a text for this model; None where the file has no tokens to read it with."""
+    if "tokenizer.ggml.tokens" not in file.metadata:
+        return None
+    return "embed" if architecture_of(file.metadata, file.tensors).embedding_model else "run"
 
 
 def _dialect(found: Identification) -> tuple[str, bool]:
@@ -108,7 +126,7 @@ def _dialect(found: Identification) -> tuple[str, bool]:
 
 
 def _steps(
-    report: Report, found: Identification | None, verdicts: tuple[Verdict, ...], runnable: bool, path: str
+    report: Report, found: Identification | None, verdicts: tuple[Verdict, ...], verb: str | None, path: str
 ) -> Iterator[Step]:
     """What to do next, the most urgent first."""
     counts = Counter(finding.code for finding in report.findings)
@@ -136,5 +154,7 @@ def _steps(
     if verdicts and not any(verdict.loads == "yes" and verdict.computes == "correctly" for verdict in verdicts):
         none = "no runtime is known to compute it correctly" if found.tensors else "no runtime runs it"
         yield Step(f"i2s lint {path} --runtimes", f"says why {none}, with sources")
-    if runnable:
+    if verb == "run":
         yield Step(f"i2s run {path} --prompt TEXT", "generates text by the reference forward pass")
+    elif verb == "embed":
+        yield Step(f"i2s embed {path} --text TEXT", "gives the embedding of a text by the reference forward pass")
