@@ -31,6 +31,7 @@ cdef extern from "grams.h" nogil:
         void (*trits)(const uint8_t *, int64_t, int64_t, int64_t, int, int, const int8_t *, int64_t, int8_t *,
                       uint8_t *) noexcept nogil
         void (*gram)(const int8_t *, int64_t, int64_t, int64_t, int32_t *, double *, float *) noexcept nogil
+        void (*correlated)(const int8_t *, int64_t, int64_t, int64_t, int32_t *, double *, float *) noexcept nogil
         void (*correlations)(const float *, int64_t, double *, float *) noexcept nogil
     const i2s_grams_set *i2s_grams_sets
     int I2S_GRAMS_SETS
@@ -309,14 +310,41 @@ def gram_scores(int row, const float[:, ::1] one, const float[:, ::1] first, con
             counted = counted or all_of
 
 
+def shared_gram(const float[:, ::1] products, const int32_t[::1] places, int64_t width, int64_t share, float[:, ::1] found):
+    """Of products of columns, taken in the order of `places`, the sums over the heads that share a key head: of channel i of
+    group a with channel j of group b, those of the first heads, of the second ones and so on. A group has `share` heads of
+    `width` columns; `found` is [groups * width, groups * width]."""
+    cdef int64_t n = found.shape[0], group = share * width, i, j, head, of_row, i_at, j_at
+    cdef const float *row
+    cdef float *to
+    if width < 1 or share < 1 or n % width or found.shape[1] != n or n // width > places.shape[0] // group:
+        raise ValueError("the sums have another shape")
+    if products.shape[0] != products.shape[1]:
+        raise ValueError("the matrices have another shape")
+    for i in range(places.shape[0]):
+        if not 0 <= places[i] < products.shape[0]:
+            raise ValueError("a place is not in the matrix")
+    with nogil:
+        for i in range(n):
+            i_at = i // width * group + i % width
+            to = &found[i, 0]
+            for head in range(share):
+                row = &products[places[i_at + head * width], 0]
+                for of_row in range(n // width):
+                    j_at = of_row * group + head * width
+                    for j in range(width):
+                        to[of_row * width + j] = (to[of_row * width + j] if head else 0) + row[places[j_at + j]]
+
+
 def gram_sets():
     """The sets of kernels for Grams, slowest first, and whether this processor can run each."""
     return [(i2s_grams_sets[i].name.decode("ascii"), bool(i2s_grams_sets[i].available())) for i in range(I2S_GRAMS_SETS)]
 
 
 def gram(int row, const uint8_t[::1] data, int64_t stride, int64_t n, bint down, bint mixed, const int8_t[::1] table,
-         float[:, ::1] found):
-    """The products with each other, each less its mean, of the columns of n bytes in every row of `stride`, or of the rows.
+         float[:, ::1] found, bint correlated=False):
+    """The products with each other, each less its mean, of the columns of n bytes in every row of `stride`, or of the rows;
+    or their correlations, as `correlations` has them.
 
     `table` has the trit of each code. Where `mixed`, a byte holds four rows, else four columns; a row then has its four
     parts in another order than the columns, which does not matter for rows."""
@@ -344,15 +372,19 @@ def gram(int row, const uint8_t[::1] data, int64_t stride, int64_t n, bint down,
         raise ValueError("the products have another shape")
     of_trits, of_products = vectors * room, (4 * vectors * vectors + I2S_GRAM_LINE - 1) // I2S_GRAM_LINE * I2S_GRAM_LINE
     # One piece, at a whole line: of several large ones, pages would go back to the system every time.
-    memory = <uint8_t *>malloc(<size_t>(I2S_GRAM_LINE + of_trits + of_products + 16 * vectors + rows * n))
+    memory = <uint8_t *>malloc(<size_t>(I2S_GRAM_LINE + of_trits + of_products + 32 * vectors + rows * n))
     if memory == NULL:
         raise MemoryError
     trits = memory + (I2S_GRAM_LINE - <int64_t>(<size_t>memory % I2S_GRAM_LINE)) % I2S_GRAM_LINE
-    turned = trits + of_trits + of_products + 16 * vectors
+    turned = trits + of_trits + of_products + 32 * vectors
     with nogil:
         i2s_grams_sets[row].trits(&data[0], rows, stride, n, down, mixed, &table[0], room, <int8_t *>trits, turned)
-        i2s_grams_sets[row].gram(<int8_t *>trits, vectors, length, room, <int32_t *>(trits + of_trits),
-                                 <double *>(trits + of_trits + of_products), &found[0, 0])
+        if correlated:
+            i2s_grams_sets[row].correlated(<int8_t *>trits, vectors, length, room, <int32_t *>(trits + of_trits),
+                                           <double *>(trits + of_trits + of_products), &found[0, 0])
+        else:
+            i2s_grams_sets[row].gram(<int8_t *>trits, vectors, length, room, <int32_t *>(trits + of_trits),
+                                     <double *>(trits + of_trits + of_products), &found[0, 0])
     free(memory)
 
 

@@ -40,6 +40,7 @@ static void i2s_gram_products_portable(const int8_t *vectors, int64_t n, int64_t
 #define I2S_GRAM_TARGET
 #define I2S_GRAM_MORE 0
 #define I2S_GRAM_FIRST 0
+#define I2S_GRAM_TURN(from, to, n, mean) 0
 #include "grams_body.h"
 
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
@@ -89,6 +90,7 @@ I2S_GRAM_UNROLLED
 #define I2S_GRAM_TARGET I2S_GRAM_256
 #define I2S_GRAM_MORE 1
 #define I2S_GRAM_FIRST 0
+#define I2S_GRAM_TURN(from, to, n, mean) 0
 #include "grams_body.h"
 
 #define I2S_GRAM_WORDS "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq"
@@ -99,6 +101,40 @@ I2S_GRAM_512 static inline __m128i i2s_gram_totals_512(const __m512i v[4]) {
     const __m512i all = _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
     const __m256i two = _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
     return _mm_add_epi32(_mm256_castsi256_si128(two), _mm256_extracti128_si256(two, 1));
+}
+
+/* A square of 16 by 16 floats of a matrix of n columns less `mean`, where it is and turned to another place. */
+I2S_GRAM_512 static inline int i2s_gram_turn_512(float *from, float *to, int64_t n, float mean) {
+    __m512 rows[16], turned[16];
+    int a;
+I2S_GRAM_UNROLLED
+    for (a = 0; a < 16; a++) {
+        rows[a] = _mm512_sub_ps(_mm512_loadu_ps(from + a * n), _mm512_set1_ps(mean));
+        _mm512_storeu_ps(from + a * n, rows[a]);
+    }
+I2S_GRAM_UNROLLED
+    for (a = 0; a < 16; a += 2) {
+        turned[a] = _mm512_unpacklo_ps(rows[a], rows[a + 1]);
+        turned[a + 1] = _mm512_unpackhi_ps(rows[a], rows[a + 1]);
+    }
+I2S_GRAM_UNROLLED
+    for (a = 0; a < 16; a++) {  /* rows[4 q + c]: of rows 4 q to 4 q + 3 the columns c, 4 + c, 8 + c, 12 + c */
+        const __m512d one = _mm512_castps_pd(turned[a / 4 * 4 + a % 4 / 2]);
+        const __m512d other = _mm512_castps_pd(turned[a / 4 * 4 + a % 4 / 2 + 2]);
+        rows[a] = _mm512_castpd_ps(a % 2 ? _mm512_unpackhi_pd(one, other) : _mm512_unpacklo_pd(one, other));
+    }
+I2S_GRAM_UNROLLED
+    for (a = 0; a < 4; a++) {
+        const __m512 even = _mm512_shuffle_f32x4(rows[a], rows[4 + a], 0x88);
+        const __m512 odd = _mm512_shuffle_f32x4(rows[a], rows[4 + a], 0xDD);
+        const __m512 even_below = _mm512_shuffle_f32x4(rows[8 + a], rows[12 + a], 0x88);
+        const __m512 odd_below = _mm512_shuffle_f32x4(rows[8 + a], rows[12 + a], 0xDD);
+        _mm512_storeu_ps(to + a * n, _mm512_shuffle_f32x4(even, even_below, 0x88));
+        _mm512_storeu_ps(to + (4 + a) * n, _mm512_shuffle_f32x4(odd, odd_below, 0x88));
+        _mm512_storeu_ps(to + (8 + a) * n, _mm512_shuffle_f32x4(even, even_below, 0xDD));
+        _mm512_storeu_ps(to + (12 + a) * n, _mm512_shuffle_f32x4(odd, odd_below, 0xDD));
+    }
+    return 1;
 }
 
 /* Products of four vectors with four, by `add`(sums, first, second); `whole` makes 32-bit numbers of the sums. */
@@ -139,6 +175,7 @@ I2S_GRAM_PRODUCTS_512(i2s_gram_products_avx512, I2S_GRAM_512, I2S_GRAM_ADD_WORDS
 #define I2S_GRAM_TARGET I2S_GRAM_512
 #define I2S_GRAM_MORE 1
 #define I2S_GRAM_FIRST 0
+#define I2S_GRAM_TURN i2s_gram_turn_512
 #include "grams_body.h"
 
 #define I2S_GRAM_VNNI __attribute__((target(I2S_GRAM_WORDS ",avx512vnni" I2S_BY_512)))
@@ -201,6 +238,7 @@ I2S_GRAM_UNROLLED
 #define I2S_GRAM_TARGET I2S_GRAM_VNNI
 #define I2S_GRAM_MORE 0
 #define I2S_GRAM_FIRST 1
+#define I2S_GRAM_TURN i2s_gram_turn_512
 #include "grams_body.h"
 
 static int i2s_grams_has_avx2(void) { return i2s_cpu_avx2fma(); }
@@ -215,10 +253,12 @@ typedef struct {
     int (*available)(void);
     void (*trits)(const uint8_t *, int64_t, int64_t, int64_t, int, int, const int8_t *, int64_t, int8_t *, uint8_t *);
     void (*gram)(const int8_t *, int64_t, int64_t, int64_t, int32_t *, double *, float *);
+    void (*correlated)(const int8_t *, int64_t, int64_t, int64_t, int32_t *, double *, float *);
     void (*correlations)(const float *, int64_t, double *, float *);
 } i2s_grams_set;
 
-#define I2S_GRAMS_ROW(set) {#set, i2s_grams_has_##set, i2s_gram_trits_##set, i2s_gram_##set, i2s_gram_correlations_##set}
+#define I2S_GRAMS_ROW(set)                                                                                              \
+    {#set, i2s_grams_has_##set, i2s_gram_trits_##set, i2s_gram_##set, i2s_gram_correlated_##set, i2s_gram_correlations_##set}
 /* From the slowest to the fastest. */
 static const i2s_grams_set i2s_grams_sets[] = {
     I2S_GRAMS_ROW(portable),

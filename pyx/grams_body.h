@@ -39,37 +39,79 @@ I2S_GRAM_TARGET static void I2S_GRAM(gram_trits)(const uint8_t *data, int64_t ro
     }
 }
 
-/* The upper triangle of a square matrix becomes that of the lower one; in squares, which stay in the cache. */
-I2S_GRAM_TARGET static inline void I2S_GRAM(gram_mirror)(float *out, int64_t n) {
+/* The lower triangle of a square matrix, each number less `mean`, and the upper one from it; in squares, which stay in the cache. */
+I2S_GRAM_TARGET static inline void I2S_GRAM(gram_mirror)(float *out, int64_t n, float mean) {
     enum { SQUARE = 16 };
     int64_t i, j, row, to;
     for (i = 0; i < n; i += SQUARE)
-        for (j = 0; j <= i; j += SQUARE)
+        for (j = 0; j <= i; j += SQUARE) {
+            if (j < i && i + SQUARE <= n && I2S_GRAM_TURN(out + i * n + j, out + j * n + i, n, mean)) continue;
             for (row = i; row < n && row < i + SQUARE; row++) {
                 to = row < j + SQUARE ? row : j + SQUARE;
-                for (int64_t col = j; col < to; col++) out[col * n + row] = out[row * n + col];
+                for (int64_t col = j; col < to; col++) out[col * n + row] = out[row * n + col] -= mean;
             }
+        }
 }
 
-/* The Gram of n vectors of `length` elements with `room` for each: less the means, whole, in floats. `means` has room for
- * twice n numbers. */
-I2S_GRAM_TARGET static void I2S_GRAM(gram)(const int8_t *vectors, int64_t n, int64_t length, int64_t room, int32_t *products,
-                                           double *means, float *out) {
-    double *sums = means + n;
+/* The sums of vectors, and these over their length: their means. */
+I2S_GRAM_TARGET static inline void I2S_GRAM(gram_means)(const int8_t *vectors, int64_t n, int64_t length, int64_t room,
+                                                        double *means, double *sums) {
     int64_t i, j;
-    I2S_GRAM(gram_products)(vectors, n, room, products);
     for (i = 0; i < n; i++) {
         int16_t sum = 0;
         for (j = 0; j < room; j++) sum = (int16_t)(sum + vectors[i * room + j]);
         sums[i] = sum;
         means[i] = sum / (double)length;
     }
+}
+
+/* The Gram of n vectors of `length` elements with `room` for each: less the means, whole, in floats. `means` has room for
+ * four times n numbers. */
+I2S_GRAM_TARGET static void I2S_GRAM(gram)(const int8_t *vectors, int64_t n, int64_t length, int64_t room, int32_t *products,
+                                           double *means, float *out) {
+    double *sums = means + n;
+    int64_t i, j;
+    I2S_GRAM(gram_products)(vectors, n, room, products);
+    I2S_GRAM(gram_means)(vectors, n, length, room, means, sums);
     for (i = 0; i < n; i++) {
         const double sum = sums[i], more = I2S_GRAM_FIRST * sum;  /* whole numbers: exact in any order */
         for (j = 0; j <= i; j++)
             out[i * n + j] = (float)(products[i * n + j] - more - I2S_GRAM_MORE * sums[j] - sum * means[j]);
     }
-    I2S_GRAM(gram_mirror)(out, n);
+    I2S_GRAM(gram_mirror)(out, n, 0);
+}
+
+/* The same as correlations, which `gram_correlations` makes of a Gram. Floats will do, since all are of one size. */
+I2S_GRAM_TARGET static void I2S_GRAM(gram_correlated)(const int8_t *vectors, int64_t n, int64_t length, int64_t room,
+                                                      int32_t *products, double *means, float *out) {
+    enum { LANES = 32 };
+    double *sums = means + n, lanes[LANES] = {0}, total = 0;
+    float *of_means = (float *)(sums + n), *of_sums = of_means + n, *inverse = of_sums + n;
+    int64_t i, j;
+    int k;
+    I2S_GRAM(gram_products)(vectors, n, room, products);
+    I2S_GRAM(gram_means)(vectors, n, length, room, means, sums);
+    for (i = 0; i < n; i++) {
+        const double size = products[i * n + i] - (I2S_GRAM_FIRST + I2S_GRAM_MORE) * sums[i] - sums[i] * means[i];
+        inverse[i] = size > 0 ? (float)(1 / sqrt(size)) : 0;
+        of_means[i] = (float)means[i];
+        of_sums[i] = (float)sums[i];
+    }
+    for (i = 0; i < n; i++) {
+        const float sum = of_sums[i], more = I2S_GRAM_FIRST * sum, own = inverse[i];
+        const int32_t *product = products + i * n;
+        float of_row[LANES] = {0}, *row = out + i * n;
+        for (j = 0; j < i; j++)
+            row[j] = (product[j] - more - I2S_GRAM_MORE * of_sums[j] - sum * of_means[j]) * inverse[j] * own;
+        for (j = 0; j + LANES <= i; j += LANES)
+            for (k = 0; k < LANES; k++) of_row[k] += row[j + k];
+        for (k = 0; j < i; j++) of_row[k++] += row[j];
+        for (k = 0; k < LANES; k++) lanes[k] += of_row[k];
+        row[i] = 0;
+    }
+    for (k = 0; k < LANES; k++) total += lanes[k];
+    I2S_GRAM(gram_mirror)(out, n, (float)(n > 1 ? 2 * total / ((double)n * (double)(n - 1)) : 0));
+    for (i = 0; i < n; i++) out[i * n + i] = 0;
 }
 
 /* Products as correlations: 0 on the diagonal and for vectors that are constant, and summing up to 0. */
@@ -97,4 +139,5 @@ I2S_GRAM_TARGET static void I2S_GRAM(gram_correlations)(const float *products, i
 #undef I2S_GRAM
 #undef I2S_GRAM_MORE
 #undef I2S_GRAM_FIRST
+#undef I2S_GRAM_TURN
 #undef I2S_GRAM_TARGET

@@ -120,7 +120,11 @@ static void i2s_places_of_blocks(const int32_t *places, int64_t n, int64_t at, i
 }
 
 /* Bodies: vectors of floats, how such are taken from `places`, and how products of floats with doubles are added up. */
+#define I2S_PERMUTED_ROWS 4
+#define I2S_PERMUTED_EACH(values, mine, many, p, size)                                                                  \
+    for (int i2s_row = 0; i2s_row < (many); i2s_row++) (values)[i2s_row] = I2S_PERMUTED_TAKE((mine)[i2s_row], p, size)
 #define I2S_PERMUTED_BYTES 16
+#define I2S_PERMUTED_TAKE_ROWS I2S_PERMUTED_EACH
 #define I2S_PERMUTED(name) i2s_##name##_portable
 #define I2S_PERMUTED_TARGET
 #define I2S_PERMUTED_TAKE(from, p, size) ((F){(from)[(p)[0]], (from)[(p)[1]], (from)[(p)[2]], (from)[(p)[3]]})
@@ -138,6 +142,7 @@ static void i2s_places_of_blocks(const int32_t *places, int64_t n, int64_t at, i
 #include "intrinsics.h"
 /* Gathers are slow in many processors, and single loads are not. */
 #define I2S_PERMUTED_BYTES 32
+#define I2S_PERMUTED_TAKE_ROWS I2S_PERMUTED_EACH
 #define I2S_PERMUTED(name) i2s_##name##_avx2
 #define I2S_PERMUTED_TARGET __attribute__((target("avx2,fma")))
 #define I2S_PERMUTED_TAKE(from, p, size)                                                                                \
@@ -166,8 +171,30 @@ I2S_PERMUTED_512 static inline __attribute__((always_inline)) __m512 i2s_permute
     }
     return _mm512_i32gather_ps(places, from, 4);
 }
+/* The same of `many` rows. */
+typedef float i2s_permuted_rows_512 __attribute__((vector_size(64)));
+I2S_PERMUTED_512 static inline __attribute__((always_inline)) void i2s_permuted_rows_of_512(i2s_permuted_rows_512 *values,
+                                                                                            const float *const *from,
+                                                                                            const int many, const int32_t *p,
+                                                                                            int64_t size) {
+    const __m512i places = _mm512_loadu_si512(p);
+    const int32_t base = p[0] & ~63;
+    const __m512i within = _mm512_xor_si512(places, _mm512_set1_epi32(base));
+    const __mmask16 above = _mm512_test_epi32_mask(within, _mm512_set1_epi32(32));
+    int row;
+    if (base + 64 <= size && _mm512_cmplt_epu32_mask(within, _mm512_set1_epi32(64)) == 0xFFFF)
+        for (row = 0; row < many; row++) {
+            const float *window = from[row] + base;
+            const __m512 low = _mm512_permutex2var_ps(_mm512_loadu_ps(window), within, _mm512_loadu_ps(window + 16));
+            const __m512 high = _mm512_permutex2var_ps(_mm512_loadu_ps(window + 32), within, _mm512_loadu_ps(window + 48));
+            values[row] = (i2s_permuted_rows_512)_mm512_mask_mov_ps(low, above, high);
+        }
+    else
+        for (row = 0; row < many; row++) values[row] = (i2s_permuted_rows_512)_mm512_i32gather_ps(places, from[row], 4);
+}
 #include "permuted_short.h"
 #define I2S_PERMUTED_BYTES 64
+#define I2S_PERMUTED_TAKE_ROWS i2s_permuted_rows_of_512
 #define I2S_PERMUTED_SHORT 1
 #define I2S_PERMUTED(name) i2s_##name##_avx512
 #define I2S_PERMUTED_TARGET I2S_PERMUTED_512

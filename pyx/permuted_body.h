@@ -168,45 +168,73 @@ I2S_PERMUTED_TARGET static int I2S_PERMUTED(column_scores)(const uint32_t *base,
     return 1;
 }
 
+/* Some rows of `gram_products_of`, from row i on, which all end in one vector of columns: places are looked at once for all. */
+I2S_PERMUTED_INLINE void I2S_PERMUTED(gram_products_rows)(const float *one, int64_t width, const float *const others[2],
+                                                          int64_t step, const int32_t *places, int64_t n, int64_t i,
+                                                          const int many, const int squares,
+                                                          double sums[5][I2S_PERMUTED_BYTES / 4]) {
+    enum { N = I2S_PERMUTED_BYTES / 4, MOST = I2S_PERMUTED_ROWS };
+    const int64_t left = i / N * N, stop = left + N < n ? left + N : n;
+    const int parts = squares ? 5 : 2;
+    const float *mine[MOST];
+    F of[5][MOST] = {{{0}}}, values[MOST];
+    int64_t j;
+    int k, sum, row;
+    for (row = 0; row < many; row++) mine[row] = one + places[i + row] * width;
+    for (j = 0; j + N <= n && j <= left; j += N) {
+        if (j == left) {
+            for (sum = 0; sum < parts; sum++)
+                for (row = 0; row < many; row++) of[sum][row] += of[sum][row];
+        }
+        I2S_PERMUTED_TAKE_ROWS(values, mine, many, places + j, width);
+        for (row = 0; row < many; row++) {
+            F first, second;
+            memcpy(&first, others[0] + (i + row) * step + j, sizeof first);
+            memcpy(&second, others[1] + (i + row) * step + j, sizeof second);
+            of[0][row] += values[row] * first;
+            of[1][row] += values[row] * second;
+            if (squares) {
+                of[2][row] += values[row] * values[row];
+                of[3][row] += first * first;
+                of[4][row] += second * second;
+            }
+        }
+    }
+    if (j <= left) {  /* less than a vector is left, and lies along the diagonal */
+        for (sum = 0; sum < parts; sum++)
+            for (row = 0; row < many; row++) of[sum][row] += of[sum][row];
+        for (row = 0; row < many; row++)
+            for (j = left; j < stop; j++) {
+                const double value = mine[row][places[j]], first = others[0][(i + row) * step + j];
+                const double second = others[1][(i + row) * step + j];
+                sums[0][0] += value * first;
+                sums[1][0] += value * second;
+                sums[2][0] += value * value;
+                sums[3][0] += first * first;
+                sums[4][0] += second * second;
+            }
+    }
+    for (sum = 0; sum < parts; sum++) {
+        for (row = 1; row < many; row++) of[sum][0] += of[sum][row];
+        for (k = 0; k < N; k++) sums[sum][k] += of[sum][0][k];
+    }
+}
+
 /* Sums over the rows and columns `places` of `one`, whose rows are `width` apart, and the first n of two `others`, whose rows
  * are `step` apart: of the products with the elements of either, and, if asked, of the squares of each of the three. All are
  * symmetric, with 0 on the diagonal: what lies left of the squares along the diagonal counts twice. */
 I2S_PERMUTED_TARGET static void I2S_PERMUTED(gram_products_of)(const float *one, int64_t width, const float *const others[2],
                                                                int64_t step, const int32_t *places, int64_t n, int squares,
                                                                double sums[5]) {
-    enum { N = I2S_PERMUTED_BYTES / 4 };
+    enum { N = I2S_PERMUTED_BYTES / 4, ROWS = I2S_PERMUTED_ROWS };
     double rows[5][N] = {{0}};
-    int64_t i, j;
+    int64_t i = 0;
     int k, sum;
-    for (i = 0; i < n; i++) {
-        const float *mine = one + places[i] * width, *a = others[0] + i * step, *b = others[1] + i * step;
-        const int64_t left = i / N * N, stop = left + N < n ? left + N : n;
-        F of[5] = {{0}};
-        for (j = 0; j + N <= n && j <= left; j += N) {
-            const F value = I2S_PERMUTED_TAKE(mine, places + j, width);
-            const float twice = j < left ? 2 : 1;
-            F first, second;
-            memcpy(&first, a + j, sizeof first);
-            memcpy(&second, b + j, sizeof second);
-            of[0] += value * first * twice;
-            of[1] += value * second * twice;
-            if (squares) {
-                of[2] += value * value * twice;
-                of[3] += first * first * twice;
-                of[4] += second * second * twice;
-            }
-        }
-        for (; j < stop; j++) {
-            const double value = mine[places[j]], first = a[j], second = b[j];
-            rows[0][0] += value * first;
-            rows[1][0] += value * second;
-            rows[2][0] += value * value;
-            rows[3][0] += first * first;
-            rows[4][0] += second * second;
-        }
-        for (sum = 0; sum < (squares ? 5 : 2); sum++)
-            for (k = 0; k < N; k++) rows[sum][k] += of[sum][k];
+    for (; i + ROWS <= n; i += ROWS) {
+        if (squares) I2S_PERMUTED(gram_products_rows)(one, width, others, step, places, n, i, ROWS, 1, rows);
+        else I2S_PERMUTED(gram_products_rows)(one, width, others, step, places, n, i, ROWS, 0, rows);
     }
+    for (; i < n; i++) I2S_PERMUTED(gram_products_rows)(one, width, others, step, places, n, i, 1, squares, rows);
     for (sum = 0; sum < 5; sum++)
         for (k = 0; k < N; k++) sums[sum] += rows[sum][k];
 }
@@ -216,6 +244,7 @@ I2S_PERMUTED_TARGET static void I2S_PERMUTED(gram_products_of)(const float *one,
 #undef I2S_PERMUTED_INLINE
 #undef I2S_PERMUTED_BYTES
 #undef I2S_PERMUTED_SHORT
+#undef I2S_PERMUTED_TAKE_ROWS
 #undef I2S_PERMUTED
 #undef I2S_PERMUTED_TARGET
 #undef I2S_PERMUTED_TAKE

@@ -85,14 +85,12 @@ def lint(
     return run.report(str(path if path is not None else source.name))
 
 
-def _is_asked(rule: Facts, source: Source) -> bool:
-    """Whether a rule is asked about what a source holds.
+def _is_asked(rule: Facts, fetched: bool) -> bool:
+    """Whether a rule is asked about a file, which is `fetched` from a server, or is here.
 
     Not where it is about servers, and the file is here, nor where it is about a later use, such as the tokens of a text.
     """
-    if rule.code in faults.REMOTE:
-        return isinstance(source, FetchingSource)
-    return rule.checked or rule.general
+    return fetched if rule.code in faults.REMOTE else rule.checked or rule.general
 
 
 def open_reference(options: Options) -> AbstractContextManager[Weights | None]:
@@ -137,8 +135,10 @@ class _Run:
             place = self._path if self._path is None or not is_address(self._path) else getattr(source, "path", None)
             subject = Subject(file, place, self._reading, self._weights)
             ignored = self._options.ignored
-            subject.asked = sum(_is_asked(rule, source) for rule in self._rules)
-            subject.ignored = sum(_is_asked(rule, source) for rule in REGISTRY.facts() if rule.code in ignored)
+            fetched = isinstance(source, FetchingSource)
+            subject.asked = len([rule for rule in self._rules if _is_asked(rule, fetched)])
+            if ignored:
+                subject.ignored = sum(_is_asked(rule, fetched) for rule in REGISTRY.facts() if rule.code in ignored)
             subject.by_document = profile_named(self._options.profile).by_document
         except FormatError as error:  # one of the very first reads failed
             self.add([finding_of(error)])

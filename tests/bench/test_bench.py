@@ -178,3 +178,19 @@ def test_numbers_are_readable(value: float, unit: str, text: str) -> None:
     from bench.report import shown_value
 
     assert shown_value(value, unit) == text
+
+
+def test_starts_are_those_of_the_installed_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bench import start
+
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert start.entry() == ["-m", "i2s_spec"]
+    assert start.started_by(start.entry()) == "python -m i2s_spec"
+    script = tmp_path / "i2s"
+    for text, words in (
+        ("import sys\n", "the installed script"),
+        ("import re\n", "the installed script, which imports re"),
+    ):
+        script.write_text(text)
+        assert start.entry() == [str(script)]
+        assert start.started_by([str(script)]) == words

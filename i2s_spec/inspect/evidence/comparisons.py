@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from i2s_spec.inspect.evidence.counted import Counted
-    from i2s_spec.inspect.evidence.hypotheses import Hypothesis
     from i2s_spec.inspect.evidence.roles import Matrix, Roles
 
 #: Whether rows stay where they are, and a hypothesis for either.
@@ -180,14 +179,15 @@ def gram_comparisons(
             continue
         if share > 1 and not 0 < share * width <= min(matrix.cols, grams.CHANNELS):
             continue  # the heads that share one are not all among the channels
-        rows = {side: grams.correlations(gram) for side, gram in reader.rows(partner).items()}
+        rows = reader.rows(partner, correlated=True)
         asked.append((f"Gram of {role} ~ Gram of {name}", ((layer, name),), rows, share, width))
     if not asked:
         return []
-    read = _Read(reader, matrix)
+    shared = any(share > 1 for *_, share, _ in asked)
+    own = reader.columns(matrix, correlated=not shared)
     made: list[Comparison] = []
     for text, partners, rows, share, width in asked:
-        scores = read.scores(rows, share, width)
+        scores = _gram_scores(matrix, own, rows, share, width)
         if not np.isnan(scores[:, PLAIN & fitting(matrix.rows, matrix.cols)]).any():
             made.append(Comparison(matrix, text, True, partners, scores))
     return made
@@ -210,36 +210,18 @@ def written_grams(reader: grams.GramReader, found: Roles) -> dict[bool, Written]
     return {side: (grams.correlations(total), width) for side, total in totals.items()}
 
 
-class _Read:
-    """The column Grams of a matrix under every hypothesis."""
+def _gram_scores(matrix: Matrix, own: grams.Grams, rows: grams.Grams, share: int, width: int) -> NDArray[np.float64]:
+    """The scores of a matrix as `Comparison.found` has them; not a number where there is none.
 
-    def __init__(self, reader: grams.GramReader, matrix: Matrix) -> None:
-        self._matrix = matrix
-        self._products = reader.columns(matrix)
-        self._correlations = {side: grams.correlations(products) for side, products in self._products.items()}
-
-    def scores(self, rows: grams.Grams, share: int = 1, width: int = 1) -> NDArray[np.float64]:
-        """The scores against the correlations of rows as `Comparison.found` has them; not a number where there is none.
-
-        :param share: heads, each of `width` columns, that have the same rows
-        """
-        found = np.full((len(SIDES), len(HYPOTHESES)), np.nan)
-        for side, own in self._correlations.items():
-            read = grams.reads(self._matrix.rows, self._matrix.cols, len(own), side)
-            if share == 1:
-                found[:, read.numbers] = grams.scores_as_read(own, rows, read)
-            else:
-                found[:, read.numbers] = [
-                    [self._shared(HYPOTHESES[number], rows[each], share, width) for number in read.numbers]
-                    for each in SIDES
-                ]
-        return found
-
-    def _shared(self, each: Hypothesis, rows: NDArray[np.float32], share: int, width: int) -> float:
-        matrix, first = grams.as_read(self._products[each.in_rows], each, self._matrix.cols)
-        grouped = grams.shared(matrix, width, share) if first == 0 else None
-        n = 0 if grouped is None else min(len(grouped), len(rows))
-        if grouped is None or n < profiles.VALUES:
-            return np.nan
-        score = grams.score(grams.correlations(grouped)[:n, :n], rows[:n, :n])
-        return np.nan if score is None else score
+    :param own: what its columns correlate with each other; where heads share rows, products of these
+    :param rows: correlations of the rows of its partners
+    :param share: heads, each of `width` columns, that have the same rows
+    """
+    found = np.full((len(SIDES), len(HYPOTHESES)), np.nan)
+    for side, columns in own.items():
+        read = grams.reads(matrix.rows, matrix.cols, len(columns), side)
+        if share == 1:
+            found[:, read.numbers] = grams.scores_as_read(columns, rows, read)
+        else:
+            found[:, read.numbers] = grams.scores_as_shared(columns, rows, read, share, width)
+    return found

@@ -57,19 +57,19 @@ class GramReader:
         self._trits = np.array([trit or 0 for trit in code_map.trits], dtype=np.int8)
         self._buffer = np.empty(READ, dtype=np.uint8).data
 
-    def columns(self, matrix: Matrix) -> Grams:
-        """Products of the first places of the columns with each other, each column less its mean.
+    def columns(self, matrix: Matrix, correlated: bool = False) -> Grams:
+        """Products of the first places of the columns with each other, each column less its mean; or their correlations.
 
         :returns: float32 [places, places]: by the places of layouts that leave rows where they are (True), and of those that
             mix four
         """
-        return self._grams(matrix, OVER, min(matrix.cols, CHANNELS), True)
+        return self._grams(matrix, OVER, min(matrix.cols, CHANNELS), True, correlated)
 
-    def rows(self, matrix: Matrix) -> Grams:
+    def rows(self, matrix: Matrix, correlated: bool = False) -> Grams:
         """Products of the first rows with each other, each row less its mean, float32 [rows, rows], likewise."""
-        return self._grams(matrix, CHANNELS, min(matrix.cols, OVER), False)
+        return self._grams(matrix, CHANNELS, min(matrix.cols, OVER), False, correlated)
 
-    def _grams(self, matrix: Matrix, rows: int, places: int, down: bool) -> Grams:
+    def _grams(self, matrix: Matrix, rows: int, places: int, down: bool, correlated: bool) -> Grams:
         rows = _rows(matrix, rows)
         raw = self._buffer[: rows * matrix.cols // 4]
         self._source.readinto(matrix.start, raw)
@@ -78,7 +78,7 @@ class GramReader:
         for in_rows in (True, False):
             stride, n = (matrix.cols // 4, places // 4) if in_rows else (matrix.cols, places)
             found[in_rows] = np.empty((size, size), dtype=np.float32)
-            _bit_sums.gram(row, raw, stride, n, down, not in_rows, self._trits, found[in_rows])
+            _bit_sums.gram(row, raw, stride, n, down, not in_rows, self._trits, found[in_rows], correlated)
         return found
 
 
@@ -174,6 +174,33 @@ def scores_as_read(one: NDArray[np.float32], others: Grams, read: Reads) -> NDAr
     row = row_of(profiles.kernel_sets)
     _bit_sums.gram_scores(row, one, others[True], others[False], read.places, read.starts, read.firsts, VALUES, found)
     return found
+
+
+def scores_as_shared(
+    products: NDArray[np.float32], others: Grams, read: Reads, share: int, width: int
+) -> NDArray[np.float64]:
+    """The same where heads share a key head: `score` of the correlations of what `as_read` and `shared` find of products.
+
+    :param share: heads that share one, each of `width` columns
+    :returns: float64 [2, ways]; not a number also where the first channels are not known
+    """
+    found = np.full((2, len(read.numbers)), np.nan)
+    for way, first in enumerate(read.firsts.tolist()):
+        places = read.places[read.starts[way] : read.starts[way + 1]]
+        channels = len(places) // (width * share) * width
+        if first or channels < VALUES:
+            continue
+        grouped = np.empty((channels, channels), dtype=np.float32)
+        _bit_sums.shared_gram(products, places, width, share, grouped)
+        found[:, way : way + 1] = scores_as_read(correlations(grouped), others, _in_order(channels))
+    return found
+
+
+@lru_cache(maxsize=16)
+def _in_order(channels: int) -> Reads:
+    """So many channels as they are."""
+    ends = np.array([0, channels], dtype=np.int64)
+    return Reads(np.zeros(1, dtype=np.intp), np.arange(channels, dtype=np.int32), ends, np.zeros(1, dtype=np.int64))
 
 
 def score(one: NDArray[np.float32], other: NDArray[np.float32]) -> float | None:

@@ -280,9 +280,12 @@ def test_grams_of_every_set_are_the_definition(
         reader = grams.GramReader(BufferSource(data), CODE_MAPS[code_map])
         found = (reader.columns if down else reader.rows)(matrix)[in_rows]
         correlations = grams.correlations(found)
+        at_once = (reader.columns if down else reader.rows)(matrix, correlated=True)[in_rows]
     wanted = grams.gram_reference(BufferSource(data), matrix, CODE_MAPS[code_map], in_rows, down)
     assert np.array_equal(found, wanted.astype(np.float32)) or np.allclose(found, wanted, rtol=1e-6, atol=1e-5)
     assert np.allclose(correlations, grams.correlations_reference(found), rtol=1e-6, atol=1e-7)
+    assert np.allclose(at_once, correlations, rtol=1e-6, atol=1e-6)
+    assert np.array_equal(at_once, at_once.T)
 
 
 @pytest.mark.parametrize("row", GRAM_SETS)
@@ -337,6 +340,47 @@ def test_scores_of_grams_are_those_of_what_is_read(
         read = grams.reads(4, cols, known, hypothesis.in_rows)
         found = grams.scores_as_read(one, {True: other, False: opposite}, read)
         assert found[:, read.numbers == HYPOTHESES.index(hypothesis)][:, 0] == pytest.approx(wanted, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", SCORE_SETS)
+@pytest.mark.parametrize(("share", "width", "known"), [(2, 32, 256), (4, 16, 256), (3, 8, 128), (1, 64, 256)])
+def test_scores_of_heads_that_share_are_those_of_their_sums(
+    name: str, share: int, width: int, known: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("I2S_ISA", name)
+    random = np.random.default_rng(11)
+    made = [random.normal(size=(n, n)) for n in (known, 100, 100)]
+    products, other, opposite = ((each + each.T + np.eye(len(each)) * 40).astype(np.float32) for each in made)
+    others = {True: grams.correlations(other), False: grams.correlations(opposite)}
+    for side in (True, False):
+        read = grams.reads(4, known, known, side)
+        found = grams.scores_as_shared(products, others, read, share, width)
+        for way, number in enumerate(read.numbers.tolist()):
+            matrix, first = grams.as_read(products, HYPOTHESES[number], known)
+            grouped = grams.shared(matrix, width, share) if first == 0 else None
+            if grouped is None or len(grouped) < profiles.VALUES:
+                assert np.isnan(found[:, way]).all()
+                continue
+            n = min(len(grouped), 100)
+            own = grams.correlations(grouped)[:n, :n]
+            wanted = [
+                grams.score(np.ascontiguousarray(own), np.ascontiguousarray(each[:n, :n])) for each in others.values()
+            ]
+            assert found[:, way] == pytest.approx(wanted, abs=1e-3)
+        assert not np.isnan(found).all()
+
+
+def test_sums_over_heads_of_what_does_not_fit() -> None:
+    products, places, found = np.zeros((8, 8), np.float32), np.arange(8, dtype=np.int32), np.empty((4, 4), np.float32)
+    _bit_sums.shared_gram(products, places, 2, 2, found)
+    for wrong in (
+        (products, places, 0, 2, found), (products, places, 2, 0, found), (products, places, 3, 2, found),
+        (products, places, 2, 3, found), (products, places[:7].copy(), 2, 2, found), (products, places + 1, 2, 2, found),
+        (products, places - 1, 2, 2, found), (products[:7].copy(), places, 2, 2, found),
+        (products, places, 2, 2, found[:, :3].copy()),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"another shape|not in the matrix"):
+            _bit_sums.shared_gram(*wrong)
 
 
 def test_scores_of_few_or_constant_channels_are_no_numbers() -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.light_typing import Final
-from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view
-from i2s_spec.linter.analysis.subject import Subject
+from i2s_spec.linter.analysis.architecture_view import Row, architecture_view
+from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.linter.rule import WARNING, Finding, Sampled, rule
 from i2s_spec.schema.checks import order_prefix
 
@@ -21,8 +21,10 @@ MEAN: Final = 0.25
 NEGATIVE: Final = 0.2
 
 
-def _norms(subject: Subject, known: ArchitectureView) -> list[tuple[Row, tuple[float, ...]]]:
+@analysis
+def _norms(subject: Subject) -> list[tuple[Row, tuple[float, ...]]]:
     """Some norms with their first values; none where each would be a request of a sample."""
+    known = architecture_view(subject)
     if subject.ranges_are_few:
         return []
     rows = [row for row in known.ternary_model_rows if row.type == "F32" and len(row.ne) == 1 and _is_norm(row)]
@@ -57,7 +59,7 @@ def gains_all_one(subject: Subject) -> Iterator[Finding]:
     Fix: convert the model again, with its norms.
     """
     known = architecture_view(subject)
-    norms = _norms(subject, known)
+    norms = _norms(subject)
     if norms and all(value == 1.0 for _, values in norms for value in values):
         first = norms[0][0]
         span = known.file.tensors.by_index(first.i).span
@@ -78,11 +80,11 @@ def gains_around_zero(subject: Subject) -> Iterator[Finding]:
     Fix: convert the model again, adding 1 to its norms.
     """
     known = architecture_view(subject)
-    norms = [] if known.name == "gemma3" else _norms(subject, known)  # M116 speaks of those
+    norms = [] if known.name == "gemma3" else _norms(subject)  # M116 speaks of those
     like = []
     for row, values in norms:
-        mean, below = sum(values) / len(values), sum(value < 0 for value in values) / len(values)
-        if abs(mean) < MEAN and below >= NEGATIVE:
+        mean = sum(values) / len(values)
+        if abs(mean) < MEAN and (below := sum(value < 0 for value in values) / len(values)) >= NEGATIVE:
             like.append((row, mean, below))
     if like and 2 * len(like) > len(norms):
         row, mean, below = like[0]

@@ -41,21 +41,24 @@ _MARKER: Final = pattern(rb"<\|[A-Za-z][A-Za-z0-9_]{1,40}\|>")
 _MARKERS: Final = 48
 
 
-def _first(known: ArchitectureView, name: str) -> list[bytes]:
-    """The first strings of an array."""
+def _first(known: ArchitectureView, name: str, having: bytes = b"") -> list[bytes]:
+    """The first strings of an array; none where too few of them have some bytes to be reported."""
     if not known.keys.has(name) or known.file.fault is not None:
         return []
     entry, mark = known.file.index.key(known.keys.places[name]), order_prefix(known.file.byte_order)
     data = known.file.source.read(entry.value_start, min(_BYTES, entry.stop - entry.value_start))
+    if having and data.count(having) < LEAST:
+        return []
     found: list[bytes] = []
-    at = 0
-    wanted, room, unpack = min(LOOKED_AT, entry.count), len(data), struct.Struct(f"{mark}Q").unpack_from
-    while len(found) < wanted and at + 8 <= room:
-        stop = at + 8 + unpack(data, at)[0]
-        if stop > room:
+    at, room, length = 0, len(data) - 8, struct.Struct(f"{mark}Q").unpack_from
+    for _ in range(min(LOOKED_AT, entry.count)):
+        if at > room:
             break
-        found.append(bytes(data[at + 8 : stop]))
-        at = stop
+        start = at + 8
+        at = start + length(data, at)[0]
+        if at > room + 8:
+            break
+        found.append(bytes(data[start:at]))
     return found
 
 
@@ -219,7 +222,7 @@ def blank_in_token(subject: Subject) -> Iterator[Finding]:
     Fix: convert the tokenizer again, from its own files.
     """
     known = architecture_view(subject)
-    tokens = _first(known, _TOKENS) if known.tokenizer == "gpt2" else []
+    tokens = _first(known, _TOKENS, having=b" ") if known.tokenizer == "gpt2" else []
     types = _types(known, 0, len(tokens)) or (_NORMAL,) * len(tokens)
     wrong = [
         at for at, (token, kind) in enumerate(zip(tokens, types, strict=False)) if kind == _NORMAL and b" " in token
