@@ -397,6 +397,16 @@ def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
     return data
 
 
+def require_unchanged(source: Source) -> None:
+    """Raise where a source changed since it was opened: what was read of it may not belong together (12.4-2).
+
+    :raises FormatError: S903, with the name of the file
+    """
+    reason = source.changed()
+    if reason is not None:
+        raise FormatError(faults.CHANGED, Span(0, source.size), reason=TrustedText(reason)).of_file(source.name)
+
+
 #: A file is read whole unless more than so many bytes of it lie in holes, and more than so many times what was written.
 MOST_UNWRITTEN, UNWRITTEN_SHARE = 1 << 34, 64
 

@@ -176,7 +176,9 @@ def from_checkpoint(
                 encoder = Encoder(form, matrix.scale)
             except ValueError as error:
                 raise ValueError(f"{quote(module)}: {error}") from None
-            replacements[name] = Replacement(kind, _gguf_data(matrix, encoder, heads_that_move(model, name)))
+            replacements[name] = Replacement(
+                kind, checkpoint.unchanged(_gguf_data(matrix, encoder, heads_that_move(model, name)))
+            )
             proofs.append(Proof(name, tensor.shape, "packed", form_label(form), encoder.rounding))
         types = Counter(
             replacements[t.name].type if t.name in replacements else t.type.name if t.type else str(t.number)
