@@ -106,7 +106,7 @@ def to_checkpoint(
             proofs.append(Proof(tensor.name, tensor.shape, form_label(source.form), label, scale.rounding))
         else:
             tensors.append(_copied(file, tensor, module))
-    size = write_checkpoint(path, tensors, force=force, progress=progress)
+    size = write_checkpoint(path, tensors, force=force, progress=progress, before_end=file.require_unchanged)
     return Exported(size, tuple(proofs), len(tensors) - 2 * len(proofs), tuple(left_out))
 
 

@@ -227,6 +227,7 @@ def write_checkpoint(
     metadata: Mapping[str, str] | None = None,
     force: bool = False,
     progress: Callable[[int, int], object] | None = None,
+    before_end: Callable[[], object] = lambda: None,
 ) -> int:
     """Write a safetensors file, complete or not at all.
 
@@ -235,6 +236,7 @@ def write_checkpoint(
     :param metadata: text to keep in the header; `format: pt` is what transformers wants
     :param force: replace an existing file
     :param progress: called now and then with (bytes written, bytes of the file)
+    :param before_end: called when all is written, before the file gets its name; what it raises leaves no file
     :returns: bytes of the file
     :raises ValueError: where a name occurs twice, or a tensor's data has another size than it takes
     :raises OSError: as `OutputFile` does
@@ -266,4 +268,5 @@ def write_checkpoint(
                     progress(done, size)
             if done != stop:
                 raise ValueError(f"tensor {quote(tensor.name)}: the data has {done - stop:+,} bytes")
+        before_end()
     return size
