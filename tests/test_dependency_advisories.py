@@ -74,11 +74,13 @@ def test_no_weak_version_is_accepted(tool: ModuleType) -> None:
 
 
 def test_a_weak_version_is_noticed(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [("jinja2", "3.1.6"), ("jinja2", "3.1.5"), ("click", "")]
+    rows = [("jinja2", "3.1.6"), ("jinja2", "3.1.5"), ("urllib3", "2.6.3"), ("click", "")]
     monkeypatch.setattr(tool, "requirements", lambda: iter(rows))
     wrong = tool.accepted()
     assert any("CVE-2025-27516" in line for line in wrong)
     assert not any("CVE-2024-56326" in line for line in wrong)
+    assert any("CVE-2026-44431" in line for line in wrong)
+    assert not any("CVE-2026-21441" in line for line in wrong)
     assert "click has no lowest version" in wrong
     monkeypatch.setattr(tool, "requirements", lambda: iter([("click", "8.1")]))
     assert "which is not used" in tool.accepted()[0]

@@ -363,6 +363,16 @@ def is_address(origin: Origin) -> bool:
     return is_remote(origin)
 
 
+def require_unchanged(source: Source) -> None:
+    """Raise where a source changed since it was opened: what was read of it may not belong together (12.4-2).
+
+    :raises FormatError: S903, with the name of the file
+    """
+    reason = source.changed()
+    if reason is not None:
+        raise FormatError(faults.CHANGED, Span(0, source.size), reason=TrustedText(reason)).of_file(source.name)
+
+
 def chunks(source: Source, start: int, stop: int, size: int = CHUNK) -> Iterator[bytes]:
     """The bytes from `start` to `stop`, at most `size` at a time."""
     while start < stop:

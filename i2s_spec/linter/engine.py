@@ -150,7 +150,7 @@ class _Run:
                 if self._sample is not None:
                     self._sample = self._sampled(subject, False)
                 self._more(subject)
-                reason = source.changed()
+                reason = source.changed() or (self._weights.changed() if self._weights is not None else None)
                 if reason is not None:
                     span = Span(0, source.size)
                     self.add([finding_of(FormatError(faults.CHANGED, span, reason=TrustedText(reason)))])

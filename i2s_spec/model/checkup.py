@@ -14,17 +14,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from i2s_spec.errors import FormatError, quote
+from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import Origin, source_of
+from i2s_spec.gguf.source import Origin, is_address, source_of
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.next_step import on_command_line, other_command, repair_step
 from i2s_spec.linter.options import path_of
 from i2s_spec.linter.report.examined import examined
 from i2s_spec.linter.report_data import Report
-from i2s_spec.linter.rule import REGISTRY
+from i2s_spec.linter.rule import REGISTRY, finding_of
 from i2s_spec.model.load import refusal
+from i2s_spec.schema import faults
 from i2s_spec.schema.architectures.hyperparameters import architecture_of
 
 if TYPE_CHECKING:
@@ -72,6 +73,34 @@ def doctor(origin: Origin, *, threads: int = 1, progress: Progress | None = None
     :param progress: called now and then with the bytes of payload that were read, and those to read
     :returns: what was found; a file is never a reason to raise
     """
+    before = _state(origin)
+    found = _doctor(origin, threads, progress)
+    report = found.report
+    if (
+        _state(origin) == before
+        or not report.readable
+        or any(each.code == faults.CHANGED.code for each in report.findings)
+    ):
+        return found
+    reason = TrustedText("it was written to, or another file has its name now")  # and so between two of the looks
+    changed = finding_of(FormatError(faults.CHANGED, Span(0, report.size or 0), reason=reason))
+    report = report.replaced(findings=(changed, *report.findings))
+    return Checkup(report, None, (), "canonical", False, ())
+
+
+def _state(origin: Origin) -> tuple[int, ...] | None:
+    """Which file a path names, and when it was written to; None for what is no path of this machine."""
+    path = path_of(origin)
+    if path is None or is_address(path):
+        return None
+    try:
+        now = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
+
+def _doctor(origin: Origin, threads: int, progress: Progress | None) -> Checkup:
     report = lint(origin, threads=threads, progress=progress, details=examined)
     path = on_command_line(quote(report.path, limit=4096, bare=True))
     if not report.readable:

@@ -81,6 +81,7 @@ def deadline() -> Iterator[None]:
         ["lint", "m.gguf", "--baseline", "ODD"],
         ["lint", "@ODD"],
         ["lint", "m.gguf", "--reference", "ODD"],
+        ["identify", "m.gguf", "--likelihood", "ODD"],
         ["conform", "report", "ODD"],
         ["run", "m.gguf", "--file", "ODD", "-n", "1"],
         ["perplexity", "m.gguf", "--file", "ODD"],
@@ -106,6 +107,18 @@ def test_a_file_that_waits_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
         assert read_text(str(tmp_path / "waits")) == ""
     finally:
         os.close(writer)
+
+
+@pytest.mark.usefixtures("deadline")
+def test_a_fifo_as_the_configuration_of_weights(place: Path, tmp_path: Path) -> None:
+    """It says what packed weights mean, and lies beside them: nobody may ever write to it."""
+    checkpoint, model = tmp_path / "c", str(place / "m.gguf")
+    assert called("export", model, "-o", str(checkpoint)) == 0
+    (checkpoint / "config.json").unlink()
+    os.mkfifo(checkpoint / "config.json")
+    assert called("lint", model, "--reference", str(checkpoint)) in (0, 1)
+    assert called("convert", str(checkpoint), str(tmp_path / "o.gguf"), "--into", model) in (2, 3)
+    assert called("import", str(checkpoint), "-o", str(tmp_path / "o.gguf")) in (2, 3)
 
 
 @pytest.mark.usefixtures("deadline")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import shutil
 import sys
 import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from i2s_spec.convert.synthetic.new import new
 from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import FileSource, StreamSource
+from i2s_spec.golden.candidates import dumps
 from i2s_spec.testing.sample import Draft
 
 
@@ -56,6 +60,10 @@ VERBS: dict[str, Callable[[Path, Path], list[str]]] = {
     "run": lambda path, out: ["run", str(path), "--tokens", "1,2", "-n", "1"],
     "golden": lambda path, out: ["golden", "record", str(path), "--tokens", "1,2", "-o", str(out / "g")],
     "convert": lambda path, out: ["convert", str(path), str(out / "b.gguf"), "--to", "F16"],
+    "convert to safetensors": lambda path, out: ["convert", str(path), str(out / "b.safetensors")],
+    "export": lambda path, out: ["export", str(path), "-o", str(out / "b")],
+    "perplexity": lambda path, out: ["perplexity", str(path), "--tokens", "1,2,3,4,5,6,7,8", "-c", "4"],
+    "doctor": lambda path, out: ["doctor", str(path)],
     "fix": lambda path, out: ["fix", str(path), "-o", str(out / "c.gguf")],
     "sanitize": lambda path, out: ["sanitize", str(path), "-o", str(out / "d.gguf")],
     "lint": lambda path, out: ["lint", str(path)],
@@ -85,7 +93,7 @@ def test_a_change_while_reading_is_said(
         main(VERBS[verb](path, tmp_path))
     said = capsys.readouterr()
     assert done
-    assert ended.value.code == (1 if verb == "lint" else 3), said  # to lint it is a finding
+    assert ended.value.code == (1 if verb in ("lint", "doctor") else 3), said  # to lint it is a finding
     assert "S903" in said.err + said.out
     assert sorted(each.name for each in tmp_path.iterdir()) == ["model.gguf"]
 
@@ -134,3 +142,82 @@ def test_threads_share_a_stream() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert wrong == []
+
+
+# --- files that are no GGUF files -----------------------------------------------------------------------------------
+
+#: Calls that read another file than GGUF's, or a second one: what changes, at which opening of it, and the exit code.
+OTHERS: dict[str, tuple[str, str, int, int]] = {
+    "import": ("import C -o o.gguf", "C/model.safetensors", 1, 3),
+    "import with its receipt": ("import C -o o.gguf --receipt r.json", "C/model.safetensors", 1, 3),
+    "verify": ("verify I.gguf --receipt I.json --against C", "C/model.safetensors", 1, 3),
+    "doctor, after its linter": ("doctor M.gguf", "M.gguf", 2, 1),
+    "lint of a checkpoint": ("lint C", "C/model.safetensors", 1, 1),
+    "lint with a checkpoint": ("lint M.gguf --reference C", "C/model.safetensors", 1, 1),
+    "lint with a model": ("lint M.gguf --reference N.gguf", "N.gguf", 2, 1),  # the first one looks what it is
+    "convert": ("convert P.safetensors o.gguf --into M.gguf --weight-scale multiply", "P.safetensors", 1, 3),
+    "encode": ("encode A.npy o.i2s --scale 1", "A.npy", 1, 3),
+    "identify": ("identify M.gguf --reference A.npy --tensor blk.0.attn_q.weight", "A.npy", 1, 3),
+    "compare": ("golden compare G T.safetensors", "T.safetensors", 0, 3),
+    "compare with an archive": ("golden compare G Z/taps.npz", "Z/taps.npz", 0, 3),
+    "compare with a record": ("golden compare G Z", "Z/taps.npz", 0, 3),
+    "compare with a folder": ("golden compare G F", "F/result_output.npy", 0, 3),
+    "compare with a text": ("golden compare G G/eval-callback.txt", "G/eval-callback.txt", 0, 3),
+}
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("others")
+    with contextlib.chdir(folder):
+        for words in (
+            "new M.gguf --layers 1", "new N.gguf --layers 1", "export M.gguf -o C",
+            "import C -o I.gguf --receipt I.json", "decode M.gguf blk.0.attn_q.weight A.npy",
+            "convert M.gguf P.safetensors", "golden record M.gguf --tokens 1,2 -o G --callback-text all",
+            "golden record M.gguf --tokens 1,2 -o Z --npz",
+        ):  # fmt: skip
+            with pytest.raises(SystemExit) as ended:
+                main(words.split())
+            assert not ended.value.code, words
+    shutil.copy(folder / "G" / "taps.safetensors", folder / "T.safetensors")
+    (folder / "F").mkdir()
+    with zipfile.ZipFile(folder / "Z" / "taps.npz") as archive:
+        archive.extract("result_output.npy", folder / "F")
+    return folder
+
+
+@pytest.mark.parametrize("call", OTHERS)
+def test_a_change_of_another_file_is_said(
+    call: str, others: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its bytes are of two moments: nothing is written of them, and no verdict stands."""
+    words, changing, number, code = OTHERS[call]
+    folder = tmp_path / "others"
+    shutil.copytree(others, folder)
+    monkeypatch.chdir(folder)
+    left, opened, state = [number], FileSource.__init__, dumps._state
+
+    def opening(self: FileSource, place: Any, name: str | None = None) -> None:
+        opened(self, place, name)
+        if Path(place) == Path(changing):
+            left[0] -= 1
+            if left[0] == 0:
+                restored(Path(changing))
+
+    def seen(path: Path) -> list[tuple[int, ...]]:
+        found = state(path)
+        if not number and left[0] == 0 and path == Path(words.split()[-1]):
+            left[0] -= 1
+            restored(Path(changing))
+        return found
+
+    monkeypatch.setattr(FileSource, "__init__", opening)
+    monkeypatch.setattr(dumps, "_state", seen)
+    before = {path.name for path in folder.iterdir()}
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+    said = capsys.readouterr()
+    assert left[0] < 1  # it did change
+    assert "S903" in said.err + said.out
+    assert ended.value.code == code, said
+    assert {path.name for path in folder.iterdir()} == before

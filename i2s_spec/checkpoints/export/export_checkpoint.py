@@ -69,7 +69,7 @@ def export_checkpoint(
     :param mode: `quantization_mode`; only `offline` is right for weights that are ternary
     :raises FileExistsError: where the folder is there already
     :raises SettingError: for `online`, for architectures without a class, for what config.json has no words for
-    :raises FormatError: for a file that is broken; nothing is written
+    :raises FormatError: for a file that is broken, S903 for one that changes meanwhile; nothing is written
     """
     if form not in FORMS:
         raise SettingError(f"matrices cannot be exported as {quote(form)}; there are {', '.join(FORMS)}")
@@ -100,6 +100,7 @@ def export_checkpoint(
                 stream.write(data)
         new = [tensor for each in tensors for tensor in each]
         size = write_checkpoint(os.path.join(part, "model.safetensors"), new, progress=progress)
+        file.require_unchanged()
         if os.path.lexists(target):  # it appeared meanwhile
             raise FileExistsError(17, "File exists", target)
         publish_folder(part, target)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, Final
 
 from i2s_spec.checkpoints.source.bounded_json import read_object
 from i2s_spec.convert.hugging_face.safetensors import Checkpoint
 from i2s_spec.errors import FormatError, Span, TrustedText
-from i2s_spec.gguf.source import FetchingSource, Source, is_address, source_of
+from i2s_spec.gguf.source import FetchingSource, Source, is_address, require_unchanged, source_of
 from i2s_spec.linter.report_data import Remote
 from i2s_spec.schema import faults
 
@@ -32,6 +33,7 @@ class FolderFiles:
         self._stack = stack
         self._begin = time.monotonic()
         self._open: list[Source] = []
+        self._sound: list[tuple[str, Source]] = []
         self._requests = self._bytes = self._shards = 0
         self.is_remote = is_address(path)
         if self.is_remote:
@@ -65,10 +67,19 @@ class FolderFiles:
         self._stack.callback(source.close)
         self._open.append(source)  # what a broken one has cost counts, too
         opened = Checkpoint([source])
+        self._sound.append((name, source))
         if isinstance(source, FetchingSource):  # all scales are asked for together
             scales = (each for each in opened.values() if each.name.endswith("_scale") and each.nbytes <= 4)
             source.expect((each.start, each.stop) for each in scales)
         return opened
+
+    def changed(self) -> Iterator[tuple[str, FormatError]]:
+        """Shards that changed since they were opened, each with its error (12.4-2)."""
+        for name, source in self._sound:
+            try:
+                require_unchanged(source)
+            except FormatError as error:
+                yield name, error
 
     @property
     def remote(self) -> Remote | None:

@@ -73,6 +73,8 @@ def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None
         try:
             facts = gathered_facts(folder, reading, report)
             _run(levels, facts, collection, report)
+            for shard, change in folder.changed():
+                report(change, shard)
         except FormatError as error:
             collection.add([finding_of(error)])
             return collection.report(name, remote=folder.remote)

@@ -48,7 +48,7 @@ def files_read(path: str) -> list[str]:
 class CheckpointFolder:
     """The files of a checkpoint; tensors are read on access.
 
-    As a context manager it closes them.
+    As a context manager it closes them, and asks whether one changed meanwhile (S903).
 
     :param path: a folder, or the address of a hub's repository or of a folder in it (`hf://ORG/REPO@REVISION`)
     :raises FormatError: H101, H102 for a shard that is broken, H104 for a folder that is no checkpoint; S911 to S918 for
@@ -152,7 +152,7 @@ class CheckpointFolder:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.close()
+        self.tensors.__exit__(*exc)
 
     def _shards(self) -> tuple[list[str], dict[str, str] | None]:
         """The names of the shards, and the index, where there is one: the shard of each tensor."""

@@ -78,8 +78,8 @@ def import_checkpoint(
     :param threads: how many threads work; as many as there are processors unless given
     :param force: replace an existing file
     :param progress: called with (bytes written, bytes of the file)
-    :raises FormatError: H101, H102, H104 for a checkpoint that cannot be imported, S903 and S911 to S918 where a hub does
-        not give it; nothing is written
+    :raises FormatError: H101, H102, H104 for a checkpoint that cannot be imported, S903 where a shard changes, S903 and S911
+        to S918 where a hub does not give it; nothing is written
     :raises MissingExtra: for an address, where the extra [remote] is not installed
     :raises ValueError, SettingError: for choices that do not exist
     :raises OSError: as `Writer` does
@@ -107,7 +107,7 @@ def import_checkpoint(
             if factors is not None:
                 writer.add_tensor("rope_freqs.weight", factors.shape, "F32", factors)
             for tensor in tensors:
-                writer.add_tensor(tensor.name, tensor.shape, tensor.type, tensor.data)
+                writer.add_tensor(tensor.name, tensor.shape, tensor.type, folder.tensors.unchanged(tensor.data))
         read = [f"read from {folder.path}"] if folder.is_remote else []
         notes = [*read, *lists.notes, *_mode_notes(recognized, {tensor.rule for tensor in tensors})]
         if recognized.family.caution and family is None:

@@ -137,9 +137,10 @@ def command(
 def _text(path: str) -> str:
     """The text for --likelihood; a GGUF file there is FILE in the wrong place."""
     from i2s_spec.cli.models.model_input import read_text
+    from i2s_spec.gguf.regular_file import open_regular
 
     if path != "-":
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             if file.read(4) in (b"GGUF", b"FUGG"):
                 raise click.UsageError(
                     f"{quote(path, 4096, bare=True)} is a GGUF file: --likelihood takes a text; write FILE before it"

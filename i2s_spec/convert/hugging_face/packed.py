@@ -25,6 +25,7 @@ from i2s_spec.codec.trits import WINDOW
 from i2s_spec.convert.hugging_face.safetensors import Checkpoint, NewTensor, Stored
 from i2s_spec.convert.tensors.encode import ProofError, Rounding, rounding
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.gguf.regular_file import read_regular
 from i2s_spec.schema import faults
 from i2s_spec.schema.dialect import CANONICAL, LAYOUTS, Dialect
 
@@ -179,8 +180,7 @@ def configured(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
     first = path if isinstance(path, str | os.PathLike) else next(iter(path), "")
     folder = first if os.path.isdir(first) else os.path.dirname(os.fspath(first))
     try:
-        with open(os.path.join(os.fsdecode(folder), "config.json"), "rb") as file:
-            config = json.loads(file.read(_MOST_CONFIG))
+        config = json.loads(read_regular(os.path.join(os.fsdecode(folder), "config.json"), _MOST_CONFIG))
         about = config["quantization_config"]
         method, linear = about["quant_method"], about.get("linear_class", "bitlinear")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

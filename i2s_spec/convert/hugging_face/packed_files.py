@@ -106,7 +106,7 @@ def to_checkpoint(
             proofs.append(Proof(tensor.name, tensor.shape, form_label(source.form), label, scale.rounding))
         else:
             tensors.append(_copied(file, tensor, module))
-    size = write_checkpoint(path, tensors, force=force, progress=progress)
+    size = write_checkpoint(path, tensors, force=force, progress=progress, before_end=file.require_unchanged)
     return Exported(size, tuple(proofs), len(tensors) - 2 * len(proofs), tuple(left_out))
 
 
@@ -176,7 +176,9 @@ def from_checkpoint(
                 encoder = Encoder(form, matrix.scale)
             except ValueError as error:
                 raise ValueError(f"{quote(module)}: {error}") from None
-            replacements[name] = Replacement(kind, _gguf_data(matrix, encoder, heads_that_move(model, name)))
+            replacements[name] = Replacement(
+                kind, checkpoint.unchanged(_gguf_data(matrix, encoder, heads_that_move(model, name)))
+            )
             proofs.append(Proof(name, tensor.shape, "packed", form_label(form), encoder.rounding))
         types = Counter(
             replacements[t.name].type if t.name in replacements else t.type.name if t.type else str(t.number)

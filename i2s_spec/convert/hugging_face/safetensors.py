@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 from i2s_spec.convert.tensors.npy import is_shape
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.atomic_file import OutputFile, refuse_taken
-from i2s_spec.gguf.source import CHUNK, Source, source_of
+from i2s_spec.gguf.source import CHUNK, Source, require_unchanged, source_of
 from i2s_spec.schema import faults
 
 #: Longest header that the format allows.
@@ -58,8 +58,11 @@ class Stored(NamedTuple):
 class Checkpoint(Mapping[str, Stored]):
     """The tensors of one or more safetensors files, by name.
 
+    A `with` block that ends without an error asks whether a file changed meanwhile.
+
     :param paths: a file, a folder (all `*.safetensors` in it), or several files; sources are closed with the others
-    :raises FormatError: H101, H102 for what is no such file; S901, S902 for what cannot be read
+    :raises FormatError: H101, H102 for what is no such file; S901, S902 for what cannot be read; S903 at the end of a
+        block, where a file changed
     """
 
     def __init__(self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Source]) -> None:
@@ -77,6 +80,23 @@ class Checkpoint(Mapping[str, Stored]):
             self.close()
             raise
 
+    def require_unchanged(self) -> None:
+        """Raise where a file changed since it was opened: tensors of two moments are no model (12.4-2).
+
+        :raises FormatError: S903, with the name of the file
+        """
+        for source in self.sources:
+            require_unchanged(source)
+
+    def unchanged(self, data: Callable[[], Iterator[bytes]]) -> Callable[[], Iterator[bytes]]:
+        """The same bytes, and a look at all files after the last of them: what was made of others gets no name."""
+
+        def make() -> Iterator[bytes]:
+            yield from data()
+            self.require_unchanged()
+
+        return make
+
     def close(self) -> None:
         for source in self.sources:
             source.close()
@@ -85,7 +105,11 @@ class Checkpoint(Mapping[str, Stored]):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.close()
+        try:
+            if exc[0] is None:
+                self.require_unchanged()
+        finally:
+            self.close()
 
     def __getitem__(self, name: str) -> Stored:
         return self._tensors[name]
@@ -203,6 +227,7 @@ def write_checkpoint(
     metadata: Mapping[str, str] | None = None,
     force: bool = False,
     progress: Callable[[int, int], object] | None = None,
+    before_end: Callable[[], object] = lambda: None,
 ) -> int:
     """Write a safetensors file, complete or not at all.
 
@@ -211,6 +236,7 @@ def write_checkpoint(
     :param metadata: text to keep in the header; `format: pt` is what transformers wants
     :param force: replace an existing file
     :param progress: called now and then with (bytes written, bytes of the file)
+    :param before_end: called when all is written, before the file gets its name; what it raises leaves no file
     :returns: bytes of the file
     :raises ValueError: where a name occurs twice, or a tensor's data has another size than it takes
     :raises OSError: as `OutputFile` does
@@ -242,4 +268,5 @@ def write_checkpoint(
                     progress(done, size)
             if done != stop:
                 raise ValueError(f"tensor {quote(tensor.name)}: the data has {done - stop:+,} bytes")
+        before_end()
     return size

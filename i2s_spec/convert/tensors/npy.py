@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.atomic_file import OutputFile, refuse_taken
-from i2s_spec.gguf.source import source_of
+from i2s_spec.gguf.source import require_unchanged, source_of
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def write_npy(
 def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
     """The array of a `.npy` file, if it is of numbers and all there.
 
-    :raises FormatError: H103 for another file, arrays of objects, and files that end early; S901, S902 as `open` does
+    :raises FormatError: H103 for another file, arrays of objects, and files that end early; S901, S902 as `open` does; S903
+        where it changes meanwhile
     """
     import numpy as np
 
@@ -91,6 +92,7 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
         if source.size - start < nbytes:
             raise _malformed(f"it takes {nbytes:,} bytes, and {source.size - start:,} are there")
         array: NDArray[Any] = np.frombuffer(source.read(start, nbytes), dtype=dtype)
+        require_unchanged(source)
         return array.reshape(shape, order="F" if by_columns else "C")
     except FormatError as error:
         error.of_file(path)

@@ -11,7 +11,7 @@ import io
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -64,14 +64,28 @@ class Dump(Mapping[str, Tap]):
     """Taps by name, each read when it is asked for; in the order of the file.
 
     :param kind: `record`, `npz`, `npy`, `safetensors`, `folder` or `text`
+    :param state: of its files, before anything of them was read
     """
 
-    def __init__(self, path: Path, kind: str, stored: Mapping[str, Stored], prefix: str = "") -> None:
+    def __init__(
+        self, path: Path, kind: str, stored: Mapping[str, Stored], prefix: str = "", state: Sequence[Any] = ()
+    ) -> None:
         self.path, self.kind, self.prefix = path, kind, prefix
+        self._state = state
         self.stored = {name.removeprefix(prefix): each for name, each in stored.items() if name.startswith(prefix)}
         if prefix and not self.stored:
             known = ", ".join(quote(name, bare=True) for name in list(stored)[:4])
             raise SettingError(f"no tap of {quote(str(path))} begins with {quote(prefix)}; there are {known} ...")
+
+    def require_unchanged(self) -> None:
+        """Raise where a file of the dump changed since it was opened: taps of two moments are no dump (12.4-2).
+
+        :raises FormatError: S903
+        :raises OSError: where it is gone
+        """
+        if _state(self.path) != self._state:
+            reason = TrustedText("a file of it was written to")
+            raise FormatError(faults.CHANGED, Span(0, 0), reason=reason).of_file(self.path)
 
     def __getitem__(self, name: str) -> Tap:
         stored = self.stored[name]
@@ -94,6 +108,7 @@ def read_dump(path: str | os.PathLike[str], prefix: str = "") -> Dump:
     :raises FormatError: for a .npz or .safetensors file that cannot be read (H101 to H103)
     """
     path = Path(path)
+    state = _state(path)
     if path.is_dir():
         if (path / HEADER).is_file():
             inner = taps_file(path)
@@ -101,23 +116,33 @@ def read_dump(path: str | os.PathLike[str], prefix: str = "") -> Dump:
                 raise SettingError(
                     f"the record {quote(str(path))} has no taps: taps.safetensors or taps.npz is missing"
                 )
-            return Dump(path, "record", _npz(inner) if inner.suffix == ".npz" else _safetensors(inner), prefix)
-        return Dump(path, "folder", _folder(path), prefix)
+            return Dump(path, "record", _npz(inner) if inner.suffix == ".npz" else _safetensors(inner), prefix, state)
+        return Dump(path, "folder", _folder(path), prefix, state)
     with open_regular(path) as file:
         start = file.read(16)
         if start[:6] == b"\x93NUMPY":
-            return Dump(path, "npy", {UNNAMED: _npy(path, UNNAMED)}, prefix)
+            return Dump(path, "npy", {UNNAMED: _npy(path, UNNAMED)}, prefix, state)
         if start[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-            return Dump(path, "npz", _npz(path), prefix)
+            return Dump(path, "npz", _npz(path), prefix, state)
         if path.suffix == ".safetensors" or start[8:9] == b"{":
-            return Dump(path, "safetensors", _safetensors(path), prefix)
+            return Dump(path, "safetensors", _safetensors(path), prefix, state)
         if b"\0" in start:
             raise SettingError(f"{quote(str(path))} is neither .npz nor .npy nor .safetensors nor text")
         file.seek(0)
         taps = _text(file)
     if not taps:
         raise SettingError(f"{quote(str(path))} is neither .npz nor .safetensors nor a text of eval-callback")
-    return Dump(path, "text", taps, prefix)
+    return Dump(path, "text", taps, prefix, state)
+
+
+def _state(path: Path) -> list[tuple[int, ...]]:
+    """Which files a dump consists of, and when each was written to."""
+    files = [path]
+    if path.is_dir():
+        inner = taps_file(path) if (path / HEADER).is_file() else None
+        files = _arrays(path) if inner is None else [inner]
+    states = [file.stat() for file in files]
+    return [(each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in states]
 
 
 def _text(file: BinaryIO) -> dict[str, Stored]:
@@ -245,12 +270,16 @@ def _folder(path: Path) -> dict[str, Stored]:
         return Stored((file.stat().st_size // 4,), read)
 
     found: dict[str, Stored] = {}
-    for file in sorted(path.iterdir()):
-        if file.suffix in (".npy", ".bin") and file.is_file():
-            found[file.stem] = _npy(file, file.stem) if file.suffix == ".npy" else flat(file, file.stem)
+    for file in _arrays(path):
+        found[file.stem] = _npy(file, file.stem) if file.suffix == ".npy" else flat(file, file.stem)
     if not found:
         raise SettingError(f"{quote(str(path))} holds neither a record nor .npy nor .bin files")
     return found
+
+
+def _arrays(path: Path) -> list[Path]:
+    """The files of a folder that are taps."""
+    return [file for file in sorted(path.iterdir()) if file.suffix in (".npy", ".bin") and file.is_file()]
 
 
 def _native(value: Any) -> Any:

@@ -64,7 +64,7 @@ def compare(
     :param diagnose: look for the mistake that explains the first wrong tap
     :param progress: called with (taps done, taps)
     :raises SettingError: for what is no record or no dump, and for a model that is not the record's
-    :raises FormatError: for a candidate or a model that cannot be read
+    :raises FormatError: for a candidate or a model that cannot be read; S903 where the candidate changes meanwhile
     """
     if mode is not None and mode not in MODES:
         raise SettingError(f"there is no mode {quote(str(mode))}; there are {', '.join(get_args(Mode))}")
@@ -90,6 +90,7 @@ def compare(
         _leftovers(result, record, theirs)
         result.groups = grouped(result)
         result.ok, result.verdict = sentence(result)
+        theirs.dump.require_unchanged()
         return result
 
 

@@ -67,6 +67,12 @@ class Weights:
         if self._checkpoint is not None:
             self._checkpoint.close()
 
+    def changed(self) -> str | None:
+        """Why what was read of the reference may not belong together, or None (12.4-2)."""
+        sources = self._checkpoint.sources if self._checkpoint is not None else []
+        sources = [self.file.source] if self.file is not None else sources
+        return next((f"the reference changed: {reason}" for each in sources if (reason := each.changed())), None)
+
     def known(self, file: File, tensor: Tensor, name: str | None = None) -> Known:
         """What is known of a tensor of a file.
 

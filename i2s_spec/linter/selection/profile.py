@@ -163,7 +163,8 @@ def _fit(code: str, prefixes: Collection[str]) -> int:
 
 
 def _prefixes(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(_prefix(name) for name in names)
+    """Each prefix once: a configuration of a megabyte can repeat one a hundred thousand times."""
+    return tuple(dict.fromkeys(map(_prefix, dict.fromkeys(names))))
 
 
 def _prefix(name: str) -> str:
