@@ -27,7 +27,7 @@ MOST_UNITS: Final = 1.25 * 625 * SCALE + 25
 MOST_MEMORY: Final = 256 * 1024 * SCALE + 24 * 1024
 #: Units that a verb takes besides, however large the file is: a plan has up to 10,000 repairs of each rule, 0.5 s of them;
 #: what differs is compared with up to 8,192 others, 0.2 s.
-PLANNED: Final = {"fix": 45, "diff": 15, "lint": 20}
+PLANNED: Final = {"fix": 70, "diff": 30, "lint": 30}
 #: Processor seconds after which a verb is ended: it hangs, on any machine.
 HANGS: Final = 60
 
