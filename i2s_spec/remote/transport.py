@@ -302,7 +302,7 @@ def _limit_of_headers(error: Exception) -> str | None:
     """The limit that the headers of an answer exceed, in words; None where something else went wrong."""
     cause = _cause(error)
     if isinstance(cause, LineTooLong):
-        return "a header of more than 65,536 bytes"
+        return f"a {'status line' if 'status line' in str(cause) else 'header'} of more than 65,536 bytes"
     # http.client has no class of its own for this, and its message begins like that of `LineTooLong`.
     if isinstance(cause, HTTPException) and re.fullmatch(r"got more than \d+ headers", str(cause)):
         return "more than 100 headers"

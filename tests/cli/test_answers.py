@@ -31,7 +31,7 @@ from i2s_spec.cli.models.model_input import read_text
 from i2s_spec.convert.container.rewrite import rewrite
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.errors import FormatError
-from i2s_spec.gguf import source
+from i2s_spec.gguf import regular_file
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.regular_file import read_regular, require_written
 from i2s_spec.golden.candidates.dumps import read_dump
@@ -100,7 +100,7 @@ def test_a_file_that_waits_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
     """Some files of /proc are called regular and have nothing to read yet; a FIFO with a writer stands for them."""
     os.mkfifo(tmp_path / "waits")
     writer = os.open(tmp_path / "waits", os.O_RDWR)
-    monkeypatch.setattr(source, "_kind_of", lambda status: None)
+    monkeypatch.setattr(regular_file, "kind_of", lambda status: None)
     try:
         with pytest.raises(OSError, match="nothing to read"):
             read_regular(tmp_path / "waits", 100)
