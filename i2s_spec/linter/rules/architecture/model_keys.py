@@ -142,7 +142,7 @@ def key_type(subject: Subject) -> Iterator[Finding]:
 
 
 @rule("M012", "quantization-version-missing", "general.quantization_version is missing in a file with quantized "
-      "tensors ({got})", severity=WARNING, clause="3.1", fix=Fix.SAFE, when=MODELS)  # fmt: skip
+      "tensors ({count})", severity=WARNING, clause="3.1", fix=Fix.SAFE, when=MODELS)  # fmt: skip
 def quantization_version_missing(subject: Subject) -> Iterator[Finding]:
     """general.quantization_version is missing in a file with quantized tensors.
 
@@ -158,7 +158,7 @@ def quantization_version_missing(subject: Subject) -> Iterator[Finding]:
         return
     quantized = sum(row.type not in ("", "F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64") for row in known.rows)
     if quantized:
-        yield quantization_version_missing.at(KEY_COUNT_SPAN, got=quantized, want=2)
+        yield quantization_version_missing.at(KEY_COUNT_SPAN, want=2, count=quantized)
 
 
 @rule("M016", "name-missing", "general.name is missing", severity=NOTE, clause="3.1", when=MODELS)
