@@ -169,5 +169,5 @@ def _verdict(fixed: Fixed, target: str | None) -> str:
     if fixed.written:
         return f"{shown(target or '')}: {what}"
     if target is not None:
-        return f"nothing was written: the header cannot be read to its end even so; {what}"
+        return f"nothing was written: the header still cannot be read to its end; {what}"
     return f"dry run, nothing was written: {what}"
