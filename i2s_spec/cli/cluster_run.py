@@ -43,15 +43,15 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--engine",
             type=click.Choice(["dask"]),
-            help="Judge the files on Dask, with results that are kept: a run that ended early goes on. FILE may then also "
-            "be an address, a list (NAME.txt) or a manifest (NAME.jsonl). Needs the extra [dask].",
+            help="Check the files on Dask and keep the results, so that a run that ended early can go on. FILE may then "
+            "also be an address, a list (NAME.txt) or a manifest (NAME.jsonl). Needs the extra [dask].",
         ),
         click.option("--scheduler", metavar="ADDRESS", help="The cluster to use.  [default: --jobs processes here]"),
         click.option(
             "--results",
             metavar="FILE.jsonl",
             type=click.Path(dir_okay=False),
-            help=f"Where results go; a Parquet table of them is beside it in the end.  [default: {RESULTS}]",
+            help=f"File of the results; a Parquet table of them is written beside it at the end.  [default: {RESULTS}]",
         ),
         click.option(
             "--rate",
@@ -59,13 +59,13 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             metavar="HOST=REQUESTS/SECONDS",
             callback=rates_of,
-            help="Bound the requests to a host, of all workers together.",
+            help="Limit the requests of all workers together to a host.",
         ),
         click.option(
             "--in-flight",
             type=click.IntRange(1),
             metavar="BYTES",
-            help="Bytes of files that workers may be at or have waiting.  [default: 4294967296]",
+            help="Limit the total size of the files that workers check or have queued.  [default: 4294967296]",
         ),
     ]
     for option in reversed(options):

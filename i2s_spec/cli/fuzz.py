@@ -81,7 +81,7 @@ def statuses(value: str) -> frozenset[int]:
 @click.option("--profile", type=click.Choice(list(PROFILES)), default="default", show_default=True,
               help="Linter profile that decides which files must be accepted.")  # fmt: skip
 @click.option("--effort", type=click.IntRange(0), default=300, show_default=True, metavar="N",
-              help="Runs that making one find small may take.")  # fmt: skip
+              help="Limit the runs that reduce one find to a small file.")  # fmt: skip
 @form_option(["text", "json", "junit"])
 @click.option("--list-duties", is_flag=True, is_eager=True, expose_value=False, callback=lambda c, p, on: _duties(c, on),
               help="Say which rules oblige a decoder to reject, and why.")  # fmt: skip

@@ -87,12 +87,12 @@ def command(
 ) -> None:
     """Copy the model IN to OUT with its ternary tensors in another type or dialect.
 
-    Everything else is copied byte for byte. While it is written, every tensor is decoded again and compared: at the end
-    stands the proof that all trits are equal, and what became of the scales. Nothing is rounded but a scale, and only
-    where TYPE forces it; tensors of floats are converted only if they are exactly ternary.
+    Everything else is copied byte for byte. While it is written, every tensor is decoded again and compared: the
+    command prints the proof that all trits are equal, and how the scales changed. Only scales are rounded, and only
+    where TYPE requires it. Tensors of floats are converted only if they are exactly ternary.
 
-    An OUT that ends in .safetensors becomes a packed Hugging Face checkpoint (uint8 weights and weight_scale). An IN that
-    is one, or a folder of them, gives its weights to a copy of the GGUF file --into.
+    An OUT that ends in .safetensors becomes a packed Hugging Face checkpoint (uint8 weights and weight_scale). If IN is
+    such a checkpoint, or a folder of them, OUT is a copy of the GGUF file --into with its weights.
     """
     workers = threads or os.cpu_count() or 1
     out = shown(target)

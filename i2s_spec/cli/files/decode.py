@@ -46,9 +46,9 @@ def command(
 ) -> None:
     """Write TENSOR of the GGUF file FILE as the NumPy file OUT, in rows and columns.
 
-    Trits are decoded from I2_S tensors, and from F32, F16, BF16 and block types (Q2_0, TQ2_0 ...) with one scale for all
-    weights; weights (float32) from all of these, whatever their scales. The scale of the trits is printed: `i2s encode`
-    needs it.
+    Trits are decoded from I2_S tensors, and from tensors of F32, F16, BF16 and block types (Q2_0, TQ2_0 ...) if all
+    their weights have one scale. Weights (float32) are decoded from all these types, with any scales. The scale of the
+    trits is printed: `i2s encode` needs it.
     """
     from i2s_spec.convert.tensors.tensor_io import decode_tensor
     from i2s_spec.gguf.reader import open as open_file

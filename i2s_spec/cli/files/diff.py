@@ -58,9 +58,9 @@ def command(
     """Compare the GGUF files A and B by meaning: keys, inventory, trits, scales, data of other tensors.
 
     Order, padding, alignment, byte order, dialect and the meaningless bytes of a tail do not count as differences; they
-    are listed last. Of many tensors that differ alike the first five are listed, and the others counted: --all lists
-    every tensor, and so does --json. With --lineage a table says how many trits of each layer changed from A to B:
-    where that is 0.0 %, a fine-tune was lost. Rows that are all zero in a base model stay so in its fine-tunes.
+    are listed last. If many tensors differ in the same way, the first five are listed and the others counted; --all and
+    --json list every tensor. With --lineage a table says how many trits of each layer changed from A to B: where that
+    is 0.0 %, a fine-tune was lost. Rows that are all zero in a base model stay so in its fine-tunes.
 
     Exit code: 0 if the files mean the same, 1 if not.
     """

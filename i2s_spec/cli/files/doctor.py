@@ -56,8 +56,8 @@ _GROUPS: Final = (
 def command(file: str, as_json: bool, threads: int | None, quiet: bool) -> int:
     """Look at a file in every way that needs no other file, and say what to do next.
 
-    It is `i2s lint`, `i2s identify` and the verdicts of `i2s lint --runtimes` in short. Runtimes are judged with the
-    layout that the weights tell.
+    The screen sums up `i2s lint`, `i2s identify` and the verdicts of `i2s lint --runtimes`. The verdicts assume the
+    layout that the weights show.
 
     Exit code: that of `i2s lint FILE`.
     """

@@ -39,7 +39,7 @@ def words(ctx: click.Context, parameter: click.Parameter, values: Iterable[str])
 @whole_file("The repaired file.", "Write nothing; show which bytes would change.")
 @click.option("--unsafe", is_flag=True, help="Make repairs that need review, too: look at the result.")
 @click.option("--select", multiple=True, metavar="CODE,...", callback=words,
-              help="Repair only findings of these codes, or that begin so.")  # fmt: skip
+              help="Repair only findings with these codes or beginnings of codes.")  # fmt: skip
 @click.option("--ignore", multiple=True, metavar="CODE,...", callback=words, help="Leave these findings alone.")
 @click.option("--scrub-tail", is_flag=True, help="Overwrite the stale bytes after scales, which can hold anything.")
 @click.option("--dialect", metavar="SOURCE",
@@ -58,7 +58,7 @@ def command(
     Safe repairs change no weight, and the proof is printed: the identity of the weights before and after, as `i2s hash`
     gives it. `i2s explain CODE` says of every finding whether there is a repair.
 
-    Repairing OUT again changes nothing. Exit code 1: errors are left in OUT, which `i2s lint` lists.
+    Repairing OUT again changes nothing. Exit code 1: OUT still has errors; `i2s lint` lists them.
     """
     check_target(target, dry_run)
     from i2s_spec.linter.repair.fix import fix
@@ -169,5 +169,5 @@ def _verdict(fixed: Fixed, target: str | None) -> str:
     if fixed.written:
         return f"{shown(target or '')}: {what}"
     if target is not None:
-        return f"nothing was written: the header cannot be read to its end even so; {what}"
+        return f"nothing was written: the header still cannot be read to its end; {what}"
     return f"dry run, nothing was written: {what}"

@@ -169,12 +169,12 @@ def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     checkpoint is checked as one: headers and scales alone, unless --payload says how much of the weights.
 
     Exit code 0: nothing at or above --fail-on. 1: findings. 3: a file cannot be read or is not GGUF (it is reported all
-    the same). 4: a bug in i2s-spec. 5: a server did not give a file. With several files, the worst code is returned. 75: a
-    run with --engine ended early; the same command goes on. `i2s explain CODE` says more about a finding.
+    the same). 4: a bug in i2s-spec. 5: a server did not give a file. With several files, the worst code is returned.
+    75: a run with --engine ended early; repeat the command to go on. `i2s explain CODE` says more about a finding.
 
-    Options can be set in i2s.toml, in [tool.i2s] of pyproject.toml, or in variables such as I2S_PROFILE; the command line
-    comes first, then variables, then the files. Reports say which file changes what is found. With --profile security
-    only a file that is named with --config may do so, not one that was found.
+    Options can be set in i2s.toml, in [tool.i2s] of pyproject.toml, or in variables such as I2S_PROFILE; the command
+    line comes first, then variables, then the files. Reports name the configuration file that changes their findings.
+    With --profile security only a file that --config names may change them, not a file that i2s finds itself.
     """  # fmt: skip
     if given["engine"] is None:
         refuse_without_engine(given)

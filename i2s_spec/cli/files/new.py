@@ -84,11 +84,11 @@ def command(
     are not given are small: a file with I2_S has less than 200 KB.
 
     With --type the projections have another type: Q2_0, Q2_0_G128, PQ2_0, PTQ1_0, TQ1_0, TQ2_0, IQ1_BN, IQ2_BN and
-    I2_SR get a scale of its own for each group; F32, F16 and BF16 are floats. With --rotated they are folded with a
-    Hadamard rotation before that, as PrismML's models are, and so are embedding and head where these are two tensors,
-    as --head untied makes them.
+    I2_SR have a scale for each group or row; F32, F16 and BF16 are floats. --rotated first folds a Hadamard rotation
+    into the projections, as in PrismML's models, and into the embedding and the head if these are two tensors (--head
+    untied).
 
-    Files of --arch qwen3-lm say general.architecture qwen3, as those of qwen3 do: they differ in the pooling and the
+    Files of --arch qwen3-lm have general.architecture qwen3, like files of --arch qwen3, but not the pooling and the
     norms that only embedding models have.
 
     With --trained it is a model that has learned to tell short stories, of architecture bitnet-b1.58 (also under the

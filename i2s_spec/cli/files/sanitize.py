@@ -42,7 +42,7 @@ def command(
     threads: int | None,
     **options: Any,
 ) -> int:
-    """Write OUT anew from what is understood of FILE: keys that the specification knows, and tensors.
+    """Write OUT from the parts of FILE that are understood: keys that the specification knows, and tensors.
 
     Left out, and listed, are unknown keys, bytes that no tensor owns, bytes after the scales of I2_S tensors, and control
     characters. The weights are the same, which is proved. The same FILE gives the same OUT on every machine.

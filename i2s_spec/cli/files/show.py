@@ -36,10 +36,11 @@ ENDS = (900, 100)
 def command(file: str | None, as_json: bool, everything: bool, no_tensors: bool, plot: bool) -> int:
     """Show what a GGUF file holds: header, keys, tensors, totals by type.
 
-    Shapes are in NumPy's order (rows x columns); GGUF's own order, `ne`, is the reverse. Offsets count from the start of
-    the file. The scale is the float32 at the start of an I2_S tensor's tail. Without FILE it takes the trained model
+    Shapes are in NumPy's order (rows x columns); GGUF's own order, `ne`, is the reverse. Offsets count from the start
+    of the file. The scale is the float32 at the start of an I2_S tensor's tail. Without FILE it takes the trained model
     that comes with i2s-spec. FILE may be an address (hf://ORG/REPO/PATH, https://, s3://): header and scales are
-    fetched. A server that gives one range at a time is asked for some scales only: --remote-limit sample=N sets how much.
+    fetched. From a server that gives one range at a time, only some scales are fetched: --remote-limit sample=N sets
+    how much.
 
     Exit code: 0, or 1 where a fault stops the reading (what lies before it is shown), or 3 where FILE is no GGUF file, or
     5 where its server does not give it.

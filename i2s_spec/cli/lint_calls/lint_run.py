@@ -225,7 +225,7 @@ def _reference(path: str | None, dialect: str | None, expected: str | None) -> R
     """What the files are compared with, if that was asked for."""
     if path is None:
         if dialect is not None or expected is not None:
-            raise WrongCallError("--reference-dialect and --expect say how tensors are compared: with --reference")
+            raise WrongCallError("--reference-dialect and --expect need --reference")
         return None
     return Reference(path, dialect or "canonical", expected or "canonical")
 

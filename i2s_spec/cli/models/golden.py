@@ -74,10 +74,10 @@ def record(
 ) -> None:  # fmt: skip
     """Record every value that the model in the GGUF file MODEL computes for some tokens.
 
-    The record is a folder: golden.json says what was computed (profile, identity of the weights, architecture, activation,
-    token ids, of each tap digest and statistics), taps.safetensors holds the taps under llama.cpp's names, with the integer
-    stage of every projection beside them. It appears when it is complete. Without MODEL it takes the trained model that
-    comes with i2s-spec.
+    The record is a folder: golden.json says what was computed (profile, identity of the weights, architecture,
+    activation, token ids, of each tap digest and statistics), taps.safetensors holds the taps under llama.cpp's names,
+    with the integer stage of every projection beside them. The folder appears only when it is complete. Without MODEL
+    it takes the trained model that comes with i2s-spec.
     """
     if sum(each is not None for each in (tokens, text, text_file)) != 1:
         raise click.UsageError("one of --tokens, --text and --text-file is needed")

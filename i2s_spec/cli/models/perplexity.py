@@ -65,10 +65,10 @@ def command(
 ) -> None:
     """Print the perplexity of a text under the model in the GGUF file MODEL, by the convention of llama-perplexity.
 
-    The text is cut into chunks of N tokens that do not overlap. The first token of each is replaced by the vocabulary's
-    first token, where it adds one. Only the second half of a chunk is scored (positions N/2 to N-2, each on the token
-    that follows), so that every scored token has half a chunk before it. What is printed is exp of the mean negative
-    log-likelihood, and one standard error.
+    The text is cut into chunks of N tokens that do not overlap. If the vocabulary adds a BOS token to texts, BOS
+    replaces the first token of each chunk. Only the second half of a chunk is scored (positions N/2 to N-2, each on the
+    token that follows), so that every scored token has half a chunk before it. What is printed is exp of the mean
+    negative log-likelihood, and one standard error.
 
     The perplexity by words that lm-eval gives is a different number. Without MODEL it takes the trained model that comes
     with i2s-spec; without a text either, stories that this model was not trained on.

@@ -103,11 +103,11 @@ def command(
     """Continue a text with the model in the GGUF file MODEL.
 
     Tokens are written to stdout as they come; their number and the speed go to stderr. The same options give the same
-    tokens: the random numbers are PCG64's, and the order is top-k, top-p, temperature. Only with the numeric profile
-    "fast" may the last bits differ between machines, and so, rarely, a token.
+    tokens: the random numbers are PCG64's, and the order is top-k, top-p, temperature. With the numeric profile "fast"
+    the last bits may differ between machines, and so, rarely, a token.
 
-    Without MODEL it runs the trained model that comes with i2s-spec, which tells short stories; without a text to
-    continue either, it begins one.
+    Without MODEL it runs the trained model that comes with i2s-spec, which tells short stories; without a text as well,
+    it begins a story of its own.
     """
     ways = [prompt is not None, path is not None, tokens is not None, talk, show_template]
     begins = model is None and not any(ways)

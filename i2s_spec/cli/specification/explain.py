@@ -22,8 +22,8 @@ from i2s_spec.linter.rule import Rule
 def command(codes: tuple[str, ...], example: bool, form: str) -> None:
     """Say what a rule is about, why it matters, and what to do; CODE is a code such as I104 or a slug.
 
-    With --example a file that breaks the rule is made, linted and, where there is a repair, mended; what is printed then
-    stands on the page of the rule.
+    --example makes a file that breaks the rule, lints it and, if there is a repair, repairs it. The page of the rule
+    shows the same output.
     """
     try:
         rules = [find(code) for code in codes]

@@ -44,10 +44,10 @@ def command(
 ) -> int:
     """List every rule, or those whose code begins with one of the prefixes.
 
-    After the title it says what a rule applies to, unless that is every file, and whether it reads the weights.
+    The title is followed by what the rule applies to, unless that is every file, and by whether it reads the weights.
 
-    With --write or --check the pages of all rules are written to a folder, or compared with it. Clauses become links to
-    the chapters in the folder around it.
+    --write writes the pages of all rules to a folder; --check compares them with a folder. Clauses become links to the
+    chapters in its parent folder.
     """
     if target is not None or current is not None:
         if prefixes or form != "text" or profiles or profile or (target and current):

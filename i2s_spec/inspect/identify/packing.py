@@ -44,18 +44,18 @@ def code_map(seen: Observed, quantizer: Question) -> Question:
         known = QUANTIZER[quantizer.answer.name]
         if known.layouts and known.code_map:  # else it destroys what it writes, or writes what it is told
             case.favour(known.code_map, f"{known.title} writes these codes", STRONG)
-    return case.question("code map", "What do its codes stand for?", "weights that are known: --reference")
+    return case.question("code map", "What do its codes stand for?", "known weights (--reference)")
 
 
 def _weigh_map(each: CodeMap, counts: tuple[int, int, int, int], shares: list[float], case: Case) -> None:
     unused = each.unused
     if shares[unused] >= USED:
-        case.against(each.name, f"code {unused}, which would mean nothing, is {_percent(shares[unused])} of all", PROOF)
+        case.against(each.name, f"code {unused}, which would be undefined, is {_percent(shares[unused])} of all", PROOF)
         return
     if counts[unused]:
-        case.against(each.name, f"code {unused}, which would mean nothing, occurs {counts[unused]:,} times", WEAK)
+        case.against(each.name, f"code {unused}, which would be undefined, occurs {counts[unused]:,} times", WEAK)
     else:
-        case.favour(each.name, f"code {unused}, which would mean nothing, does not occur", WEAK)
+        case.favour(each.name, f"code {unused}, which would be undefined, does not occur", WEAK)
     minus, zero, plus = (shares[each.code_of(trit)] for trit in (-1, 0, 1))
     shown = f"{_percent(minus)} would be -1, {_percent(zero)} 0, {_percent(plus)} +1"
     signs = min(each.code_of(-1), each.code_of(1)), max(each.code_of(-1), each.code_of(1))
@@ -145,13 +145,13 @@ def _weigh_quantizer(case: Case, quantizer: Question) -> None:
     if not known.layouts:
         return
     if len(known.layouts) == 1:
-        case.favour(known.layouts[0], f"{known.title} packs so on every machine", STRONG)
+        case.favour(known.layouts[0], f"{known.title} writes this layout on every machine", STRONG)
     for name in case.names:
         if name in known.layouts:
             if len(known.layouts) > 1:
-                case.favour(name, f"{known.title} can pack so", WEAK)
+                case.favour(name, f"{known.title} can write this layout", WEAK)
         else:
-            case.against(name, f"{known.title} never packs so", STRONG)
+            case.against(name, f"{known.title} never writes this layout", STRONG)
 
 
 def _weigh_shapes(case: Case, seen: Observed) -> None:

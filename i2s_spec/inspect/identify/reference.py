@@ -167,7 +167,7 @@ def weigh(question: Question, comparison: Comparison) -> Question:
         shares[name] = max(shares.get(name, 0.0), match.share)
     where = f"{best.compared:,} elements of {quote(comparison.tensor)}"
     for name, share in shares.items():
-        text = f"read so, {100 * share:.2f} % of {where} are those of the reference"
+        text = f"decoded in this way, {100 * share:.2f} % of {where} equal the reference"
         if name == str(getattr(best.dialect, part)):
             case.favour(name, text, PROOF)
         else:

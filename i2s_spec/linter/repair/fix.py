@@ -119,7 +119,7 @@ def fix(
                 refuse_taken(target, force)
         wanted = None if dialect is None else parse(dialect)
         if wanted is not None and wanted != CANONICAL and not unsafe:
-            raise ValueError("a file does not state its dialect: recoding it takes unsafe repairs")
+            raise ValueError("a file does not state its dialect, so recoding it needs unsafe repairs")
         repairs = chosen(select, ignore)
         original = _file(source)
         if original.fault is not None and original.fault.code in faults.NO_INPUT:
@@ -142,7 +142,7 @@ def _refuse_in_place(target: Target, source: Source) -> None:
     try:
         refuse_source(target, source)
     except FileExistsError:
-        raise ValueError("a repaired file gets a name of its own; this is the file that is read") from None
+        raise ValueError("a repaired file needs a name of its own; OUT is the file that is read") from None
 
 
 def _finished(

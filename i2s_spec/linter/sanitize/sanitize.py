@@ -74,7 +74,7 @@ def sanitize(
             try:
                 refuse_source(target, source)
             except FileExistsError:
-                raise ValueError("a sanitized file gets a name of its own; this is the file that is read") from None
+                raise ValueError("a sanitized file needs a name of its own; OUT is the file that is read") from None
             if isinstance(target, str | os.PathLike):
                 refuse_taken(target, force)
         file = File(source)

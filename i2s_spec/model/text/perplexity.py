@@ -60,7 +60,7 @@ def chunks(
     :raises SettingError: for a context below 4, or a text shorter than two chunks
     """
     if context < 4:
-        raise SettingError(f"the context is {context}; half of it is scored, so 4 is the least")
+        raise SettingError(f"the context is {context}; it must be at least 4, because half of it is scored")
     if most is not None and most < 1:
         raise SettingError(f"{most} chunks are asked for; it must be 1 or more")
     if len(tokens) < 2 * context:

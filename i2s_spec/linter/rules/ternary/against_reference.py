@@ -49,9 +49,9 @@ def _outcomes(subject: Subject) -> Iterator[tuple[int, int, int, Outcome]]:
         yield row, (subject.file.data_start or 0) + info.offset, I2_S.nbytes(info.ne) - TAIL_BYTES, outcome
 
 
-@rule("I401", "packed-otherwise", "I2_S tensor {name} is packed as {got}, not as {want}: read so, {share} of its weights "
-      "are those of the reference", clause="5.5", when=WITH_REFERENCE, needs=Needs.REFERENCE, payload=True,
-      command=REPACK,
+@rule("I401", "packed-otherwise", "I2_S tensor {name} is packed as {got}, not as {want}: decoded in that way, "
+      "{share} of its weights are those of the reference", clause="5.5", when=WITH_REFERENCE,
+      needs=Needs.REFERENCE, payload=True, command=REPACK,
       provenance=("microsoft/BitNet 112f853", "microsoft/BitNet without ACT_PARALLEL"))  # fmt: skip
 def packed_otherwise(subject: Subject) -> Iterator[Finding]:
     """A tensor holds the right weights in another dialect.
