@@ -198,7 +198,7 @@
       if (!counts) return row(name, typeName ?? "", shape, "", "");
       const button = make("button", { type: "button", title: "show its first rows below" }, name);
       button.addEventListener("click", () => take(file, tensor));
-      return row(button, typeName, shape, String(Number(scale.toPrecision(9))), strip(counts));
+      return row(button, typeName, shape, I2S_FILE.shortest(scale), strip(counts));
     });
     const part = folded(`${count(tensors.length)} tensors`, rows, ["tensor", "type", "rows \u00d7 columns", "scale", "codes \u22121, 0, +1"]);
     if (part) part.open = true;

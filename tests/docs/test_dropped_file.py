@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from builders import model_bytes
 from chromium import Browser, needs_chromium
@@ -53,6 +54,10 @@ def test_sound_files_are_read_as_the_reader_reads_them() -> None:
         assert said["findings"] == []
         assert said["little"] == (file.index.byte_order == "little")
         assert [key["key"] for key in said["keys"]] == list(file.metadata)
+        for key in said["keys"]:
+            if key["type"] == "f32":  # in the fewest digits, not in those of a float64
+                assert len(key["value"]) <= len(np.format_float_positional(np.float32(file.metadata[key["key"]])))
+                assert np.float32(key["value"]) == np.float32(file.metadata[key["key"]])
         assert [tensor["name"] for tensor in said["tensors"]] == list(file.tensors)
         for tensor, ours in zip(said["tensors"], file.tensors.values(), strict=True):
             assert tensor["bytes"] == ours.nbytes

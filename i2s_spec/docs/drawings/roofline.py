@@ -22,7 +22,7 @@ FLOOR: Final = 280
 TOP: Final = 16
 
 #: From a roof to the base of the words over it: a dot on the roof does not touch them.
-ABOVE: Final = 11
+ABOVE: Final = 13
 
 
 class Place(NamedTuple):
@@ -69,9 +69,9 @@ def roofline(roof: Roof, places: Sequence[Place], says: str, more: str, units: t
             "class": f"measured {place.style}", "cx": x(place.intensity), "cy": y(place.speed), "r": 4.5
         }  # fmt: skip
         marks.append(element("g", {}, title(place.says), element("circle", dot)))
-    marks.append(text((LEFT + WIDTH) / 2, HEIGHT - 8, f"{units[0]}, logarithmic axis", "side", "middle"))
-    marks.append(text(0, 10, units[1], "side"))
-    return drawing(WIDTH, HEIGHT, says, more, *marks, style="i2s-figure i2s-measured")
+    marks.append(text(WIDTH / 2, HEIGHT - 8, f"{units[0]}, logarithmic axis", "side", "middle"))
+    marks.append(text(0, 14, units[1], "side"))
+    return drawing(WIDTH, HEIGHT, says, more, *marks, style="i2s-figure i2s-measured i2s-roof")
 
 
 def _along(start: tuple[float, float], stop: tuple[float, float], x: _Scale, y: _Scale, words: str) -> str:
@@ -79,8 +79,10 @@ def _along(start: tuple[float, float], stop: tuple[float, float], x: _Scale, y: 
     (left, low), (right, high) = ((x(a), y(b)) for a, b in (start, stop))
     slope = math.degrees(math.atan2(high - low, right - left))
     turned = f"translate({number((left + right) / 2)} {number((low + high) / 2)}) rotate({number(slope)})"
-    label = {"x": 0.0, "y": -ABOVE, "class": "side", "text-anchor": "middle", "transform": turned}
-    return element("text", {**label}, escape(words))
+    label: dict[str, str | float | None] = {
+        "x": 0.0, "y": -ABOVE, "class": "side", "text-anchor": "middle", "transform": turned
+    }  # fmt: skip
+    return element("text", label, escape(words))
 
 
 class _Scale:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from i2s_spec.docs import benchmarks
+from i2s_spec.docs import benchmarks, checkout
 from i2s_spec.docs.drawings.roofline import ABOVE, FLOOR, LEFT, RIGHT, TOP, Place, Roof, roofline
 
 ROOF = Roof(10.0, 1000.0, "reading: 10", "multiplying: 1,000")
@@ -67,8 +67,11 @@ def test_no_kernel_touches_the_names_of_the_limits() -> None:
     at = [float(each) for each in found.groups()]
     assert at[:2] == pytest.approx([(left[0] + corner[0]) / 2, (left[1] + corner[1]) / 2], abs=0.02)
     assert math.tan(math.radians(at[2])) == pytest.approx((corner[1] - left[1]) / (corner[0] - left[0]), abs=0.002)
-    descends = 0.25 * 20  # of the letters of a phone
-    assert descends + 4.5 < ABOVE
+    style = (checkout.chapters() / "assets" / "spec.css").read_text(encoding="utf-8")
+    phone = re.search(r"i2s-roof text \{ font-size: (\d+)px; \} svg\.i2s-roof circle \{ r: ([\d.]+)px; \}", style)
+    assert phone is not None
+    letters, dot = (float(each) for each in phone.groups())
+    assert letters / 4 + dot < ABOVE, "letters descend by a quarter of their size"
     flat = re.search(r'y="([\d.]+)" class="side" text-anchor="end">multiplying', drawn)
     assert flat is not None
     assert right[1] - float(flat[1]) == pytest.approx(ABOVE, abs=0.02)
