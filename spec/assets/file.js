@@ -42,6 +42,15 @@
     }
   }
 
+  /** The fewest digits that a float32 is read back from. */
+  function shortest(found) {
+    for (let digits = 1; digits < 9; digits++) {
+      const near = Number(found.toPrecision(digits));
+      if (Math.fround(near) === found) return String(near);
+    }
+    return String(Number(found.toPrecision(9)));
+  }
+
   /** A value in words: numbers, the beginning of a text, or how many elements an array has. */
   function value(from, type, depth = 0) {
     const { view, little } = from;
@@ -60,6 +69,7 @@
     const get = { 0: "Uint8", 1: "Int8", 2: "Uint16", 3: "Int16", 4: "Uint32", 5: "Int32", 6: "Float32", 7: "Uint8",
       10: "BigUint64", 11: "BigInt64", 12: "Float64" }[type];
     const found = view[`get${get}`](at, little);
+    if (type === 6) return shortest(found);
     return type === 7 ? String(found !== 0) : String(found);
   }
 
@@ -177,5 +187,5 @@
     return { rows, cols, bytes: [...payload, ...tail] };
   }
 
-  globalThis.I2S_FILE = { read, rowsOf };
+  globalThis.I2S_FILE = { read, rowsOf, shortest };
 })();

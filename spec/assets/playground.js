@@ -172,6 +172,9 @@
 
   const row = (...cells) => make("tr", {}, ...cells.map((cell) => make("td", {}, cell)));
 
+  /** A long name that may be broken behind a point or a line. */
+  const breakable = (name) => name.split(/(?<=[._])(?=[a-z0-9])/).flatMap((part, i) => (i ? [make("wbr", {}), part] : [part]));
+
   function findingsOf({ findings, fault }) {
     if (!findings.length)
       return make("p", {}, fault ? "No rule was asked." : `None of the ${Object.keys(I2S.rules).length} rules that this page asks found anything; i2s lint asks them all.`);
@@ -187,7 +190,7 @@
   }
 
   function keysOf({ keys }) {
-    const rows = keys.map(({ key, type, value }) => row(key, type, value));
+    const rows = keys.map(({ key, type, value }) => row(make("span", {}, ...breakable(key)), type, value));
     return folded(`${count(keys.length)} keys`, rows, ["key", "type", "value"]);
   }
 
@@ -195,10 +198,11 @@
     const rows = tensors.map((tensor) => {
       const { name, ne, typeName, scale, counts } = tensor;
       const shape = [...ne].reverse().map(count).join(" \u00d7 ");
-      if (!counts) return row(name, typeName ?? "", shape, "", "");
-      const button = make("button", { type: "button", title: "show its first rows below" }, name);
+      const shown = breakable(name);
+      if (!counts) return row(make("span", {}, ...shown), typeName ?? "", shape, "", "");
+      const button = make("button", { type: "button", title: "show its first rows below" }, ...shown);
       button.addEventListener("click", () => take(file, tensor));
-      return row(button, typeName, shape, String(Number(scale.toPrecision(9))), strip(counts));
+      return row(button, typeName, shape, I2S_FILE.shortest(scale), strip(counts));
     });
     const part = folded(`${count(tensors.length)} tensors`, rows, ["tensor", "type", "rows \u00d7 columns", "scale", "codes \u22121, 0, +1"]);
     if (part) part.open = true;

@@ -112,6 +112,23 @@ def test_a_phone_does_not_scroll_sideways(browser: Browser, site: Path, page: st
 
 
 @needs_chromium
+def test_on_a_phone_rooflines_fit_and_rows_keep_their_names(browser: Browser, site: Path) -> None:
+    browser.open(site / "benchmarks.html", width=390)
+    wide = browser.evaluate(
+        "[...document.querySelectorAll('svg.i2s-roof')].map((e) => e.getBoundingClientRect().width)"
+    )
+    assert wide
+    assert max(wide) <= 390
+    moved = browser.evaluate(
+        "(() => { const box = [...document.querySelectorAll('.md-typeset__scrollwrap')].find("
+        "(e) => e.scrollWidth > e.clientWidth + 60 && e.querySelectorAll('th').length > 3); box.scrollLeft = 60;"
+        " return [box.scrollLeft, box.querySelector('td').getBoundingClientRect().left]; })()"
+    )
+    assert moved[0] == 60
+    assert moved[1] >= 0
+
+
+@needs_chromium
 def test_search_works_from_plain_files(browser: Browser, site: Path) -> None:
     browser.open(site / "index.html")
     browser.evaluate(

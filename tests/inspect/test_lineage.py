@@ -261,6 +261,8 @@ def test_it_is_drawn() -> None:
     assert svg in page
     assert "<b>" not in page.replace("<body>", "")
     assert "<i>" not in page
+    assert '<pre class="differences"><span>&lt;b&gt;</span></pre>' in page, "what differs is wrapped, not cut"
+    assert ".differences{white-space:pre-wrap" in page
 
 
 def test_names_from_a_file_stay_text() -> None:
@@ -296,6 +298,10 @@ def test_the_command(tmp_path: Path) -> None:
     assert json.loads(run("--json").stdout)["lineage"]["changed"] == 10
     assert run("--format", "html", "-o", str(page)).stdout == ""
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    asked = re.search(r"made by i2s-spec \S+, [-\d]+ [:\d]+ UTC: <code>(.*?)</code>", page.read_text(encoding="utf-8"))
+    assert asked is not None
+    assert asked[1].startswith("i2s diff ")
+    assert all(word in asked[1] for word in (str(a), str(b), "--format html"))
     assert "already exists" in str(run("--format", "html", "-o", str(page)).exception)
     assert run("--format", "html", "-o", str(page), "--force").exception is None
     assert run("-q").stdout == ""

@@ -100,13 +100,15 @@ def command(
 def _answer(
     found: Difference, a: str, b: str, form: str, lineage: bool, everything: bool, packed: OtherDialect | None
 ) -> Iterator[str]:
+    from i2s_spec.cli.command_line import command_line
     from i2s_spec.inspect.compare.diff_text import document, lines
     from i2s_spec.inspect.compare.lineage_text import lineage_lines, lineage_page
 
     if form == "json":
         yield from json_document(document(found, a, b))
     elif form == "html":
-        yield lineage_page(found.lineage, list(lines(found, everything)), a, b)
+        typed = command_line(click.get_current_context())
+        yield lineage_page(found.lineage, list(lines(found, everything)), a, b, typed)
     else:
         yield from (
             f"{line}\n" for line in (*(lineage_lines(found.lineage) if lineage else ()), *lines(found, everything))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from html import escape
 from typing import Final, NamedTuple
 
 from i2s_spec.draw.plot import ticks
@@ -19,6 +20,9 @@ LEFT: Final = 64
 RIGHT: Final = WIDTH - 28
 FLOOR: Final = 280
 TOP: Final = 16
+
+#: From a roof to the base of the words over it: a dot on the roof does not touch them.
+ABOVE: Final = 13
 
 
 class Place(NamedTuple):
@@ -58,17 +62,27 @@ def roofline(roof: Roof, places: Sequence[Place], says: str, more: str, units: t
     marks.append(
         element("path", {"class": "axis-line roof", "d": f"M{path}"}, title(f"{roof.memory}; {roof.arithmetic}"))
     )
-    marks.append(text(RIGHT - 4, y(roof.peak) - 7, roof.arithmetic, "side", "end"))
-    middle = math.sqrt(left * knee)
-    marks.append(text(x(middle) + 12, y(roof.bandwidth * middle) + 16, roof.memory, "side"))
+    marks.append(text(RIGHT - 4, y(roof.peak) - ABOVE, roof.arithmetic, "side", "end"))
+    marks.append(_along(points[0], points[1], x, y, roof.memory))
     for place in places:
         dot: dict[str, str | float | None] = {
             "class": f"measured {place.style}", "cx": x(place.intensity), "cy": y(place.speed), "r": 4.5
         }  # fmt: skip
         marks.append(element("g", {}, title(place.says), element("circle", dot)))
-    marks.append(text((LEFT + WIDTH) / 2, HEIGHT - 8, f"{units[0]}, logarithmic axis", "side", "middle"))
-    marks.append(text(0, 10, units[1], "side"))
-    return drawing(WIDTH, HEIGHT, says, more, *marks, style="i2s-figure i2s-measured")
+    marks.append(text(WIDTH / 2, HEIGHT - 8, f"{units[0]}, logarithmic axis", "side", "middle"))
+    marks.append(text(0, 14, units[1], "side"))
+    return drawing(WIDTH, HEIGHT, says, more, *marks, style="i2s-figure i2s-measured i2s-roof")
+
+
+def _along(start: tuple[float, float], stop: tuple[float, float], x: _Scale, y: _Scale, words: str) -> str:
+    """Words over the middle of a line, along it: above the roof, where no kernel is."""
+    (left, low), (right, high) = ((x(a), y(b)) for a, b in (start, stop))
+    slope = math.degrees(math.atan2(high - low, right - left))
+    turned = f"translate({number((left + right) / 2)} {number((low + high) / 2)}) rotate({number(slope)})"
+    label: dict[str, str | float | None] = {
+        "x": 0.0, "y": -ABOVE, "class": "side", "text-anchor": "middle", "transform": turned
+    }  # fmt: skip
+    return element("text", label, escape(words))
 
 
 class _Scale:

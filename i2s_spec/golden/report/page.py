@@ -28,6 +28,8 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; } d
 th, td { text-align: left; padding: .2rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
 td:nth-child(n+3):nth-child(-n+9) { text-align: right; font-variant-numeric: tabular-nums; }
 td:last-child { white-space: normal; min-width: 16rem; color: var(--dim); }
+@media (max-width: 40rem) { th:first-child, td:first-child { position: sticky; left: 0; background: var(--back);
+  white-space: normal; min-width: 9rem; max-width: 42vw; overflow-wrap: break-word; } }
 svg.drift { width: 100%; min-width: 46rem; height: auto; max-width: 62rem; } svg.heat-map { height: auto; }
 svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
 svg .grid { stroke: var(--line); } svg .line { fill: none; stroke: var(--mark); stroke-width: 1.5; }

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from i2s_spec.display import counted
 from i2s_spec.draw.heat_map import Cell, heat_map
+from i2s_spec.draw.made_by import made_by
 from i2s_spec.draw.table import Column, table
 from i2s_spec.draw.terminal import plain
 from i2s_spec.draw.text import json_string, visible
@@ -23,7 +24,11 @@ _STYLE: Final = (
     "background:#fff;color:#1b2128}"
     "svg{display:block;width:100%;min-width:34rem;font:12px ui-monospace,monospace;fill:#1b2128}"
     ".scroll{overflow-x:auto}.heat{fill:#e65100}.side{fill:#57616e}td,th{padding:.1rem .8rem .1rem 0;text-align:right}"
-    "@media (prefers-color-scheme:dark){body{background:#10151b;color:#e5e9ee}svg{fill:#e5e9ee}.side{fill:#a0abb8}}"
+    "pre{font-size:.85rem}.differences{white-space:pre-wrap;overflow-wrap:anywhere}"
+    ".differences span{display:block;padding-left:2ch;text-indent:-2ch}"
+    "footer{margin-top:2rem;color:#57616e;font-size:.85rem;overflow-wrap:anywhere}"
+    "@media (prefers-color-scheme:dark){body{background:#10151b;color:#e5e9ee}svg{fill:#e5e9ee}.side{fill:#a0abb8}"
+    "footer{color:#a0abb8}}@media print{.scroll{overflow:visible}svg{min-width:0}}"
 )
 
 
@@ -106,21 +111,26 @@ def _sums(found: Total) -> dict[str, Any]:
     }
 
 
-def lineage_page(tensors: Sequence[TensorLineage], lines: Sequence[str], a: str, b: str) -> str:
+def lineage_page(tensors: Sequence[TensorLineage], lines: Sequence[str], a: str, b: str, command: str = "") -> str:
     """The changed trits by layer and kind of tensor as one HTML page that needs nothing else.
+
+    The table is as wide as it is; what differs is wrapped, however narrow the page.
 
     :param lines: what differs in words
     :param a: what the files are called, and `b`
+    :param command: that asked for the page, as it was typed
     """
     drawn = picture(tensors)
     heading = f"{visible(a, bare=True)} → {visible(b, bare=True)}"
-    words = escape("\n".join([*lineage_lines(tensors), "", *lines]))
+    shares = escape("\n".join(lineage_lines(tensors)))
+    words = "".join(f"<span>{escape(line)}</span>" for line in lines)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>i2s diff</title><style>{_STYLE}</style></head>\n<body><h1>Changed trits</h1><p>{escape(heading)}</p>\n"
-        f'<div class="scroll">{drawn}</div>\n<div class="scroll"><pre>{words}</pre></div></body></html>\n'
+        f'<div class="scroll">{drawn}</div>\n<div class="scroll"><pre>{shares}</pre></div>\n'
+        f'<pre class="differences">{words}</pre>\n<footer>{made_by(command)}</footer></body></html>\n'
     )
 
 

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from i2s_spec.docs import benchmarks
-from i2s_spec.docs.drawings.roofline import FLOOR, LEFT, RIGHT, TOP, Place, Roof, roofline
+from i2s_spec.docs import benchmarks, checkout
+from i2s_spec.docs.drawings.roofline import ABOVE, FLOOR, LEFT, RIGHT, TOP, Place, Roof, roofline
 
 ROOF = Roof(10.0, 1000.0, "reading: 10", "multiplying: 1,000")
 UNITS = ("work for each byte", "G/s")
@@ -55,6 +55,26 @@ def test_less_is_lower() -> None:
     )
     assert x == same
     assert y < lower
+
+
+def test_no_kernel_touches_the_names_of_the_limits() -> None:
+    """They stand over the roof, in letters of both sizes, whatever is measured under it or on it."""
+    places = [Place(work, min(10 * work, 1000), "g0", "a") for work in (10, 20, 32, 50, 80, 100, 400, 1000)]
+    drawn = roofline(ROOF, places, "title", "more", UNITS)
+    left, corner, right = line(drawn)
+    found = re.search(r'transform="translate\(([\d.]+) ([\d.]+)\) rotate\((-[\d.]+)\)"[^>]*>reading: 10<', drawn)
+    assert found is not None
+    at = [float(each) for each in found.groups()]
+    assert at[:2] == pytest.approx([(left[0] + corner[0]) / 2, (left[1] + corner[1]) / 2], abs=0.02)
+    assert math.tan(math.radians(at[2])) == pytest.approx((corner[1] - left[1]) / (corner[0] - left[0]), abs=0.002)
+    style = (checkout.chapters() / "assets" / "spec.css").read_text(encoding="utf-8")
+    phone = re.search(r"i2s-roof text \{ font-size: (\d+)px; \} svg\.i2s-roof circle \{ r: ([\d.]+)px; \}", style)
+    assert phone is not None
+    letters, dot = (float(each) for each in phone.groups())
+    assert letters / 4 + dot < ABOVE, "letters descend by a quarter of their size"
+    flat = re.search(r'y="([\d.]+)" class="side" text-anchor="end">multiplying', drawn)
+    assert flat is not None
+    assert right[1] - float(flat[1]) == pytest.approx(ABOVE, abs=0.02)
 
 
 @pytest.mark.parametrize("speed", [0.0, -1.0, math.inf, math.nan])

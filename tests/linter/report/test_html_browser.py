@@ -158,6 +158,17 @@ def test_sorting(browser: Browser, report: Path) -> None:
     quiet(browser)
 
 
+def test_on_a_phone_names_stay_in_sight_and_what_they_open_fits(browser: Browser, report: Path) -> None:
+    browser.open(report, width=390)
+    row = "document.querySelector('table.tensors tbody tr:nth-child(3)')"
+    browser.evaluate(f"{row}.closest('.scroll').scrollLeft = 150")
+    assert browser.evaluate(f"{row}.closest('.scroll').scrollLeft") == 150
+    assert browser.evaluate(f"{row}.cells[1].getBoundingClientRect().left >= {row}.closest('.scroll').offsetLeft")
+    browser.evaluate(f"{row}.querySelector('details').open = true")
+    assert browser.evaluate(f"{row}.querySelector('.more').getBoundingClientRect().right") <= 390
+    quiet(browser)
+
+
 def test_filtering(browser: Browser, report: Path) -> None:
     browser.open(report)
     typed(browser, ".filters [data-do=name]", "blk.7 attn")
