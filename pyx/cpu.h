@@ -159,35 +159,27 @@ static inline int i2s_cpu_halves_avx512(void) {
     return known;
 }
 
-/* Whether lines that were asked for are written faster than past the cache: Intel's Skylake-SP, Cascade Lake and Cooper Lake
- * (family 6, model 85), where a store past the cache holds one of a dozen line buffers until memory has taken it. */
-static inline int i2s_cpu_owns(void) {
+/* The model of an Intel processor of family 6; 0 for any other. */
+static inline int i2s_cpu_intel_model(void) {
     static int known = -1;
     if (known < 0) {
         unsigned a, b, c, d;
         __cpuid(0, a, b, c, d);
         const int intel = b == 0x756E6547 && d == 0x49656E69 && c == 0x6C65746E;
         __cpuid(1, a, b, c, d);
-        known = intel && (a >> 8 & 15) == 6 && ((a >> 4 & 15) | (a >> 12 & 0xF0)) == 85;
+        known = intel && (a >> 8 & 15) == 6 ? (int)((a >> 4 & 15) | (a >> 12 & 0xF0)) : 0;
     }
     return known;
 }
 
+/* Whether lines that were asked for are written faster than past the cache: Intel's Skylake-SP, Cascade Lake and Cooper Lake
+ * (model 85), where a store past the cache holds one of a dozen line buffers until memory has taken it. */
+static inline int i2s_cpu_owns(void) { return i2s_cpu_intel_model() == 85; }
+
 /* Whether memory that will be read once is best asked for into the second-level cache: Intel's Sapphire and Emerald Rapids
- * (family 6, models 143 and 207), whose second-level cache waits for more lines than the first has buffers for. Measured on
- * the latter; the former has the same caches. */
-static inline int i2s_cpu_asks_second(void) {
-    static int known = -1;
-    if (known < 0) {
-        unsigned a, b, c, d;
-        __cpuid(0, a, b, c, d);
-        const int intel = b == 0x756E6547 && d == 0x49656E69 && c == 0x6C65746E;
-        __cpuid(1, a, b, c, d);
-        const unsigned model = (a >> 4 & 15) | (a >> 12 & 0xF0);
-        known = intel && (a >> 8 & 15) == 6 && (model == 143 || model == 207);
-    }
-    return known;
-}
+ * (models 143 and 207), whose second-level cache waits for more lines than the first has buffers for. Measured on the
+ * latter; the former has the same caches. */
+static inline int i2s_cpu_asks_second(void) { return i2s_cpu_intel_model() == 143 || i2s_cpu_intel_model() == 207; }
 #else
 static inline int i2s_cpu_owns(void) { return 0; }
 static inline int i2s_cpu_asks_second(void) { return 0; }

@@ -74,6 +74,17 @@ def test_late_imports_are_instrumented_and_the_empty_input_comes_first(
     assert atheris.given.keys() == {"custom_mutator", "custom_crossover"}
 
 
+def test_objects_of_other_packages_are_asked_nothing(searching: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Deprecated:
+        def __getattribute__(self, name: str) -> Any:
+            raise AssertionError(f"asked for {name}")
+
+    kept = Deprecated()
+    stand_in(monkeypatch)
+    searching.search(lambda data: None)
+    assert type(kept) is Deprecated
+
+
 def test_bytes_that_are_no_file_are_left_to_libfuzzer(searching: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     atheris = stand_in(monkeypatch)
     searching.search(lambda data: None, gguf=False)

@@ -21,6 +21,7 @@ from malformed_cases import SMALL, broken
 from pool_items import deadly, dies_at_dup, doubled, interrupted, large, slow_first, stuck, talkative
 
 from i2s_spec.linter.batch import lint_path as module
+from i2s_spec.linter.batch import process_pool
 from i2s_spec.linter.batch.file_arguments import Input, inputs
 from i2s_spec.linter.batch.lint_path import lint_path, skipped
 from i2s_spec.linter.batch.lint_paths import lint_paths
@@ -359,6 +360,16 @@ def test_interrupt_ends_at_once_with_its_workers(folder: Path) -> None:
     assert listed.count("\n") < 15_000  # it was not worked to the end
     assert "Traceback" not in errors
     assert not group(child.pid)  # nobody is left
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals are not blocked here")
+def test_an_interrupt_of_a_worker_that_begins_is_for_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ignores interrupts only when Python has begun: before that, one would end it with a traceback."""
+    early = f"import os\nos.kill(os.getpid(), {int(signal.SIGINT)})\n"
+    monkeypatch.setattr(process_pool, "_PROGRAM", early + process_pool._PROGRAM)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert list(in_order(abs, [-1, -2], 1)) == [(-1, 1), (-2, 2)]
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
 
 
 def test_workers_end_when_their_parent_is_killed(folder: Path) -> None:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import os
 import pickle
 import selectors
+import signal
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from i2s_spec.linter.batch.pool_worker import receive, send
@@ -46,8 +47,6 @@ class Died(NamedTuple):
     def __str__(self) -> str:
         if self.status >= 0:
             return f"the process that was at this file ended with status {self.status}"
-        import signal
-
         try:
             name = signal.Signals(-self.status).name
         except ValueError:
@@ -55,14 +54,28 @@ class Died(NamedTuple):
         return f"the process that was at this file was killed by {name}"
 
 
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """A process that is started here has SIGINT blocked until it ignores it: before that, one would end with a traceback."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class _Worker(Generic[Item]):
     """A process, its pipes, and the items that it was given and has not answered, the oldest first."""
 
     def __init__(self, function: Callable[[Item], Any]) -> None:
         path = pickle.dumps([entry or os.getcwd() for entry in sys.path]).hex()
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _PROGRAM, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-        )
+        with _interrupts_wait():
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-c", _PROGRAM, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._input, self._output = self._process.stdin, self._process.stdout
