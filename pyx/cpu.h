@@ -148,7 +148,7 @@ static inline int i2s_cpu_i8mm(void) { return i2s_cpu_dotprod() && I2S_HAS(i8mm)
 #if defined(I2S_CPU_X86)
 /* Whether 512-bit vectors are done in halves: AMD's first with AVX-512 (family 19h). Asking takes long in a virtual machine. */
 static inline int i2s_cpu_halves_avx512(void) {
-    static int known = -1;
+    static _Atomic int known = -1; /* threads may ask at once */
     if (known < 0) {
         unsigned a, b, c, d;
         __cpuid(0, a, b, c, d);
@@ -161,7 +161,7 @@ static inline int i2s_cpu_halves_avx512(void) {
 
 /* The model of an Intel processor of family 6; 0 for any other. */
 static inline int i2s_cpu_intel_model(void) {
-    static int known = -1;
+    static _Atomic int known = -1; /* threads may ask at once */
     if (known < 0) {
         unsigned a, b, c, d;
         __cpuid(0, a, b, c, d);

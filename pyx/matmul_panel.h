@@ -30,7 +30,7 @@
 /* Whether multiplications share their ports with masks and shifts: Intel's do; AMD's have ports for both, and tiles reach
  * 0.9 of the peak there. Asking takes long in a virtual machine. */
 static int i2s_panels_pay(void) {
-    static int known = -1;
+    static _Atomic int known = -1; /* threads may ask at once */
     if (known < 0) {
         unsigned a, b, c, d;
         __cpuid(0, a, b, c, d);
