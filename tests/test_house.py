@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -19,6 +20,9 @@ from examples import share
 from pace import unit
 
 PACKAGE = Path(__file__).resolve().parent.parent / "i2s_spec"
+
+#: The sources of the extensions.
+PYX = PACKAGE.parent / "pyx"
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -210,6 +214,27 @@ def test_folders_are_small() -> None:
     for folder in {module.parent for module in MODULES}:
         modules = [each.name for each in folder.glob("*.py") if each.name != "__init__.py"]
         assert len(modules) <= 15, f"{folder.relative_to(PACKAGE)} has {len(modules)} modules"
+
+
+def test_kernel_sources_are_short() -> None:
+    """No header, and no source of Cython, is longer than one reads at a sitting: a set of kernels has a file of its own."""
+    sources = [each for each in PYX.iterdir() if each.suffix in (".h", ".pyx", ".pxi")]
+    long = {each.name: lines for each in sources if (lines := each.read_text(encoding="utf-8").count("\n")) > 400}
+    assert sources
+    assert long == {}
+
+
+def test_builds_know_their_headers() -> None:
+    """An extension is built anew when a file changes that its source takes in, by whatever way."""
+    declared = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    for extension in declared["tool"]["setuptools"]["ext-modules"]:
+        waiting, taken = [Path(source).name for source in extension["sources"]], set[str]()
+        while waiting:
+            text = (PYX / waiting.pop()).read_text(encoding="utf-8")
+            named = set(re.findall(r'(?m)^\s*(?:#\s*include|include|cdef extern from) "([^"]+)"', text)) - taken
+            waiting += named
+            taken |= named
+        assert {Path(each).name for each in extension.get("depends", ())} == taken, extension["name"]
 
 
 def test_modules_have_names_of_their_own() -> None:
