@@ -265,77 +265,6 @@ def float_ranks(const float[::1] values, double[::1] found):
     return different
 
 
-def gram_scores(int row, const float[:, ::1] one, const float[:, ::1] first, const float[:, ::1] second,
-                const int32_t[::1] places, const int64_t[::1] starts, const int64_t[::1] firsts, int64_t values,
-                double[:, ::1] found):
-    """The scores of a matrix of correlations against two others under several orders, to `found` [2, orders]: of the rows and
-    columns of `one` that order h has in `places` from `starts[h]` on, and those of either other from `firsts[h]` on, as many
-    as all have. Not a number where these are fewer than `values`, or one side is constant. All are symmetric, with 0 on the
-    diagonal; the others have one shape."""
-    cdef int64_t known = one.shape[0], others = first.shape[0], orders = found.shape[1], h, n, i
-    cdef double sums[5]
-    cdef double size[2]
-    cdef double whole[2]
-    cdef const float *at[2]
-    cdef bint all_of, counted = False
-    cdef int side
-    if not 0 <= row < I2S_SCORES_SETS or not i2s_scores_sets[row].available():
-        raise ValueError("no such kernel set")
-    if (one.shape[1] != known or first.shape[1] != others or second.shape[0] != others or second.shape[1] != others
-            or found.shape[0] != 2 or starts.shape[0] != orders + 1 or firsts.shape[0] != orders):
-        raise ValueError("the matrices have another shape")
-    for h in range(orders):
-        if not 0 <= starts[h] <= starts[h + 1] <= places.shape[0] or firsts[h] < 0:
-            raise ValueError("an order is not among the places")
-    for i in range(places.shape[0]):
-        if not 0 <= places[i] < known:
-            raise ValueError("a place is not in the matrix")
-    with nogil:
-        for h in range(orders):
-            n = min(starts[h + 1] - starts[h], others - firsts[h])
-            found[0, h] = found[1, h] = NAN
-            if n < values or n < 2:
-                continue
-            all_of = n == known and n == others  # in whatever order: squares are the same in each
-            for i in range(5):
-                sums[i] = 0
-            at[0], at[1] = &first[firsts[h], firsts[h]], &second[firsts[h], firsts[h]]
-            i2s_scores_sets[row].grams(&one[0, 0], known, at, others, &places[starts[h]], n, not (all_of and counted), sums)
-            for side in range(2):
-                size[side] = whole[side] if all_of and counted else sums[2] * sums[3 + side]
-                if all_of:
-                    whole[side] = size[side]
-                if size[side] > 0:
-                    found[side, h] = sums[side] / sqrt(size[side]) * sqrt(<double>n * <double>(n - 1) / 2)
-            counted = counted or all_of
-
-
-def shared_gram(const float[:, ::1] products, const int32_t[::1] places, int64_t width, int64_t share, float[:, ::1] found):
-    """Of products of columns, taken in the order of `places`, the sums over the heads that share a key head: of channel i of
-    group a with channel j of group b, those of the first heads, of the second ones and so on. A group has `share` heads of
-    `width` columns; `found` is [groups * width, groups * width]."""
-    cdef int64_t n = found.shape[0], group = share * width, i, j, head, of_row, i_at, j_at
-    cdef const float *row
-    cdef float *to
-    if width < 1 or share < 1 or n % width or found.shape[1] != n or n // width > places.shape[0] // group:
-        raise ValueError("the sums have another shape")
-    if products.shape[0] != products.shape[1]:
-        raise ValueError("the matrices have another shape")
-    for i in range(places.shape[0]):
-        if not 0 <= places[i] < products.shape[0]:
-            raise ValueError("a place is not in the matrix")
-    with nogil:
-        for i in range(n):
-            i_at = i // width * group + i % width
-            to = &found[i, 0]
-            for head in range(share):
-                row = &products[places[i_at + head * width], 0]
-                for of_row in range(n // width):
-                    j_at = of_row * group + head * width
-                    for j in range(width):
-                        to[of_row * width + j] = (to[of_row * width + j] if head else 0) + row[places[j_at + j]]
-
-
 def gram_sets():
     """The sets of kernels for Grams, slowest first, and whether this processor can run each."""
     return [(i2s_grams_sets[i].name.decode("ascii"), bool(i2s_grams_sets[i].available())) for i in range(I2S_GRAMS_SETS)]
@@ -406,4 +335,5 @@ def correlations(int row, const float[:, ::1] products, float[:, ::1] found):
     free(inverse)
 
 
+include "gram_scores.pxi"
 include "evidence_pass.pxi"

@@ -40,6 +40,20 @@ def gram_scores(
 ) -> None: ...
 def gram_sets() -> list[tuple[str, bool]]: ...
 def shared_gram(products: Any, places: Any, width: int, share: int, found: Any) -> None: ...
+def shared_scores(
+    row: int,
+    gram_row: int,
+    products: Any,
+    first: Any,
+    second: Any,
+    places: Any,
+    starts: Any,
+    firsts: Any,
+    width: int,
+    share: int,
+    values: int,
+    found: Any,
+) -> None: ...
 def gram(
     row: int, data: Any, stride: int, n: int, down: bool, mixed: bool, table: Any, found: Any, correlated: bool = False
 ) -> None: ...

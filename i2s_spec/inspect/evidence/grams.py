@@ -56,6 +56,7 @@ class GramReader:
         self._source = source
         self._trits = np.array([trit or 0 for trit in code_map.trits], dtype=np.int8)
         self._buffer = np.empty(READ, dtype=np.uint8).data
+        self._row = row_of(kernel_sets)
 
     def columns(self, matrix: Matrix, correlated: bool = False) -> Grams:
         """Products of the first places of the columns with each other, each column less its mean; or their correlations.
@@ -73,12 +74,12 @@ class GramReader:
         rows = _rows(matrix, rows)
         raw = self._buffer[: rows * matrix.cols // 4]
         self._source.readinto(matrix.start, raw)
-        size, row = places if down else rows, row_of(kernel_sets)
+        size = places if down else rows
         found: Grams = {}
         for in_rows in (True, False):
             stride, n = (matrix.cols // 4, places // 4) if in_rows else (matrix.cols, places)
             found[in_rows] = np.empty((size, size), dtype=np.float32)
-            _bit_sums.gram(row, raw, stride, n, down, not in_rows, self._trits, found[in_rows], correlated)
+            _bit_sums.gram(self._row, raw, stride, n, down, not in_rows, self._trits, found[in_rows], correlated)
         return found
 
 
@@ -184,23 +185,12 @@ def scores_as_shared(
     :param share: heads that share one, each of `width` columns
     :returns: float64 [2, ways]; not a number also where the first channels are not known
     """
-    found = np.full((2, len(read.numbers)), np.nan)
-    for way, first in enumerate(read.firsts.tolist()):
-        places = read.places[read.starts[way] : read.starts[way + 1]]
-        channels = len(places) // (width * share) * width
-        if first or channels < VALUES:
-            continue
-        grouped = np.empty((channels, channels), dtype=np.float32)
-        _bit_sums.shared_gram(products, places, width, share, grouped)
-        found[:, way : way + 1] = scores_as_read(correlations(grouped), others, _in_order(channels))
+    found = np.empty((2, len(read.numbers)))
+    _bit_sums.shared_scores(
+        row_of(profiles.kernel_sets), row_of(kernel_sets), products, others[True], others[False], read.places, read.starts,
+        read.firsts, width, share, VALUES, found,
+    )  # fmt: skip
     return found
-
-
-@lru_cache(maxsize=16)
-def _in_order(channels: int) -> Reads:
-    """So many channels as they are."""
-    ends = np.array([0, channels], dtype=np.int64)
-    return Reads(np.zeros(1, dtype=np.intp), np.arange(channels, dtype=np.int32), ends, np.zeros(1, dtype=np.int64))
 
 
 def score(one: NDArray[np.float32], other: NDArray[np.float32]) -> float | None:
