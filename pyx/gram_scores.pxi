@@ -2,13 +2,13 @@
 `grams.score` and `grams.shared` are the definitions."""
 
 def gram_scores(int row, const float[:, ::1] one, const float[:, ::1] first, const float[:, ::1] second,
-                const int32_t[::1] places, const int64_t[::1] starts, const int64_t[::1] firsts, int64_t values,
-                double[:, ::1] found):
-    """The scores of a matrix of correlations against two others under several orders, to `found` [2, orders]: of the rows and
-    columns of `one` that order h has in `places` from `starts[h]` on, and those of either other from `firsts[h]` on, as many
-    as all have. Not a number where these are fewer than `values`, or one side is constant. All are symmetric, with 0 on the
+                const int32_t[::1] places, const int64_t[::1] starts, const int64_t[::1] firsts,
+                const int64_t[::1] numbers, int64_t values, double[:, ::1] found):
+    """The scores of a matrix of correlations against two others under several orders, that of order h to the column
+    `numbers[h]` of `found`: of the rows and columns of `one` that it has in `places` from `starts[h]` on, and those of either
+    other from `firsts[h]` on, as many as all have. Not a number where these are fewer than `values`, or one side is constant. All are symmetric, with 0 on the
     diagonal; the others have one shape."""
-    cdef int64_t known = one.shape[0], others = first.shape[0], orders = found.shape[1], h, n, i
+    cdef int64_t known = one.shape[0], others = first.shape[0], orders = numbers.shape[0], h, n, i
     cdef double sums[5]
     cdef double size[2]
     cdef double whole[2]
@@ -23,13 +23,15 @@ def gram_scores(int row, const float[:, ::1] one, const float[:, ::1] first, con
     for h in range(orders):
         if not 0 <= starts[h] <= starts[h + 1] <= places.shape[0] or firsts[h] < 0:
             raise ValueError("an order is not among the places")
+        if not 0 <= numbers[h] < found.shape[1]:
+            raise ValueError("a score has no column")
     for i in range(places.shape[0]):
         if not 0 <= places[i] < known:
             raise ValueError("a place is not in the matrix")
     with nogil:
         for h in range(orders):
             n = min(starts[h + 1] - starts[h], others - firsts[h])
-            found[0, h] = found[1, h] = NAN
+            found[0, numbers[h]] = found[1, numbers[h]] = NAN
             if n < values or n < 2:
                 continue
             all_of = n == known and n == others  # in whatever order: squares are the same in each
@@ -42,7 +44,7 @@ def gram_scores(int row, const float[:, ::1] one, const float[:, ::1] first, con
                 if all_of:
                     whole[side] = size[side]
                 if size[side] > 0:
-                    found[side, h] = sums[side] / sqrt(size[side]) * sqrt(<double>n * <double>(n - 1) / 2)
+                    found[side, numbers[h]] = sums[side] / sqrt(size[side]) * sqrt(<double>n * <double>(n - 1) / 2)
             counted = counted or all_of
 
 
@@ -81,11 +83,11 @@ def shared_gram(const float[:, ::1] products, const int32_t[::1] places, int64_t
 
 
 def shared_scores(int row, int gram_row, const float[:, ::1] products, const float[:, ::1] first, const float[:, ::1] second,
-                  const int32_t[::1] places, const int64_t[::1] starts, const int64_t[::1] firsts, int64_t width,
-                  int64_t share, int64_t values, double[:, ::1] found):
+                  const int32_t[::1] places, const int64_t[::1] starts, const int64_t[::1] firsts,
+                  const int64_t[::1] numbers, int64_t width, int64_t share, int64_t values, double[:, ::1] found):
     """The scores of what `shared_gram` gives of products under each of several orders, as correlations; the other
     parameters are those of `gram_scores`. Not a number also where an order does not begin with the first channel."""
-    cdef int64_t known = products.shape[0], others = first.shape[0], orders = found.shape[1], most = 0, h, i, n, channels
+    cdef int64_t known = products.shape[0], others = first.shape[0], orders = numbers.shape[0], most = 0, h, i, n, channels
     cdef double sums[5]
     cdef double *inverse
     cdef float *grouped
@@ -105,6 +107,8 @@ def shared_scores(int row, int gram_row, const float[:, ::1] products, const flo
     for h in range(orders):
         if not 0 <= starts[h] <= starts[h + 1] <= places.shape[0]:
             raise ValueError("an order is not among the places")
+        if not 0 <= numbers[h] < found.shape[1]:
+            raise ValueError("a score has no column")
         most = max(most, (starts[h + 1] - starts[h]) // (width * share) * width)
     for i in range(places.shape[0]):
         if not 0 <= places[i] < known:
@@ -119,7 +123,7 @@ def shared_scores(int row, int gram_row, const float[:, ::1] products, const flo
         for i in range(most):
             in_order[i] = <int32_t>i
         for h in range(orders):
-            found[0, h] = found[1, h] = NAN
+            found[0, numbers[h]] = found[1, numbers[h]] = NAN
             channels = (starts[h + 1] - starts[h]) // (width * share) * width
             n = min(channels, others)
             if firsts[h] or channels < values or n < values or n < 2:
@@ -132,5 +136,5 @@ def shared_scores(int row, int gram_row, const float[:, ::1] products, const flo
             i2s_scores_sets[row].grams(correlated, channels, at, others, in_order, n, True, sums)
             for side in range(2):
                 if sums[2] * sums[3 + side] > 0:
-                    found[side, h] = sums[side] / sqrt(sums[2] * sums[3 + side]) * sqrt(<double>n * <double>(n - 1) / 2)
+                    found[side, numbers[h]] = sums[side] / sqrt(sums[2] * sums[3 + side]) * sqrt(<double>n * <double>(n - 1) / 2)
     free(inverse)

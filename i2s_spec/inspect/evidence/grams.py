@@ -142,7 +142,7 @@ class Reads(NamedTuple):
     """The hypotheses of one side that fit a shape, by their numbers, and what `read_places` gives for each: `places` one
     after the other, each from `starts` on, and the `firsts`."""
 
-    numbers: NDArray[np.intp]
+    numbers: NDArray[np.int64]
     places: NDArray[np.int32]
     starts: NDArray[np.int64]
     firsts: NDArray[np.int64]
@@ -157,40 +157,39 @@ def reads(rows: int, cols: int, known: int, in_rows: bool) -> Reads:
         if each.in_rows == in_rows and each.fits(rows, cols)
     ]
     return Reads(
-        np.array([number for number, _, _ in chosen], dtype=np.intp),
+        np.array([number for number, _, _ in chosen], dtype=np.int64),
         np.concatenate([np.empty(0, dtype=np.int32), *(places for _, places, _ in chosen)]),
         np.cumsum([0, *(len(places) for _, places, _ in chosen)], dtype=np.int64),
         np.array([first for _, _, first in chosen], dtype=np.int64),
     )
 
 
-def scores_as_read(one: NDArray[np.float32], others: Grams, read: Reads) -> NDArray[np.float64]:
+def score_as_read(one: NDArray[np.float32], others: Grams, read: Reads, found: NDArray[np.float64]) -> None:
     """The `score` of the channels that `as_read` finds and as many of each of the `others`, for each way to read.
 
     :param one: correlations of columns
     :param others: correlations of rows, where these stay where they are (True), and where not
-    :returns: float64 [2, ways], in the same order; not a number where one is constant, or channels are too few
+    :param found: float64 [2, hypotheses], in the same order, which is written where there is a way to read; not a number
+        where one is constant, or channels are too few
     """
-    found = np.empty((2, len(read.numbers)))
     row = row_of(profiles.kernel_sets)
-    _bit_sums.gram_scores(row, one, others[True], others[False], read.places, read.starts, read.firsts, VALUES, found)
-    return found
+    _bit_sums.gram_scores(
+        row, one, others[True], others[False], read.places, read.starts, read.firsts, read.numbers, VALUES, found
+    )
 
 
-def scores_as_shared(
-    products: NDArray[np.float32], others: Grams, read: Reads, share: int, width: int
-) -> NDArray[np.float64]:
+def score_as_shared(
+    products: NDArray[np.float32], others: Grams, read: Reads, share: int, width: int, found: NDArray[np.float64]
+) -> None:
     """The same where heads share a key head: `score` of the correlations of what `as_read` and `shared` find of products.
 
     :param share: heads that share one, each of `width` columns
-    :returns: float64 [2, ways]; not a number also where the first channels are not known
+    :param found: likewise; not a number also where the first channels are not known
     """
-    found = np.empty((2, len(read.numbers)))
     _bit_sums.shared_scores(
         row_of(profiles.kernel_sets), row_of(kernel_sets), products, others[True], others[False], read.places, read.starts,
-        read.firsts, width, share, VALUES, found,
+        read.firsts, read.numbers, width, share, VALUES, found,
     )  # fmt: skip
-    return found
 
 
 def score(one: NDArray[np.float32], other: NDArray[np.float32]) -> float | None:
