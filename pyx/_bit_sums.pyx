@@ -266,4 +266,5 @@ def float_ranks(const float[::1] values, double[::1] found):
 
 
 include "grams.pxi"
+include "gram_scores.pxi"
 include "evidence_pass.pxi"
