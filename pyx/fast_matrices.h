@@ -26,7 +26,7 @@ static void i2s_ternary(i2s_pass *p) {
     const i2s_step *s = p->step;
     i2s_ternary_job all;
     all.pass = p;
-    int64_t parts = 0;
+    int64_t parts = 0, arranged = 0; /* matrices that take the codes arranged */
     for (int64_t m = 0; m < s->count; m++) {
         const i2s_matrix *matrix = p->matrices + s->first + m;
         i2s_matmul_job *job = &all.jobs[m];
@@ -53,8 +53,10 @@ static void i2s_ternary(i2s_pass *p) {
         job->part_tiles = i2s_matmul_tiles(job);
         parts += i2s_matmul_row_parts(job);
         all.ends[m] = parts;
+        job->streams = i2s_matmul_streams(job);
+        arranged += !job->streams;
     }
-    const int64_t tiles = i2s_matmul_tiles(&all.jobs[0]);
+    const int64_t tiles = arranged ? i2s_matmul_tiles(&all.jobs[0]) : 0;
     if (p->now >= 8 * I2S_MM_TILE && p->threads > 1) p->shared->run(i2s_ternary_arrange, &all, tiles, p->threads);
     else
         for (int64_t i = 0; i < tiles; i++) i2s_ternary_arrange(&all, i);

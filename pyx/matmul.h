@@ -232,13 +232,18 @@ static void i2s_matmul_cut(i2s_matmul_job *job, int64_t threads) {
     job->part_tiles = (tiles + down - 1) / down;
 }
 
+/* Whether the weights are one token's and come from memory. Asked once for each product, since it is noted that they are read. */
+static inline int i2s_matmul_streams(const i2s_matmul_job *job) {
+    return job->tokens == 1 && job->set->stream != NULL && i2s_matmul_many(job) == NULL &&
+           i2s_reuse_far(job->weights, job->rows * job->blocks * I2S_MM_BYTES);
+}
+
 /* Do a product in up to so many threads; `arranged` is scratch. */
 static void i2s_matmul_run(i2s_matmul_job *job, int64_t threads) {
     if (job->rows == 0 || job->tokens == 0) return;
     i2s_matmul_cut(job, threads);
     const int64_t tiles = i2s_matmul_tiles(job);
-    job->streams = job->tokens == 1 && job->set->stream != NULL && i2s_matmul_many(job) == NULL &&
-                   i2s_reuse_far(job->weights, job->rows * job->blocks * I2S_MM_BYTES);
+    job->streams = i2s_matmul_streams(job);
     if (!job->streams) i2s_pool_run(i2s_matmul_arrange, job, tiles, job->tokens >= 8 * I2S_MM_TILE ? threads : 1);
     i2s_pool_run(i2s_matmul_part, job, i2s_matmul_parts(job), threads);
 }
