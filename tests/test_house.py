@@ -289,6 +289,31 @@ def test_messages_do_not_say_is_none() -> None:
     assert sorted(text for _, text in texts_for_users(list(ast.walk(ast.parse(page))))) == ["G205", "It is none."]
 
 
+#: Nouns whose plural would be wrong after 1.
+PLURAL = (
+    "bytes|elements|tensors|tokens|rows|columns|files|scales|weights|threads|keys|layers|findings|dimensions|characters|"
+    "vectors|trits|matrices|merges|taps|chunks|heads|lines|pieces|digits|slices|rules|comparisons|levels|key-values|"
+    "repairs|parts|experts|entries"
+)
+
+
+def test_a_noun_follows_its_number() -> None:
+    """'1 chunks' is no English: `counted` forms the noun, in a message's template `{got:chunk}`."""
+    fixed = re.compile(rf"(?<!x )\{{(?![A-Z_0-9.]+:)[^{{}}]+:,\}} (?:more |other |zero )?(?:{PLURAL})\b")
+    in_code = [
+        f"{name}: {found[0]}" for name, module in NAMES.items()
+        if room_of(module) not in {"docs", "exports"} and not name.endswith("chat_template_worker")  # alone
+        for found in fixed.finditer(module.read_text(encoding="utf-8"))
+    ]  # fmt: skip
+    assert in_code == []
+    from i2s_spec.linter.rules import all_rules
+
+    several = re.compile(rf"(?<!of )(?<!all )\{{(?!size|tensors|of|total|rows)\w+\}} (?:zero )?(?:{PLURAL})\b")
+    assert [rule.code for rule in all_rules() if several.search(rule.fault.message)] == []
+    assert fixed.search('f"{count:,} chunks"')
+    assert several.search("the file has {got} tensors")
+
+
 @pytest.mark.parametrize("room", WITHOUT_PRIVATE_READS)
 def test_private_members_stay_in_their_module(room: str) -> None:
     """A module reads `_x` of objects only where it defines `_x`; `_replace` and `_asdict` of named tuples are public."""

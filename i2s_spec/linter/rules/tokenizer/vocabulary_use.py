@@ -156,7 +156,7 @@ def template_marker_missing(subject: Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-@rule("T021", "merge-order", "of the first {want} merges {got} join parts that no merge before them makes; the first is "
+@rule("T021", "merge-order", "of the first {want:merge}, {got} join parts that no earlier merge makes; the first is "
       "merge {index}, {text}", severity=WARNING, clause="3.5", when=BYTE_LEVEL)  # fmt: skip
 def merge_order(subject: Subject) -> Iterator[Finding]:
     """Merges stand in another order than they were learned in, or some are missing.
@@ -187,7 +187,7 @@ def merge_order(subject: Subject) -> Iterator[Finding]:
         yield merge_order.at(span, got=len(wrong), want=len(merges), index=wrong[0], text=known.item(span))
 
 
-@rule("T022", "merges-missing", "there are {got} merges for {want} tokens that merges make", severity=WARNING, clause="3.5",
+@rule("T022", "merges-missing", "the file has {got:merge} for {want:token} that merges make", severity=WARNING, clause="3.5",
       when=BYTE_LEVEL)  # fmt: skip
 def merges_missing(subject: Subject) -> Iterator[Finding]:
     """There are far fewer merges than tokens that are made by merges.
