@@ -397,5 +397,4 @@ static const i2s_survey_set i2s_survey_sets[] = {
 #endif
 };
 enum { I2S_SURVEY_SETS = sizeof(i2s_survey_sets) / sizeof(i2s_survey_sets[0]) };
-
 #endif
