@@ -96,9 +96,9 @@ class Metadata(Mapping[str, Any]):
     def preview(self, entry: KeyValue) -> Any:
         """The value of an entry, or how large it is where it is an array or a long text."""
         if entry.type == ValueType.ARRAY:
-            return f"{counted(entry.count, 'element')}"
+            return counted(entry.count, "element")
         length = entry.stop - entry.value_start
-        return self.decode(entry) if length <= _LONGEST_PREVIEW else f"{counted(length, 'byte')}"
+        return self.decode(entry) if length <= _LONGEST_PREVIEW else counted(length, "byte")
 
 
 #: Bytes of a text that a preview decodes.

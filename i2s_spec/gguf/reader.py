@@ -157,7 +157,7 @@ class File:
         from i2s_spec.display import ROWS, table
 
         facts: list[tuple[str, Any]] = [
-            ("size", f"{counted(self.size, 'byte')}"),
+            ("size", counted(self.size, "byte")),
             ("architecture", self._architecture),
             ("version, byte order", f"{self.version}, {self.byte_order}-endian"),
             ("keys", self.index.keys),

@@ -58,7 +58,7 @@ def plots(file: File, available: int | None = None, *, blocks: bool = True) -> I
     for kind in kinds:
         whole = max(1, sum(kind.counts))
         words = " ".join(f"{count / whole:6.1%}" for count in kind.counts[:3])
-        odd = f"  code 3 {counted(kind.counts[3], 'time')}" if kind.counts[3] else ""
+        odd = f"  {counted(kind.counts[3], 'time')} code 3" if kind.counts[3] else ""
         strip = shares(kind.counts, STRIP, blocks=blocks)
         yield [Piece(f"  {kind.name:<{width}}  ", "cyan"), Piece(f"{strip}  {words}"), Piece(odd, "red")]
 

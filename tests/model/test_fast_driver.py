@@ -19,13 +19,13 @@ HERE = Path(__file__).resolve().parent
 HEADERS = HERE.parent.parent / "pyx"
 
 
-def build(folder: Path, compiler: str, *flags: str) -> Path:
-    """Compile the program, every warning an error."""
+def build(folder: Path, compiler: str, *flags: str, name: str = "fast") -> Path:
+    """Compile a program, every warning an error."""
     if shutil.which(compiler) is None:
         pytest.skip(f"no C compiler: {compiler} is not there")
-    program = folder / "fast"
+    program = folder / name
     command = [compiler, *WARNINGS, "-ffp-contract=fast", *flags, f"-I{HEADERS}"]
-    command += [str(HERE / "driver" / "fast.c"), "-o", str(program), "-lm"]
+    command += [str(HERE / "driver" / f"{name}.c"), "-o", str(program), "-lm", "-pthread"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return program
@@ -43,6 +43,15 @@ def run(*command: str | Path) -> list[str]:
 
 def test_kernels_of_this_processor(tmp_path: Path) -> None:
     assert "portable" in run(build(tmp_path, os.environ.get("CC") or "cc", "-O3"))
+
+
+def test_a_token_streams_weights_from_memory(tmp_path: Path) -> None:
+    """A pass takes the kernel for weights from memory where a product on its own does, and both give the same sums."""
+    program = build(tmp_path, os.environ.get("CC") or "cc", "-O2", "-Wno-unused-function", name="pass")
+    done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout.split(": ")[1]) == (0, "streamed 1 times, 0 failed\n"), (
+        done.stdout + done.stderr
+    )
 
 
 def test_under_a_sanitizer(tmp_path: Path) -> None:

@@ -172,4 +172,4 @@ def keys_check(file: File, witness: Witness) -> Check:
         problems.append("rope_freqs.weight is missing, which rope_type llama3 needs")
     if witness.architecture is None:
         return Check("k", NOT_MADE, f"no architecture is known here for {witness.class_name}")
-    return concluded("k", problems, f"{counted(len(want), 'key')}")
+    return concluded("k", problems, counted(len(want), "key"))

@@ -158,7 +158,7 @@ def _remaining(fixed: Fixed) -> str:
     marks = [(f"{code} {slug}", "" if code in declined else repair_words(code)) for code, slug in known]
     codes = [f"{name}, {mark}" if mark else name for name, mark in marks]
     if len(codes) > SHOWN_CODES:
-        codes[SHOWN_CODES:] = [f"{counted(len(codes) - SHOWN_CODES, 'more code')}"]
+        codes[SHOWN_CODES:] = [counted(len(codes) - SHOWN_CODES, "more code")]
     one = summary["errors"] + summary["warnings"] + summary["notes"] == 1
     return f"{', '.join(left)} remain{'s' * one} ({'; '.join(codes)})"
 

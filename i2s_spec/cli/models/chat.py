@@ -64,7 +64,7 @@ def chat(model: Any, sampling: Sampling, options: dict[str, Any]) -> None:
             remark(
                 f"{counted(made, 'token')}, {rate(made - 1, generation.decode_seconds):.1f} tok/s"
                 if made > 1
-                else f"{counted(made, 'token')}"
+                else counted(made, "token")
             )
 
 

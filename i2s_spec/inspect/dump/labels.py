@@ -58,9 +58,7 @@ class NodeLabels:
             return "", ""
         if isinstance(value, Opened):
             title = str(value.title) if isinstance(value.title, TrustedText) else visible(value.title, TEXT)
-            parts = (
-                "" if value.parts is None else f"{counted(value.parts, 'element')}" if title else f"({value.parts:,})"
-            )
+            parts = "" if value.parts is None else counted(value.parts, "element") if title else f"({value.parts:,})"
             words = self._meaning(node).lstrip() or " ".join(filter(None, (title, parts, value.note)))
             return words, "bold" if title else ""
         if isinstance(value, Elided):

@@ -84,7 +84,7 @@ class Identification(NamedTuple):
         from i2s_spec.display import table
 
         facts: list[tuple[str, Any]] = [
-            ("architecture", self.architecture), ("size", f"{counted(self.size, 'byte')}"), ("tensors", self.tensors),
+            ("architecture", self.architecture), ("size", counted(self.size, 'byte')), ("tensors", self.tensors),
             ("of these I2_S", self.i2s), ("payloads read", self.looked_at), ("dialect", self.dialect or "cannot tell"),
         ]  # fmt: skip
         if self.fault is not None:

@@ -131,7 +131,7 @@ class Text(Format):
             self._codes[code] = self._codes.get(code, 0) + count
             self._ranks[code] = Severity(severity).rank
             if sum(counts.values()) > 1:
-                words = self._styled(f"{counted(count, severity)}", _COLOURS[severity])
+                words = self._styled(counted(count, severity), _COLOURS[severity])
                 yield f"  {words}: {code} {first[code]['slug']}" + (f", {mark}" if mark else "")
 
     def end(self, totals: Totals) -> str:
@@ -214,4 +214,4 @@ def _in_table(finding: Mapping[str, Any], file_report: FileReport) -> bool:
 
 def _counts(counts: Mapping[str, int] | Totals) -> str:
     """How many findings there are, by severity: `2 errors, 1 note`."""
-    return ", ".join(f"{counted(count, severity)}" for severity in Severity if (count := counts[f"{severity}s"]))
+    return ", ".join(counted(count, severity) for severity in Severity if (count := counts[f"{severity}s"]))

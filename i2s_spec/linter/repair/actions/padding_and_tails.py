@@ -37,7 +37,7 @@ def zero_padding(workspace: Workspace) -> Iterator[Outcome]:
         yield Action(
             "G406",
             finding.span,
-            f"{counted(stop - start, 'byte of padding becomes zero', 'bytes of padding become zeros')}",
+            counted(stop - start, "byte of padding becomes zero", "bytes of padding become zeros"),
             (edit,),
             safe=True,
         )
@@ -62,11 +62,7 @@ def plain_booleans(workspace: Workspace) -> Iterator[Outcome]:
                 edits += (Edit(Span(start + i, start + i + 1, path), b"\1") for i, byte in enumerate(part) if byte > 1)
             start += len(part)
         else:
-            what = (
-                "a boolean becomes"
-                if len(edits) == 1
-                else f"{counted(len(edits), 'boolean becomes', 'booleans become')}"
-            )
+            what = "a boolean becomes" if len(edits) == 1 else counted(len(edits), "boolean becomes", "booleans become")
             yield Action("G215", finding.span, f"{what} 1 in key {quote(entry.name)}", tuple(edits), safe=True)
 
 

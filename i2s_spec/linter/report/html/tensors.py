@@ -233,4 +233,4 @@ def _words(row: dict[str, Any], siblings: Mapping[str, list[float]]) -> Iterator
         at, length, value = row["run"]
         yield "longest run", f"{counted(length, 'byte')} of 0x{value:02x}, from byte {at:,} on"
     if row.get("odd"):
-        yield "not finite", f"{counted(row['odd'], 'value')}"
+        yield "not finite", counted(row["odd"], "value")
