@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from c_compiler import WARNINGS
+from c_compiler import SANITIZERS, WARNINGS
 from windows import compiled_for_windows
 
 pytestmark = pytest.mark.thorough
@@ -55,15 +55,15 @@ def test_a_token_streams_weights_from_memory(tmp_path: Path) -> None:
 
 
 def test_under_a_sanitizer(tmp_path: Path) -> None:
-    compiler, flags = os.environ.get("CC") or "cc", ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    compiler = os.environ.get("CC") or "cc"
     probe = tmp_path / "probe.c"
     probe.write_text("int main(void) { return 0; }\n")
-    command = [compiler, *flags, str(probe), "-o", str(tmp_path / "probe")]
+    command = [compiler, *SANITIZERS, str(probe), "-o", str(tmp_path / "probe")]
     if shutil.which(compiler) is None or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip(f"{compiler} has no such sanitizers")
     if subprocess.run([tmp_path / "probe"], capture_output=True, check=False).returncode:
         pytest.skip("this system does not let the sanitizer run")
-    assert "portable" in run(build(tmp_path, compiler, "-O1", "-g", *flags))
+    assert "portable" in run(build(tmp_path, compiler, *SANITIZERS))
 
 
 def test_neon_under_emulation(tmp_path: Path) -> None:
