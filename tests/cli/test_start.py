@@ -51,7 +51,7 @@ class Start(NamedTuple):
 STARTS = {
     "version": Start(["--version"], 5, 15, set()),
     "lint": Start(["lint", "FILE"], 94, 134, set()),
-    "header": Start(["lint", "--header-only", "MODEL"], 113, 161, {"re", "enum"}),
+    "header": Start(["lint", "--header-only", "MODEL"], 107, 155, {"re", "enum"}),
     "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 99, 147, {"re", "enum"}),
     "json": Start(["lint", "--json", "FILE"], 91, 144, {"json", "re", "enum"}),
     "rules": Start(["rules", "--format", "json"], 107, 217, CLICK | {"json", "pathlib"}),
