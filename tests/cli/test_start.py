@@ -51,7 +51,7 @@ class Start(NamedTuple):
 STARTS = {
     "version": Start(["--version"], 5, 15, set()),
     "lint": Start(["lint", "FILE"], 95, 135, set()),
-    "header": Start(["lint", "--header-only", "MODEL"], 114, 162, {"re", "enum"}),
+    "header": Start(["lint", "--header-only", "MODEL"], 108, 156, {"re", "enum"}),
     "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 100, 148, {"re", "enum"}),
     "json": Start(["lint", "--json", "FILE"], 92, 145, {"json", "re", "enum"}),
     "rules": Start(["rules", "--format", "json"], 108, 218, CLICK | {"json", "pathlib"}),

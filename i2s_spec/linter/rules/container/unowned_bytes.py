@@ -220,7 +220,7 @@ def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
         for at in range(start, stop - 64, step):
             if at not in asked:
                 continue
-            if any(a <= at < b for a, b in empty) or any(source.read(at, 64)):
+            if (empty and any(a <= at < b for a, b in empty)) or any(source.read(at, 64)):
                 continue
             least, most = max(start, at - budget), min(stop, at + budget)
             first, last = _zeros_before(source, least, at), _zeros_behind(source, at, most)
