@@ -76,7 +76,7 @@ _STRINGS = [
         ("look-pair-end", "a merge that ends with a space is a pair",
          "if seen.spaces != 1 or p[0] == 0x20 or p[length - 1] == 0x20:", "if seen.spaces != 1 or p[0] == 0x20:"),
         ("look-long-text", "a long text that is looked for is not found",
-         "<uint64_t>1 << min(len(text), 63)", "<uint64_t>1 << (len(text) & 63)"),
+         "self.text_length[i] == length\n", "self.text_length[i] == (length & 63)\n"),
         ("look-byte-form", "a byte token may end as it likes",
          "hexadecimal(p[4]) and p[5] == 0x3E)", "hexadecimal(p[4]))"),
         ("first-outside-most", "the largest allowed integer is outside", "or value > most:", "or value >= most:"),
