@@ -19,7 +19,7 @@
 #define I2S_AMX_TOKENS 16 /* in a tile of activations */
 #define I2S_AMX_ROWS 128  /* in a panel, which takes 432 KiB unpacked */
 #define I2S_AMX_TILE 1024 /* bytes */
-#define I2S_AMX_LEAST 16  /* tokens from which on unpacking pays */
+#define I2S_AMX_LEAST 12  /* tokens from which on unpacking pays */
 
 #define I2S_MM_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
 
