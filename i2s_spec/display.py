@@ -31,11 +31,6 @@ def line(kind: str, name: str | bytes, words: str) -> str:
     return f"<{kind} {quote(name, NAME)}: {words}>"
 
 
-def counted(number: int, word: str) -> str:
-    """A number of things: `1 key`, `2,000 keys`."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
-
-
 def table(
     title: str,
     facts: Iterable[tuple[str, Any]] = (),

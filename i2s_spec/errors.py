@@ -175,9 +175,70 @@ def how_to_install(extra: str) -> str:
     return f"pip install -e '.[{extra}]' in a checkout of i2s-spec"
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number and the words that follow it, in the form that they have after that number.
+
+    :param one: the words after 1
+    :param many: the words after other numbers; `one` with an s, unless given
+
+    >>> counted(1, "key"), counted(2_000, "key"), counted(2, "matrix is", "matrices are")
+    ('1 key', '2,000 keys', '2 matrices are')
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def all_of(number: int, one: str, many: str = "") -> str:
+    """All things of a number, as `counted` says it.
+
+    >>> all_of(1, "tensor is", "tensors are"), all_of(2, "tensor is", "tensors are")
+    ('the one tensor is', 'all 2 tensors are')
+    """
+    return f"the one {one}" if number == 1 else f"all {counted(number, one, many)}"
+
+
+class _Value(str):
+    """A value of a message. A template that writes `{got:byte}` or `{got:matrix is|matrices are}` has the words after the
+    number, as `counted` forms them.
+    """
+
+    __slots__ = ("number",)
+    number: int | None
+
+    def __format__(self, words: str) -> str:
+        if not words:
+            return str(self)
+        one, _, many = words.partition("|")
+        return counted(self.number, one, many) if self.number is not None else f"{self!s} {many or one + 's'}"
+
+
 def render(template: str, **values: Any) -> str:
-    """Fill a message template; integers get digit groups, text and bytes are quoted with `quote`."""
-    return template.format(**{name: _shown(value) for name, value in values.items()})
+    """Fill a message template; integers get digit groups, text and bytes are quoted with `quote`.
+
+    >>> render("{got:byte}, {want:byte is|bytes are} left", got=1, want=2_000)
+    '1 byte, 2,000 bytes are left'
+    """
+    return template.format(**{name: _value(value) for name, value in values.items()})
+
+
+def _value(value: Any) -> _Value:
+    made = _Value(_shown(value))
+    made.number = value if isinstance(value, int) else None
+    return made
+
+
+def plural(template: str) -> str:
+    """A message template as people read it: each `{got:byte}` as `{got} bytes`.
+
+    >>> plural("{got:byte}, {want:byte is|bytes are} left in {path}")
+    '{got} bytes, {want} bytes are left in {path}'
+    """
+    parts = template.split("{")
+    for i, part in enumerate(parts[1:], 1):
+        inside, closed, after = part.partition("}")
+        name, _, words = inside.partition(":")
+        one, _, many = words.partition("|")
+        parts[i] = f"{name}}} {many or one + 's'}{after}" if closed and words else part
+    return "{".join(parts)
 
 
 def _shown(value: Any) -> str:

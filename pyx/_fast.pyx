@@ -107,7 +107,7 @@ cdef class Program:
     def add(self, int op, *, int64_t x=-1, int64_t x2=-1, int64_t out=0, int64_t width=0, int64_t inner=0, int64_t heads=0,
             int64_t groups=0, int64_t value=0, int64_t first=0, int64_t count=0, uintptr_t weight=0, uintptr_t weight2=0,
             float factor=0, int kind=0, bint late=False, int layer=0):
-        """A step; fast.h says which fields each has. Weights are addresses, which the caller keeps alive."""
+        """A step; fast_pass.h says which fields each has. Weights are addresses, which the caller keeps alive."""
         cdef i2s_step *more = <i2s_step *>realloc(self.steps, (self.count + 1) * sizeof(i2s_step))
         cdef i2s_step *s
         if more == NULL:

@@ -3,7 +3,7 @@
 """The fast reader of GGUF headers: one linear pass that notes where everything is and decodes nothing.
 
 It is held to `i2s_spec.schema.gguf.parse`: the same files are accepted with the same content, the others are refused
-with the same fault at the same bytes. It reads through a window of at most 1 MiB, so that its memory is what it notes
+with the same fault at the same bytes. It reads through a window of at most 256 KiB, so that its memory is what it notes
 of each key and tensor, never the header itself, and it keeps a small stack of its own instead of recursing.
 """
 

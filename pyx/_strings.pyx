@@ -7,6 +7,7 @@ memory than one part and the table in which repeated strings are found; both are
 """
 
 cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
@@ -21,17 +22,28 @@ cdef extern from "text.h" nogil:
     bint i2s_enter(uint32_t *slots, uint64_t mask, uint64_t hash)
 
 
+DEF NEEDLES = 64
+DEF MARKER = 64  # bytes of the longest string that is kept as a marker
+DEF BLOOM = 64  # words; a power of two
+DEF WAITING = 16  # a power of two
+DEF CANDIDATES = 16  # equal hashes of different strings hardly come about by chance: the first one is the answer
+
+
 cdef inline bint digit(uint8_t c) noexcept nogil:
     return 0x30 <= c <= 0x39
+
+
+cdef inline uint64_t bloom_word(uint64_t hash) noexcept nogil:
+    return hash >> 32 & (BLOOM - 1)
+
+
+cdef inline uint64_t bloom_bit(uint64_t hash) noexcept nogil:
+    return <uint64_t>1 << (hash >> 40 & 63)
 
 
 cdef inline bint hexadecimal(uint8_t c) noexcept nogil:
     return 0x30 <= c <= 0x39 or 0x41 <= c <= 0x46 or 0x61 <= c <= 0x66
 
-
-DEF NEEDLES = 64
-DEF WAITING = 16  # a power of two
-DEF CANDIDATES = 16  # equal hashes of different strings hardly come about by chance: the first one is the answer
 
 cdef int64_t FAR = <int64_t>1 << 61
 
@@ -49,11 +61,12 @@ cdef class Walk:
     cdef readonly int64_t empty, first_empty, longest, longest_at
     cdef readonly int64_t odd_pairs, first_odd_pair, numbered, first_numbered
     cdef readonly bint is_utf8         # every string was looked at, and is UTF-8
-    cdef readonly object byte_forms, needles
-    cdef int64_t count, limit, kept_forms
+    cdef readonly int64_t markers      # strings of the form <|...|>
+    cdef readonly object byte_forms, needles, marked
+    cdef int64_t count, limit, kept_forms, kept_marked
     cdef bint big
     cdef uint64_t seed, key, mask
-    cdef uint64_t lengths              # a bit for each length that a text has, the last for all beyond it
+    cdef uint64_t bloom[BLOOM]         # bits that hashes of the texts choose: other strings hardly meet one
     cdef uint8_t[::1] table
     cdef uint32_t *slots               # the same
     cdef Waiting waiting[WAITING]      # strings whose slots are being fetched: the table lies in no near cache
@@ -61,14 +74,18 @@ cdef class Walk:
     cdef list texts
     cdef const uint8_t *text[NEEDLES]
     cdef int64_t text_length[NEEDLES]
+    cdef uint64_t text_hash[NEEDLES]
     cdef int texts_count
     cdef bint fed  # a thread is in `feed`
 
-    def __cinit__(self, int64_t start, int64_t count, bint big, seed, int64_t limit, list texts, int64_t kept_forms):
+    def __cinit__(self, int64_t start, int64_t count, bint big, seed, int64_t limit, list texts, int64_t kept_forms,
+                  int64_t kept_marked=0):
         cdef uint64_t room = 64
+        cdef Seen seen
         if len(texts) > NEEDLES:
             raise ValueError(f"at most {NEEDLES} texts are looked for at once")
-        self.position, self.count, self.big, self.kept_forms = start, count, big, kept_forms
+        self.position, self.count, self.big = start, count, big
+        self.kept_forms, self.kept_marked = kept_forms, kept_marked
         self.seed, self.key = seed
         self.limit = min(limit, count)
         while 5 * room < <uint64_t>(8 * self.limit):  # it is full to five eighths at most
@@ -78,14 +95,16 @@ cdef class Walk:
         self.slots = <uint32_t *>&self.table[0]
         self.first_empty = self.first_odd_pair = self.first_numbered = self.longest_at = -1
         self.longest = -1
-        self.byte_forms = []
+        self.byte_forms, self.marked = [], {}
         self.texts = texts = list(texts)  # their bytes are kept alive by this list, which nobody else has
         self.needles = [-1] * len(texts)
         self.texts_count = len(texts)
         for i, text in enumerate(texts):
             self.text[i] = <const uint8_t *><bytes>text
             self.text_length[i] = len(text)
-            self.lengths |= <uint64_t>1 << min(len(text), 63)
+            i2s_look(self.text[i], self.text_length[i], self.text_length[i], self.seed, self.key, &seen)
+            self.text_hash[i] = seen.hash
+            self.bloom[bloom_word(seen.hash)] |= bloom_bit(seen.hash)
         self.is_utf8 = True
 
     def feed(self, const uint8_t[::1] part, int64_t most):
@@ -162,9 +181,12 @@ cdef class Walk:
             self.is_utf8 = False
         if seen.spaces != 1 or p[0] == 0x20 or p[length - 1] == 0x20:
             self.odd_pair()
-        if self.lengths >> min(length, 63) & 1:
+        if self.bloom[bloom_word(seen.hash)] & bloom_bit(seen.hash):
             for i in range(self.texts_count):
-                if self.text_length[i] == length and memcmp(self.text[i], p, length) == 0 and self.needles[i] < 0:
+                if (
+                    self.text_hash[i] == seen.hash and self.text_length[i] == length
+                    and memcmp(self.text[i], p, length) == 0 and self.needles[i] < 0
+                ):
                     self.needles[i] = self.index
         if length == 0:  # empty ones are counted
             self.empty += 1
@@ -204,6 +226,10 @@ cdef class Walk:
             and <int64_t>len(self.byte_forms) < self.kept_forms
         ):
             self.byte_forms.append(self.index)
+        elif p[1] == 0x7C and p[0] == 0x3C and p[length - 2] == 0x7C and p[length - 1] == 0x3E:
+            self.markers += 1
+            if length <= MARKER and <int64_t>len(self.marked) < self.kept_marked:
+                self.marked.setdefault(PyBytes_FromStringAndSize(<const char *>p, length), self.index)
         return 0
 
 
@@ -224,3 +250,20 @@ def first_outside(const uint8_t[::1] data, bint big, int32_t least, int32_t most
             return i
         p += 4
     return -1
+
+
+def count_equal(const uint8_t[::1] data, bint big, int32_t wanted):
+    """How many of the 32-bit integers of `data` are `wanted`."""
+    cdef int64_t count = data.shape[0] // 4, i, found = 0
+    cdef const uint8_t *p
+    cdef uint32_t value, sought = <uint32_t>wanted
+    if count == 0:
+        return 0
+    if big:  # compared as it lies there
+        sought = sought << 24 | (sought & 0xFF00) << 8 | (sought >> 8 & 0xFF00) | sought >> 24
+    p = &data[0]
+    for i in range(count):
+        value = <uint32_t>p[3] << 24 | <uint32_t>p[2] << 16 | <uint32_t>p[1] << 8 | p[0]
+        found += value == sought
+        p += 4
+    return found

@@ -23,6 +23,39 @@
 
 enum { I2S_GRAM_LINE = 64, I2S_GRAM_MOST = 1 << 14 };
 
+/* At most eight bytes of each of at most eight rows, turned. */
+static inline void i2s_gram_turn_bytes(const uint8_t *from, int64_t rows, int64_t stride, int64_t n, uint8_t *to,
+                                       int64_t width) {
+    int64_t i, v;
+#if defined(__BYTE_ORDER__) && defined(__ORDER_LITTLE_ENDIAN__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    if (rows >= 8 && n >= 8) {  /* squares of one byte, of two and of four change places */
+        static const uint64_t kept[3] = {0x00FF00FF00FF00FFu, 0x0000FFFF0000FFFFu, 0x00000000FFFFFFFFu};
+        uint64_t row[8];
+        int k, step;
+        for (k = 0; k < 8; k++) memcpy(&row[k], from + k * stride, 8);
+        I2S_GRAM_UNROLLED
+        for (step = 0; step < 3; step++) {
+            I2S_GRAM_UNROLLED
+            for (k = 0; k < 8; k++) {
+                const int apart = 1 << step;
+                uint64_t both;
+                if (k & apart) continue;
+                both = (row[k] >> 8 * apart ^ row[k + apart]) & kept[step];
+                row[k + apart] ^= both;
+                row[k] ^= both << 8 * apart;
+            }
+        }
+        for (k = 0; k < 8; k++) memcpy(to + k * width, &row[k], 8);
+        return;
+    }
+#endif
+    for (i = 0; i < rows && i < 8; i++)
+        for (v = 0; v < n && v < 8; v++) to[v * width + i] = from[i * stride + v];
+}
+
+/* What is too much by the sum of the second vector; nothing is taken away where that is nothing. */
+#define I2S_GRAM_TOO_MUCH(sum) (I2S_GRAM_MORE ? (sum) : 0)
+
 /* products[i * n + j], j at most i, of n vectors of `room` elements; n is a multiple of 4. Some sets multiply trits plus 1,
  * which are not negative, with trits: what is too much by that is the sum of the second vector where I2S_GRAM_MORE is 1, or of
  * the first where I2S_GRAM_FIRST is. */

@@ -25,8 +25,9 @@ I2S_GRAM_TARGET static void I2S_GRAM(gram_trits)(const uint8_t *data, int64_t ro
     int64_t v, i;
     int pair;
     if (down)
-        for (i = 0; i < rows; i++)
-            for (v = 0; v < n; v++) turned[v * rows + i] = data[i * stride + v];
+        for (i = 0; i < rows; i += 8)
+            for (v = 0; v < n; v += 8)
+                i2s_gram_turn_bytes(data + i * stride + v, rows - i, stride, n - v, turned + v * rows + i, rows);
     for (v = 0; v < vectors; v++) {
         const uint8_t *p = down ? turned + v * rows : data + v * stride;
         const int apart = down != mixed;  /* each pair is a vector of its own, or the next part of one */
@@ -100,10 +101,12 @@ I2S_GRAM_TARGET static void I2S_GRAM(gram_correlated)(const int8_t *vectors, int
     for (i = 0; i < n; i++) {
         const float sum = of_sums[i], more = I2S_GRAM_FIRST * sum, own = inverse[i];
         const int32_t *product = products + i * n;
+        const int64_t whole = (i + LANES - 1) / LANES * LANES, stop = whole <= n ? whole : i;
         float of_row[LANES] = {0}, *row = out + i * n;
         for (j = 0; j < i; j++)
-            row[j] = (product[j] - more - I2S_GRAM_MORE * of_sums[j] - sum * of_means[j]) * inverse[j] * own;
-        for (j = 0; j + LANES <= i; j += LANES)
+            row[j] = (product[j] - more - I2S_GRAM_TOO_MUCH(of_sums[j]) - sum * of_means[j]) * inverse[j] * own;
+        for (; j < stop; j++) row[j] = 0;  /* a sum of whole vectors waits for nothing; the mirror writes there */
+        for (j = 0; j + LANES <= stop; j += LANES)
             for (k = 0; k < LANES; k++) of_row[k] += row[j + k];
         for (k = 0; j < i; j++) of_row[k++] += row[j];
         for (k = 0; k < LANES; k++) lanes[k] += of_row[k];

@@ -227,29 +227,36 @@ I2S_AVX512VL static int i2s_codes_avx512vl(const uint8_t *p, uint64_t sums[8]) {
 I2S_AVX512 static int i2s_codes_avx512(const uint8_t *p, uint64_t sums[8]) {
     const __m512i even = _mm512_set1_epi8(0x55);
     __m512i lows = _mm512_setzero_si512(), highs = lows, both = lows;
-    int run = 0, i;
+    __mmask8 run = 0;  /* of which the first bit counts: as I2S_SEEMS_RUN compares */
+    int i;
 #pragma GCC unroll 4
     for (i = 0; i < I2S_BLOCK; i += 128) {
-        const __m512i v = _mm512_loadu_si512(p + i), w = _mm512_loadu_si512(p + i + 64);
+        __m512i v = _mm512_loadu_si512(p + i), w = _mm512_loadu_si512(p + i + 64);
+        I2S_LOADED(v);
+        I2S_LOADED(w);
         const __m512i low = _mm512_ternarylogic_epi64(even, v, _mm512_add_epi8(w, w), 0xCA);  /* even ? v : w << 1 */
         const __m512i high = _mm512_ternarylogic_epi64(even, _mm512_srli_epi64(v, 1), w, 0xCA);
-        run |= I2S_SEEMS_RUN(p + i);
+        run |= _mm512_cmpeq_epi64_mask(v, w);
         both = _mm512_ternarylogic_epi64(both, low, high, 0xF8);  /* both | (low & high) */
         lows = _mm512_add_epi64(lows, _mm512_popcnt_epi64(low));
         highs = _mm512_add_epi64(highs, _mm512_popcnt_epi64(high));
     }
     _mm256_storeu_si256((__m256i *)sums, I2S_FOLDED(lows));
     _mm256_storeu_si256((__m256i *)(sums + 4), I2S_FOLDED(highs));
-    return run | (_mm512_test_epi64_mask(both, both) ? I2S_SEEN_BOTH : 0);
+    return (run & 1) | (_mm512_test_epi64_mask(both, both) ? I2S_SEEN_BOTH : 0);
 }
 
 #define I2S_LOOK_AVX512(name, extra, each, after)                                                                       \
     I2S_AVX512 static int name(const uint8_t *p, uint64_t sums[4] extra) {                                              \
         __m512i a = _mm512_setzero_si512(), b = a, most = a, more = a;                                                  \
-        int run = 0, i;                                                                                                 \
+        __mmask8 run = 0;                                                                                               \
+        int i;                                                                                                          \
+        I2S_UNROLL_4                                                                                                    \
         for (i = 0; i < I2S_BLOCK; i += 128) {                                                                          \
-            const __m512i v = _mm512_loadu_si512(p + i), w = _mm512_loadu_si512(p + i + 64);                            \
-            run |= I2S_SEEMS_RUN(p + i);                                                                                \
+            __m512i v = _mm512_loadu_si512(p + i), w = _mm512_loadu_si512(p + i + 64);                                  \
+            I2S_LOADED(v);                                                                                              \
+            I2S_LOADED(w);                                                                                              \
+            run |= _mm512_cmpeq_epi64_mask(v, w);                                                                       \
             a = _mm512_add_epi64(a, v);                                                                                 \
             b = _mm512_add_epi64(b, w);                                                                                 \
             each                                                                                                        \
@@ -258,8 +265,9 @@ I2S_AVX512 static int i2s_codes_avx512(const uint8_t *p, uint64_t sums[8]) {
         _mm256_storeu_si256((__m256i *)sums, I2S_FOLDED(a));                                                            \
         (void)most;                                                                                                     \
         (void)more;                                                                                                     \
-        return run after;                                                                                               \
+        return (run & 1) after;                                                                                         \
     }
+#define I2S_UNROLL_4 _Pragma("GCC unroll 4")
 I2S_LOOK_AVX512(i2s_words_avx512, , , )
 #define I2S_FLOATS_AVX512(bits)                                                                                         \
     I2S_LOOK_AVX512(i2s_floats_##bits##_avx512, I2S_COMMA uint64_t mask,                                                \
@@ -389,5 +397,4 @@ static const i2s_survey_set i2s_survey_sets[] = {
 #endif
 };
 enum { I2S_SURVEY_SETS = sizeof(i2s_survey_sets) / sizeof(i2s_survey_sets[0]) };
-
 #endif

@@ -11,7 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import i2s_spec as i2s
-from i2s_spec.errors import Fault, FileError, FormatError, Span, TrustedText, file_error, quote, render
+from i2s_spec.errors import (
+    Fault,
+    FileError,
+    FormatError,
+    Span,
+    TrustedText,
+    all_of,
+    counted,
+    file_error,
+    plural,
+    quote,
+    render,
+)  # fmt: skip
 from i2s_spec.schema.faults import UNREADABLE
 
 FAULT = Fault("G999", "sample", "{name} has {got} of {want}")
@@ -53,6 +65,19 @@ def test_a_file_that_cannot_be_opened_is_an_os_error_too(tmp_path: Path) -> None
     with pytest.raises(FormatError) as caught_bytes:  # what is wrong with bytes is no error of the system
         i2s.open(b"GGUF")
     assert not isinstance(caught_bytes.value, OSError)
+
+
+def test_the_noun_follows_its_number() -> None:
+    template = "{got:byte}, {want:matrix is|matrices are} of {name}"
+    assert render(template, got=1, want=1, name="a") == "1 byte, 1 matrix is of 'a'"
+    assert render(template, got=0, want=2_000, name="a") == "0 bytes, 2,000 matrices are of 'a'"
+    assert render("{got:byte}", got=TrustedText("many")) == "many bytes"
+    assert plural(template) == "{got} bytes, {want} matrices are of {name}"
+    assert (counted(1, "entry", "entries"), counted(2, "entry", "entries")) == ("1 entry", "2 entries")
+    assert (all_of(1, "scale is", "scales are"), all_of(3, "scale is", "scales are")) == (
+        "the one scale is",
+        "all 3 scales are",
+    )
 
 
 def test_templates_in_values_are_not_filled() -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -19,6 +20,9 @@ from examples import share
 from pace import unit
 
 PACKAGE = Path(__file__).resolve().parent.parent / "i2s_spec"
+
+#: The sources of the extensions.
+PYX = PACKAGE.parent / "pyx"
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -179,11 +183,13 @@ SHARED_NAMES = {
 
 
 def imported_modules(module: Path) -> set[str]:
-    """Modules of the package that a module imports, wherever in it."""
+    """Modules of the package that a module imports, wherever in it; a package where a name of its own is taken."""
     found = set()
     for node in nodes_of(module):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module.relative_to(PACKAGE)} imports by a relative name"
+            taken = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= taken & NAMES.keys() or {str(node.module)}
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
     return found & NAMES.keys()
@@ -197,11 +203,8 @@ NAMES = {name_of(module): module for module in MODULES}
 
 
 def test_no_modules_import_each_other() -> None:
-    graph = {
-        name: {other for other in imported_modules(module) if other != name and NAMES[other].name != "__init__.py"}
-        for name, module in NAMES.items()
-        if module.name != "__init__.py"
-    }
+    """Packages count where a name of their own is taken from them; a module may import its package's other modules."""
+    graph = {name: imported_modules(module) - {name} for name, module in NAMES.items()}
     TopologicalSorter(graph).prepare()  # raises CycleError with the circle
 
 
@@ -210,6 +213,27 @@ def test_folders_are_small() -> None:
     for folder in {module.parent for module in MODULES}:
         modules = [each.name for each in folder.glob("*.py") if each.name != "__init__.py"]
         assert len(modules) <= 15, f"{folder.relative_to(PACKAGE)} has {len(modules)} modules"
+
+
+def test_kernel_sources_are_short() -> None:
+    """No header, and no source of Cython, is longer than one reads at a sitting: a set of kernels has a file of its own."""
+    sources = [each for each in PYX.iterdir() if each.suffix in (".h", ".pyx", ".pxi")]
+    long = {each.name: lines for each in sources if (lines := each.read_text(encoding="utf-8").count("\n")) > 400}
+    assert sources
+    assert long == {}
+
+
+def test_builds_know_their_headers() -> None:
+    """An extension is built anew when a file changes that its source takes in, by whatever way."""
+    declared = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    for extension in declared["tool"]["setuptools"]["ext-modules"]:
+        waiting, taken = [Path(source).name for source in extension["sources"]], set[str]()
+        while waiting:
+            text = (PYX / waiting.pop()).read_text(encoding="utf-8")
+            named = set(re.findall(r'(?m)^\s*(?:#\s*include|include|cdef extern from) "([^"]+)"', text)) - taken
+            waiting += named
+            taken |= named
+        assert {Path(each).name for each in extension.get("depends", ())} == taken, extension["name"]
 
 
 def test_modules_have_names_of_their_own() -> None:
@@ -263,6 +287,31 @@ def test_messages_do_not_say_is_none() -> None:
     assert found == []
     page = '@rule("G205")\ndef f():\n    """It is none."""\ndef g():\n    """Where there is none."""'
     assert sorted(text for _, text in texts_for_users(list(ast.walk(ast.parse(page))))) == ["G205", "It is none."]
+
+
+#: Nouns whose plural would be wrong after 1.
+PLURAL = (
+    "bytes|elements|tensors|tokens|rows|columns|files|scales|weights|threads|keys|layers|findings|dimensions|characters|"
+    "vectors|trits|matrices|merges|taps|chunks|heads|lines|pieces|digits|slices|rules|comparisons|levels|key-values|"
+    "repairs|parts|experts|entries"
+)
+
+
+def test_a_noun_follows_its_number() -> None:
+    """'1 chunks' is no English: `counted` forms the noun, in a message's template `{got:chunk}`."""
+    fixed = re.compile(rf"(?<!x )\{{(?![A-Z_0-9.]+:)[^{{}}]+:,\}} (?:more |other |zero )?(?:{PLURAL})\b")
+    in_code = [
+        f"{name}: {found[0]}" for name, module in NAMES.items()
+        if room_of(module) not in {"docs", "exports"} and not name.endswith("chat_template_worker")  # alone
+        for found in fixed.finditer(module.read_text(encoding="utf-8"))
+    ]  # fmt: skip
+    assert in_code == []
+    from i2s_spec.linter.rules import all_rules
+
+    several = re.compile(rf"(?<!of )(?<!all )\{{(?!size|tensors|of|total|rows)\w+\}} (?:zero )?(?:{PLURAL})\b")
+    assert [rule.code for rule in all_rules() if several.search(rule.fault.message)] == []
+    assert fixed.search('f"{count:,} chunks"')
+    assert several.search("the file has {got} tensors")
 
 
 @pytest.mark.parametrize("room", WITHOUT_PRIVATE_READS)

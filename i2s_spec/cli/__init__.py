@@ -33,53 +33,16 @@ from i2s_spec.errors import (
 from i2s_spec.light_typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
+    from i2s_spec.cli.verbs import VERBS as VERBS
     from i2s_spec.cli.verbs import cli as cli
-
-#: Every verb and the module that holds it; `validate` is another name for `lint`.
-VERBS = {
-    "lint": "files.lint",
-    "validate": "files.lint",
-    "show": "files.show",
-    "dump": "files.dump",
-    "doctor": "files.doctor",
-    "identify": "files.identify",
-    "explain": "specification.explain",
-    "rules": "specification.rules",
-    "decode": "files.decode",
-    "encode": "files.encode",
-    "convert": "files.convert",
-    "quantize": "files.quantize",
-    "import": "checkpoints.import_verb",
-    "verify": "checkpoints.verify",
-    "export": "checkpoints.export_verb",
-    "fix": "files.fix",
-    "sanitize": "files.sanitize",
-    "census": "census",
-    "hash": "files.hash",
-    "diff": "files.diff",
-    "new": "files.new",
-    "demo": "demo",
-    "run": "models.run",
-    "perplexity": "models.perplexity",
-    "embed": "models.embed",
-    "golden": "models.golden",
-    "fuzz": "fuzz",
-    "vectors": "specification.vectors",
-    "conform": "specification.conform",
-    "schema": "specification.schema",
-    "spec": "specification.spec",
-    "info": "info",
-    "completion": "shell.completion",
-    "man": "shell.man",
-}
 
 
 def __getattr__(name: str) -> Any:
-    if name != "cli":
+    if name not in ("VERBS", "cli"):
         raise AttributeError(f"module 'i2s_spec.cli' has no attribute {name!r}")
-    from i2s_spec.cli.verbs import cli
+    from i2s_spec.cli import verbs
 
-    return cli
+    return getattr(verbs, name)
 
 
 def main(args: list[str] | None = None) -> None:
@@ -197,6 +160,8 @@ def _answer(args: list[str], own_process: bool) -> object:
 
 
 def _plain_lint(args: list[str], files: tuple[str, ...], given: dict[str, Any], sources: dict[str, str]) -> object:
+    from i2s_spec.cli.starting import check_kernels, ready
+
     check_kernels()
     from i2s_spec.cli.lint_calls.lint_run import WrongCallError, lint_run
 
@@ -210,18 +175,3 @@ def _plain_lint(args: list[str], files: tuple[str, ...], given: dict[str, Any], 
         from i2s_spec.cli.verbs import by_click
 
         return by_click(args)
-
-
-def check_kernels() -> None:
-    """Refuse settings of kernels that cannot be followed, whatever the verb."""
-    if os.environ.get("I2S_ISA") or os.environ.get("I2S_HIDE"):
-        from i2s_spec.codec import isa
-
-        isa.check()
-
-
-def ready() -> None:
-    """What was imported stays. Garbage is collected from now on; seldom, as what is made of a file's records stays too."""
-    gc.freeze()
-    gc.set_threshold(50_000, 50, 100)
-    gc.enable()

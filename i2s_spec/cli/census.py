@@ -11,7 +11,7 @@ import click
 from i2s_spec.cli.form_option import form_option
 from i2s_spec.cli.settings import spared
 from i2s_spec.cli.termination import cleaned_up
-from i2s_spec.display import counted
+from i2s_spec.errors import counted
 from i2s_spec.linter.census.census_counts import MEANINGS, VERDICTS, Census, by_count, census_of, ordered
 from i2s_spec.linter.cluster.results_log import latest
 
@@ -38,8 +38,8 @@ ROWS = 20
 def command(results: str, form: str | None, output: str | None) -> None:
     """Count findings by code, and files by producer, layout, architecture and runtime.
 
-    RESULTS is the file of results of `i2s lint --engine`, or what `check` gives on any engine, one record a line. For
-    each address the last record counts.
+    RESULTS is the file that `i2s lint --engine` writes, or records of the Python function `check`, one JSON object a
+    line. If an address has several records, the last one counts.
     """
     if form is None:
         form = "html" if output is not None and output.endswith((".html", ".htm")) else "text"

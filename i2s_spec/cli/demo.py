@@ -10,7 +10,7 @@ import click
 
 from i2s_spec.convert.synthetic.new import new
 from i2s_spec.draw import terminal
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.inspect.show import describe
 from i2s_spec.inspect.show_text import page
@@ -54,7 +54,7 @@ def _run(folder: Path, retained: bool) -> None:
     _say("1. A small BitNet model, made from a seed: random ternary weights in I2_S, its own vocabulary.")
     _command("i2s new model.gguf")
     new(model, force=retained)
-    click.echo(f"model.gguf: {model.stat().st_size:,} bytes\n")
+    click.echo(f"model.gguf: {counted(model.stat().st_size, 'byte')}\n")
 
     _say("2. What is in it.")
     _command("i2s show model.gguf")

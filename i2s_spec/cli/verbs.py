@@ -10,8 +10,46 @@ from typing import Final
 import click
 
 from i2s_spec._version import __version__
-from i2s_spec.cli import VERBS, check_kernels, ready
+from i2s_spec.cli.starting import check_kernels, ready
 from i2s_spec.errors import quote
+
+#: Every verb and the module that holds it; `validate` is another name for `lint`.
+VERBS: Final = {
+    "lint": "files.lint",
+    "validate": "files.lint",
+    "show": "files.show",
+    "dump": "files.dump",
+    "doctor": "files.doctor",
+    "identify": "files.identify",
+    "explain": "specification.explain",
+    "rules": "specification.rules",
+    "decode": "files.decode",
+    "encode": "files.encode",
+    "convert": "files.convert",
+    "quantize": "files.quantize",
+    "import": "checkpoints.import_verb",
+    "verify": "checkpoints.verify",
+    "export": "checkpoints.export_verb",
+    "fix": "files.fix",
+    "sanitize": "files.sanitize",
+    "census": "census",
+    "hash": "files.hash",
+    "diff": "files.diff",
+    "new": "files.new",
+    "demo": "demo",
+    "run": "models.run",
+    "perplexity": "models.perplexity",
+    "embed": "models.embed",
+    "golden": "models.golden",
+    "fuzz": "fuzz",
+    "vectors": "specification.vectors",
+    "conform": "specification.conform",
+    "schema": "specification.schema",
+    "spec": "specification.spec",
+    "info": "info",
+    "completion": "shell.completion",
+    "man": "shell.man",
+}
 
 #: What other tools call a verb.
 _OTHER_WORDS: Final = {

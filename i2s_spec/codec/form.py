@@ -25,6 +25,7 @@ import numpy as np
 from i2s_spec.codec.blocks import block_native
 from i2s_spec.codec.payload_native import unpack_trits
 from i2s_spec.codec.ternary_types import BLOCK_TYPES, NotTernaryError, scales_in_use, unpack_blocks
+from i2s_spec.errors import counted
 from i2s_spec.schema.block_layout import FOURTH_WEIGHT
 from i2s_spec.schema.checks import ByteOrder, order_prefix
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Dialect
@@ -75,7 +76,8 @@ class Form:
         if self.type == "I2_S":
             if self.slices > 1:
                 raise ValueError(
-                    f"a tensor of shape {list(self.shape)} is {self.slices:,} slices, and programs disagree whether each "
+                    f"a tensor of shape {list(self.shape)} is {counted(self.slices, 'slice')}, and "
+                    f"programs disagree whether each "
                     "has a tail of its own or all share one: every slice must be a tensor"
                 )
             if not self.dialect.layout.in_gguf:

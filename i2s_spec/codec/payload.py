@@ -12,6 +12,7 @@ import numpy as np
 
 from i2s_spec.codec.quantization.remainder import held
 from i2s_spec.codec.shape import PayloadShape, octets, place, windows
+from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, CodeMap, Dialect, Layout
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class UnusedCodeError(ValueError):
         self.code, self.code_map, self.count, self.first, self.cols = code, code_map, count, first, cols
 
     def __str__(self) -> str:
-        times = "once," if self.count == 1 else f"{self.count:,} times, first"
+        times = "once," if self.count == 1 else f"{counted(self.count, 'time')}, first"
         return (
             f"code {self.code} stands for nothing in {self.code_map}; it occurs {times} {place(self.first, self.cols)}"
         )
@@ -133,7 +134,9 @@ def sized(payload: Any, shape: tuple[int, int], layout: Layout) -> NDArray[np.ui
     layout.check(rows, cols)
     raw = octets(payload)
     if raw.size != (want := rows * cols // CODES_PER_BYTE):
-        raise ValueError(f"{rows:,} x {cols:,} codes take {want:,} bytes; there are {raw.size:,} bytes")
+        raise ValueError(
+            f"{rows:,} x {cols:,} codes take {counted(want, 'byte')}; there are {counted(raw.size, 'byte')}"
+        )
     return raw
 
 
@@ -170,7 +173,7 @@ def codes_of_trits(trits: NDArray[Any], code_map: CodeMap) -> NDArray[np.uint8]:
             codes[start:stop] = code_of[part.astype(np.int8) + 1]
     if wrong:
         at = place(first, trits.shape[-1])
-        raise ValueError(f"{wrong:,} values are not -1, 0 or +1; the first is {flat[first]} {at}")
+        raise ValueError(f"{counted(wrong, 'value is', 'values are')} not -1, 0 or +1; the first is {flat[first]} {at}")
     return codes
 
 

@@ -15,6 +15,7 @@ from i2s_spec.codec import _codec, kernels
 from i2s_spec.codec import payload as definition
 from i2s_spec.codec.payload import UnusedCode, codes_of_trits, recoded_codes, sized, trits_of_codes
 from i2s_spec.codec.shape import octets
+from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CODES_PER_BYTE, Dialect, Layout
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _int8(array: NDArray[Any], dialect: Dialect) -> NDArray[np.int8]:
 def thread_count(threads: int) -> int:
     """How many threads may work: at least one."""
     if threads < 1:
-        raise ValueError(f"{threads} threads do nothing; at least 1 is needed")
+        raise ValueError(f"{counted(threads, 'thread does', 'threads do')} nothing; at least 1 is needed")
     return threads
 
 
@@ -132,7 +133,7 @@ def bytes_to_fill(nbytes: int, out: Any) -> tuple[Any, NDArray[np.uint8]]:
         return made, np.frombuffer(view, dtype=np.uint8)
     view_of_out = octets(out)
     if view_of_out.size != nbytes:
-        raise ValueError(f"the result takes {nbytes:,} bytes; out has {view_of_out.size:,}")
+        raise ValueError(f"the result takes {counted(nbytes, 'byte')}; out has {view_of_out.size:,}")
     if not view_of_out.flags.writeable:
         raise ValueError("out cannot be written to")
     return out, view_of_out

@@ -12,6 +12,7 @@ from i2s_spec.codec.payload import count_codes, held_codes, join, recoded_codes
 from i2s_spec.codec.quantization.remainder import check_readable, check_writable
 from i2s_spec.codec.shape import payload_shape, windows
 from i2s_spec.codec.tail import read_tail, write_tail
+from i2s_spec.errors import counted
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.dialect import CODES_PER_BYTE, Dialect, parse
 
@@ -75,7 +76,8 @@ def histogram(data: Any, shape: Sequence[int], *, strict: bool = True) -> tuple[
     tensor = payload_shape(shape)
     if strict and (over := tensor.elements % CODES_PER_BYTE):
         raise ValueError(
-            f"{tensor.elements:,} elements leave {over} over, which fill no byte; strict=False counts the others"
+            f"{counted(tensor.elements, 'element leaves', 'elements leave')} {over} over, which "
+            f"fill no byte; strict=False counts the others"
         )
     payload, _ = tensor.split(data)
     return count_codes(payload)

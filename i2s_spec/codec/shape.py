@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CODES_PER_BYTE
 from i2s_spec.schema.types import TAIL_BYTES
 
@@ -59,8 +60,8 @@ class PayloadShape:
         raw = octets(data)
         if raw.size != self.nbytes:
             raise ValueError(
-                f"{self.rows:,} x {self.cols:,} elements take {self.payload_bytes:,} bytes of payload and "
-                f"{TAIL_BYTES} of tail; there are {raw.size:,} bytes"
+                f"{self.rows:,} x {self.cols:,} elements take {counted(self.payload_bytes, 'byte')} of payload and "
+                f"{TAIL_BYTES} of tail; there are {counted(raw.size, 'byte')}"
             )
         return raw[: self.payload_bytes], raw[self.payload_bytes :]
 
@@ -75,7 +76,8 @@ def payload_shape(shape: Sequence[int]) -> PayloadShape:
         raise ValueError(f"the shape {tuple(sizes)} holds no elements")
     if (leading := prod(sizes[:-2])) != 1:
         raise ValueError(
-            f"a tensor of shape {tuple(sizes)} is {leading:,} slices, and programs disagree whether each has a tail of "
+            f"a tensor of shape {tuple(sizes)} is {counted(leading, 'slice')}, and programs "
+            f"disagree whether each has a tail of "
             "its own or all share one: store every slice as a matrix"
         )
     return PayloadShape(*matrix(sizes[-2:]))

@@ -166,7 +166,8 @@ def _too_many(form: Form, found: set[float]) -> NotTernaryError:
     if form.type in BLOCK_TYPES:
         per = BLOCK_TYPES[form.type].scale.per
         return NotTernaryError(
-            f"there are {count} {per} scales, from {min(found):.6g} to {max(found):.6g}, where one for all weights is wanted"
+            f"there are {count} {per} scales, from {min(found):.6g} to {max(found):.6g}, "
+            f"where one for all weights is wanted"
         )
     return NotTernaryError(
         f"the weights are not ternary: there are {count} magnitudes other than 0, from {min(found):.6g} to "

@@ -12,7 +12,7 @@ import math
 import struct
 from collections.abc import Iterator, Mapping
 
-from i2s_spec.errors import FormatError, quote
+from i2s_spec.errors import FormatError, counted, quote
 from i2s_spec.light_typing import Any, Final
 from i2s_spec.pattern import pattern
 
@@ -71,8 +71,13 @@ def _fitting(text: str, columns: int) -> str:
 def size_words(size: int) -> str:
     """A size in bytes, in the unit that suits it: `101 bytes`, `468.4 KiB`, `1.11 GiB`."""
     if size < 1024:
-        return f"{size} byte{'' if size == 1 else 's'}"
+        return counted(size, "byte")
     return _scaled(size, 1024, ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))
+
+
+def exact_size_words(size: int) -> str:
+    """A size in bytes, and in the unit that suits it where that is another: `864 bytes`, `479,642 bytes (468.4 KiB)`."""
+    return f"{counted(size, 'byte')} ({size_words(size)})" if size >= 1024 else size_words(size)
 
 
 def count_words(count: int) -> str:

@@ -9,8 +9,7 @@ from dataclasses import asdict
 from html import escape
 from typing import Any, Final
 
-from i2s_spec.display import counted
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.fuzzing.campaign import Campaign
 from i2s_spec.fuzzing.settings import Found
 from i2s_spec.fuzzing.verdict import MEANING, Kind
@@ -75,15 +74,18 @@ def _lines(campaign: Campaign, folder: str | None) -> Iterator[str]:
             yield f"  why: {found.reason}"
         if found.stderr_tail:
             yield f"  said: {quote(found.stderr_tail.splitlines()[-1], limit=160, bare=True)}"
-        times = f"; {found.times:,} times in all" if found.times > 1 else ""
+        times = f"; {counted(found.times, 'time')} in all" if found.times > 1 else ""
         yield f"  input {found.index:,} ({found.stage}): {quote(found.what, limit=200, bare=True)}{times}"
         if folder is not None:
             small = f"from {found.original_size:,}" if found.size < found.original_size else "as it was"
-            yield f"  file: {quote(folder, limit=4096, bare=True)}/findings/{found.file} ({found.size:,} bytes, {small})"
+            yield (
+                f"  file: {quote(folder, limit=4096, bare=True)}/findings/{found.file} "
+                f"({counted(found.size, 'byte')}, {small})"
+            )
         yield ""
     totals = campaign.totals
     yield (
-        f"{totals['runs']:,} files: {totals['accepted']:,} accepted, {totals['rejected']:,} rejected; "
+        f"{counted(totals['runs'], 'file')}: {totals['accepted']:,} accepted, {totals['rejected']:,} rejected; "
         f"{totals['must accept']:,} must be accepted, {totals['must reject']:,} must be rejected"
     )
     count = len(campaign.findings)

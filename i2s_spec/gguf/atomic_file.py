@@ -18,6 +18,7 @@ import stat
 from contextlib import suppress
 from typing import Any, BinaryIO
 
+from i2s_spec.errors import counted
 from i2s_spec.gguf.source import Buffer, MapSource, Source, StreamSource
 from i2s_spec.gguf.unfinished import hold, remove_leftovers, temporary_name
 
@@ -225,7 +226,9 @@ def _refuse_without_room(folder: str, size: int, name: str) -> None:
     except OSError:
         return  # a file system that does not say; it will say when it is full
     if usage.total and size > usage.free:
-        raise OSError(errno.ENOSPC, f"the file takes {size:,} bytes and the disk has {usage.free:,} free", name)
+        raise OSError(
+            errno.ENOSPC, f"the file takes {counted(size, 'byte')} and the disk has {usage.free:,} free", name
+        )
 
 
 def _status(place: Any) -> os.stat_result | None:

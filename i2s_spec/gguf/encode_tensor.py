@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.gguf.encode_value import unsigned
 from i2s_spec.gguf.source import CHUNK
 from i2s_spec.schema import limits, types
@@ -45,7 +45,9 @@ class Planned(NamedTuple):
         for chunk in (chunks,) if isinstance(chunks, bytes | bytearray | memoryview) else chunks:
             view = memoryview(chunk)
             if view.itemsize != 1:
-                raise TypeError(f"tensor {quote(self.name)}: chunks are bytes, not words of {view.itemsize} bytes")
+                raise TypeError(
+                    f"tensor {quote(self.name)}: chunks are bytes, not words of {counted(view.itemsize, 'byte')}"
+                )
             done += view.nbytes
             if done > self.nbytes:
                 raise self.misfit(done, "or more ")
@@ -56,7 +58,7 @@ class Planned(NamedTuple):
 
     def misfit(self, got: int, more: str = "") -> ValueError:
         takes = f"{self.type.name} of shape {list(self.ne[::-1])} takes {self.nbytes:,}"
-        return ValueError(f"tensor {quote(self.name)}: the data has {got:,} bytes {more}and {takes}")
+        return ValueError(f"tensor {quote(self.name)}: the data has {counted(got, 'byte')} {more}and {takes}")
 
 
 def checked_name(name: str) -> bytes:
@@ -69,7 +71,9 @@ def checked_name(name: str) -> bytes:
         raise ValueError(f"tensor {quote(name)}: the name is not valid Unicode") from None
     if not 1 <= len(encoded) <= limits.TENSOR_NAME_BYTES:
         most = limits.TENSOR_NAME_BYTES
-        raise ValueError(f"tensor {quote(name)}: the name has {len(encoded):,} bytes; it must have 1 to {most}")
+        raise ValueError(
+            f"tensor {quote(name)}: the name has {counted(len(encoded), 'byte')}; it must have 1 to {most}"
+        )
     if not name.isprintable() and any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in name):
         raise ValueError(f"tensor {quote(name)}: the name has a control character")
     return encoded
@@ -92,13 +96,15 @@ def tensor_type(type: TensorType | str | int, ne: tuple[int, ...], size: int | N
 def check_shape(shape: tuple[int, ...], kind: TensorType) -> None:
     """Refuse, by a ValueError, a shape [..., ne1, ne0] that a tensor of the type cannot have (clause 2.6)."""
     if not 1 <= len(shape) <= limits.MAX_DIMENSIONS:
-        raise ValueError(f"it has {len(shape)} dimensions; 1 to {limits.MAX_DIMENSIONS} are possible")
+        raise ValueError(f"it has {counted(len(shape), 'dimension')}; 1 to {limits.MAX_DIMENSIONS} are possible")
     if min(shape) < 1:
         raise ValueError(f"its shape is {list(shape)}; every length must be at least 1")
     if prod(shape) >= INT64_END:
-        raise ValueError(f"its shape {list(shape)} has {prod(shape):,} elements; there must be fewer than 2^63")
+        raise ValueError(
+            f"its shape {list(shape)} has {counted(prod(shape), 'element')}; there must be fewer than 2^63"
+        )
     if shape[-1] % kind.block:
-        raise ValueError(f"its rows have {shape[-1]:,} elements; {kind.name} packs blocks of {kind.block}")
+        raise ValueError(f"its rows have {counted(shape[-1], 'element')}; {kind.name} packs blocks of {kind.block}")
 
 
 def length(data: Any) -> int | None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.schema import limits
 from i2s_spec.schema.types import VALUE_FORMATS, VALUE_LABELS, ValueType
 
@@ -41,7 +41,7 @@ def checked_key(key: str) -> bytes:
     if not key or not key.isascii() or not key.isprintable():
         raise ValueError(f"key {quote(key)}: a key is made of printable ASCII characters, at least one")
     if len(key) > limits.MAX_KEY_LENGTH:
-        raise ValueError(f"key {quote(key)} has {len(key):,} bytes; the limit is {limits.MAX_KEY_LENGTH:,}")
+        raise ValueError(f"key {quote(key)} has {counted(len(key), 'byte')}; the limit is {limits.MAX_KEY_LENGTH:,}")
     return key.encode("ascii")
 
 
@@ -93,7 +93,7 @@ def _inferred(value: Any, depth: int = 0) -> _Kinds:
     if _sort(type(value)) != "list":
         return _common((value,), depth)
     if depth > limits.MAX_ARRAY_DEPTH:  # a list may also hold itself
-        raise ValueError(f"the array is nested more than {limits.MAX_ARRAY_DEPTH} levels deep")
+        raise ValueError(f"the array is nested more than {counted(limits.MAX_ARRAY_DEPTH, 'level')} deep")
     return (ValueType.ARRAY, *_common(value, depth + 1))
 
 
@@ -213,7 +213,7 @@ def _text(value: Any) -> bytes:
 def _raw(data: bytes, kind: ValueType) -> tuple[int, bytes]:
     width = struct.calcsize("=" + VALUE_FORMATS[kind])
     if len(data) % width:
-        raise ValueError(f"{len(data):,} bytes are no whole number of {kind.label}")
+        raise ValueError(f"{counted(len(data), 'byte is', 'bytes are')} no whole number of {kind.label}")
     if kind == ValueType.BOOL and data.strip(b"\0\1"):
         raise ValueError("a bool is stored as the byte 0 or 1")
     return len(data) // width, data

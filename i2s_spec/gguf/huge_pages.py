@@ -11,6 +11,7 @@ from __future__ import annotations
 import mmap
 from contextlib import suppress
 
+from i2s_spec.errors import counted
 from i2s_spec.light_typing import Final
 
 #: Bytes of a huge page.
@@ -27,7 +28,7 @@ def huge_pages(size: int) -> mmap.mmap:
     try:
         memory = mmap.mmap(-1, -(-size // HUGE_PAGE) * HUGE_PAGE, **private)
     except OSError as error:
-        raise MemoryError(f"there is no memory for {size:,} bytes") from error
+        raise MemoryError(f"there is no memory for {counted(size, 'byte')}") from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel without them
             memory.madvise(mmap.MADV_HUGEPAGE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 
-from i2s_spec.errors import FormatError, Span, TrustedText
+from i2s_spec.errors import FormatError, Span, TrustedText, counted
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.header_index import HeaderIndex, KeyValue
 from i2s_spec.light_typing import Any
@@ -82,15 +82,13 @@ class Metadata(Mapping[str, Any]):
         return key in self._index.key_places
 
     def __repr__(self) -> str:
-        from i2s_spec.display import counted
-
         return f"<Metadata: {counted(self._index.keys, 'key')}>"
 
     def _repr_html_(self) -> str:
         """The first keys for a notebook: type, and the value of numbers and short texts."""
         from itertools import islice
 
-        from i2s_spec.display import ROWS, counted, table
+        from i2s_spec.display import ROWS, table
 
         rows = ((entry.name, entry.label, self.preview(entry)) for entry in islice(self.rows, ROWS))
         return table(counted(self._index.keys, "key"), (), ("key", "type", "value"), rows, self._index.keys)
@@ -98,9 +96,9 @@ class Metadata(Mapping[str, Any]):
     def preview(self, entry: KeyValue) -> Any:
         """The value of an entry, or how large it is where it is an array or a long text."""
         if entry.type == ValueType.ARRAY:
-            return f"{entry.count:,} elements"
+            return counted(entry.count, "element")
         length = entry.stop - entry.value_start
-        return self.decode(entry) if length <= _LONGEST_PREVIEW else f"{length:,} bytes"
+        return self.decode(entry) if length <= _LONGEST_PREVIEW else counted(length, "byte")
 
 
 #: Bytes of a text that a preview decodes.

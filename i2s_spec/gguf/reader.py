@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import wraps
 from itertools import islice
 
-from i2s_spec.errors import FormatError, Span, TrustedText
+from i2s_spec.errors import FormatError, Span, TrustedText, counted
 from i2s_spec.gguf.header_index import HeaderIndex, KeyValue
 from i2s_spec.gguf.metadata import Metadata
 from i2s_spec.gguf.source import FetchingSource, Origin, Source, source_of
@@ -144,7 +144,7 @@ class File:
             self.close()
 
     def __repr__(self) -> str:
-        from i2s_spec.display import counted, line
+        from i2s_spec.display import line
 
         stopped = "" if self.fault is None else f", stopped by {self.fault.code}"
         parts = f"{counted(self.index.keys, 'key')}, {counted(self.index.tensors, 'tensor')}{stopped}"
@@ -154,10 +154,10 @@ class File:
         """The file for a notebook: what it is, and the first tensors; nothing of the data section is read."""
         from itertools import islice
 
-        from i2s_spec.display import ROWS, counted, table
+        from i2s_spec.display import ROWS, table
 
         facts: list[tuple[str, Any]] = [
-            ("size", f"{self.size:,} bytes"),
+            ("size", counted(self.size, "byte")),
             ("architecture", self._architecture),
             ("version, byte order", f"{self.version}, {self.byte_order}-endian"),
             ("keys", self.index.keys),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
+from i2s_spec.errors import counted
 from i2s_spec.gguf.source import FLAGS, Source, kind_of
 from i2s_spec.light_typing import BinaryIO
 
@@ -23,7 +24,7 @@ def open_regular(path: str | os.PathLike[str], most: int | None = None) -> Binar
         if kind is not None:
             raise OSError(errno.EINVAL, f"it is {kind}, and no file", name)
         if most is not None and status.st_size > most:
-            raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes, and {most:,} at most are read", name)
+            raise OSError(errno.EFBIG, f"it has {counted(status.st_size, 'byte')}, and {most:,} at most are read", name)
         return os.fdopen(fd, "rb")
     except BaseException:
         os.close(fd)
@@ -55,4 +56,6 @@ def require_written(source: Source) -> None:
     written = getattr(os.fstat(number()), "st_blocks", None) if number is not None else None
     if written is None or source.size - 512 * written <= max(MOST_UNWRITTEN, UNWRITTEN_SHARE * 512 * written):
         return
-    raise ValueError(f"only {512 * written:,} of {source.size:,} bytes were ever written; the file is not read whole")
+    raise ValueError(
+        f"only {512 * written:,} of {counted(source.size, 'byte')} were ever written; the file is not read whole"
+    )

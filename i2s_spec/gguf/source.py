@@ -15,7 +15,7 @@ from _thread import allocate_lock  # `threading` is more, and takes longer to im
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from i2s_spec.errors import FormatError, Span, TrustedText, file_error, quote
+from i2s_spec.errors import FormatError, Span, TrustedText, counted, file_error, quote
 from i2s_spec.light_typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 from i2s_spec.schema import faults
 
@@ -186,7 +186,7 @@ class FileSource:
     def changed(self) -> str | None:
         now = os.fstat(self._fd)
         if now.st_size != self._stat.st_size:
-            return f"its size went from {self._stat.st_size:,} to {now.st_size:,} bytes"
+            return f"its size went from {self._stat.st_size:,} to {counted(now.st_size, 'byte')}"
         if now.st_mtime_ns != self._stat.st_mtime_ns:
             return "it was written to"
         # Who writes can set the time of the last write, but not that of the last change of the file's state. A name that the
@@ -278,7 +278,7 @@ class StreamSource:
     def changed(self) -> str | None:
         with self._lock:
             size = self._stream.seek(0, os.SEEK_END)
-        return None if size == self.size else f"its size went from {self.size:,} to {size:,} bytes"
+        return None if size == self.size else f"its size went from {self.size:,} to {counted(size, 'byte')}"
 
     def close(self) -> None:
         """The stream belongs to whoever opened it."""
@@ -436,7 +436,7 @@ def _unreadable(error: OSError) -> FormatError:
 
 
 def _shrank(at: int, size: int) -> FormatError:
-    reason = TrustedText(f"it ends at byte {at:,} now, and had {size:,} bytes when it was opened")
+    reason = TrustedText(f"it ends at byte {at:,} now, and had {counted(size, 'byte')} when it was opened")
     return FormatError(faults.CHANGED, Span(at, size), reason=reason)
 
 

@@ -29,6 +29,10 @@ LOOKED_AT: Final = 1 << 16
 #: Odd byte tokens that are kept.
 CACHED: Final = 16
 
+#: Markers, strings of the form `<|...|>`, that are kept, and bytes of the longest of them: all of a vocabulary.
+MARKED: Final = 1024
+LONGEST_MARKER: Final = 64
+
 _PART: Final = 1 << 18
 #: Strings with equal hashes that are compared byte for byte; of different ones there is hardly a single pair.
 _CONFIRMED: Final = 8
@@ -40,7 +44,8 @@ class Strings(NamedTuple):
     `same` are the first string, not an empty one, that occurs a second time and where it does, as far as they were
     compared. `odd_pairs` counts those that are not two texts joined by one space; `numbered` those that only fill up a
     vocabulary, as `[PAD7]` and `<dummy7>`; `byte_forms` are the first ones that begin like a byte token, `<0x`, and are
-    none. `found` has a place for each text that was looked for. `is_utf8` says that every string is valid UTF-8; it is
+    none. `found` has a place for each text that was looked for. `markers` counts strings of the form `<|...|>`, and `marked`
+    has the first place of each of the first ones. `is_utf8` says that every string is valid UTF-8; it is
     False as well where there are strings that were not looked at.
     """
 
@@ -56,6 +61,8 @@ class Strings(NamedTuple):
     first_numbered: int
     byte_forms: tuple[int, ...]
     found: tuple[int, ...]
+    markers: int
+    marked: dict[bytes, int]
     is_utf8: bool
 
 
@@ -76,7 +83,7 @@ def look(
     :raises FormatError: where the file no longer holds what was indexed
     """
     seed = struct.unpack("=QQ", os.urandom(16))
-    walk = _strings.Walk(start, count, big, (seed[0], seed[1] | 1), compared, list(texts), CACHED)
+    walk = _strings.Walk(start, count, big, (seed[0], seed[1] | 1), compared, list(texts), CACHED, MARKED)
     same: tuple[int, int] | None = None
     confirmed, buffer = 0, None
     while walk.index < count:
@@ -102,7 +109,7 @@ def look(
     return Strings(
         count, walk.empty, walk.first_empty, max(walk.longest, 0), walk.longest_at, same, walk.odd_pairs,
         walk.first_odd_pair, walk.numbered, walk.first_numbered, tuple(walk.byte_forms), tuple(walk.needles),
-        walk.is_utf8,
+        walk.markers, walk.marked, walk.is_utf8,
     )  # fmt: skip
 
 
@@ -126,9 +133,14 @@ def definition(strings: Sequence[bytes], texts: Sequence[bytes] = (), compared: 
     forms = [i for i, string in enumerate(short) if string and string[:3] == b"<0x" and not _is_byte(string)]
     forms = [i for i in forms if len(strings[i]) > 3]
     found = tuple(short.index(text) if text in short else -1 for text in texts)
+    markers = [(string, i) for i, string in enumerate(short) if string is not None and _is_marker(string)]
+    marked: dict[bytes, int] = {}
+    for string, i in markers:
+        if len(string) <= LONGEST_MARKER and len(marked) < MARKED:
+            marked.setdefault(string, i)
     return Strings(
         len(strings), empty, first_empty, longest, lengths.index(longest) if lengths else -1, same, odd_pairs,
-        first_odd_pair, numbered, first_numbered, tuple(forms[:CACHED]), found,
+        first_odd_pair, numbered, first_numbered, tuple(forms[:CACHED]), found, len(markers), marked,
         all(string is not None and is_utf8(string) for string in short),
     )  # fmt: skip
 
@@ -150,6 +162,10 @@ def is_utf8(string: bytes) -> bool:
 def _is_numbered(string: bytes) -> bool:
     rest = next((string[len(start) :] for start in (b"[PAD", b"<dummy") if string.startswith(start)), b"")
     return rest[:1].isdigit()
+
+
+def _is_marker(string: bytes) -> bool:
+    return len(string) > 3 and string.startswith(b"<|") and string.endswith(b"|>")
 
 
 def _is_byte(string: bytes) -> bool:
@@ -192,6 +208,16 @@ def first_outside(source: Source, start: int, count: int, big: bool, least: int,
             return done + at
         done += part
     return -1
+
+
+def count_equal(source: Source, start: int, count: int, big: bool, wanted: int) -> int:
+    """How many of `count` 32-bit integers are `wanted`."""
+    done = found = 0
+    while done < count:
+        part = min(_PART // 4, count - done)
+        found += _strings.count_equal(source.read(start + 4 * done, 4 * part), big, wanted)
+        done += part
+    return found
 
 
 def _text(source: Source, at: int, stop: int, big: bool) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from i2s_spec.deprecation import renamed_keyword
-from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.header_index import HeaderIndex, TensorInfo
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from i2s_spec.schema import faults, types
@@ -95,7 +95,7 @@ class Tensors(Mapping[str, "Tensor"]):
         """The first tensors for a notebook."""
         from itertools import islice
 
-        from i2s_spec.display import ROWS, counted, table
+        from i2s_spec.display import ROWS, table
 
         rows = ((each.raw_name, each.kind, each.shape, each.offset) for each in islice(self.rows, ROWS))
         number = self._index.tensors
@@ -341,9 +341,10 @@ class Tensor:
         if span.start > size:
             raise FormatError(
                 faults.OFFSET_PAST_END, self.info.offset_span, got=span.start, want=size, name=self.raw_name
-            )
+            ).of_file(self._index.source.name)
         if span.stop > size:
-            raise FormatError(faults.TENSOR_PAST_END, span, got=span.stop, want=size, name=self.raw_name)
+            error = FormatError(faults.TENSOR_PAST_END, span, got=span.stop, want=size, name=self.raw_name)
+            raise error.of_file(self._index.source.name)
 
     def _bytes(self, span: Span) -> bytes:
         self.require(span)

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from i2s_spec.errors import FormatError, Span, quote
+from i2s_spec.errors import FormatError, Span, counted, quote
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf import encode_tensor as tensors
 from i2s_spec.gguf import encode_value as values
@@ -139,7 +139,9 @@ class Writer:
         if index.fault is not None:
             raise ValueError(f"this is no well-formed key-value: {index.fault.message}") from index.fault
         if index.infos_end != len(head) + len(record):
-            raise ValueError(f"{len(head) + len(record) - (index.infos_end or 0):,} bytes follow the key-value")
+            raise ValueError(
+                f"{counted(len(head) + len(record) - (index.infos_end or 0), 'byte follows', 'bytes follow')} the key-value"
+            )
         entry = index.key(0)
         self._add(entry.name, ValueType(entry.type), record[entry.value_start - len(head) :], record)
 
@@ -170,7 +172,7 @@ class Writer:
         if encoded in self._tensors:
             raise ValueError(f"tensor {quote(name)} is there already")
         if len(self._tensors) >= limits.MAX_TENSORS:
-            raise ValueError(f"a file holds at most {limits.MAX_TENSORS:,} tensors")
+            raise ValueError(f"a file holds at most {counted(limits.MAX_TENSORS, 'tensor')}")
         shape = tuple(operator.index(length) for length in shape)
         with _about("tensor", name):
             if hasattr(data, "__array__"):  # NumPy's own, and what it understands
@@ -198,7 +200,7 @@ class Writer:
         self._open = False
         size = self.size
         if size >= tensors.INT64_END:
-            raise ValueError(f"the file would have {size:,} bytes; no file can")
+            raise ValueError(f"the file would have {counted(size, 'byte')}; no file can")
         self._require_readings()
         if isinstance(self._target, str | os.PathLike):
             with OutputFile(self._target, force=self._force, size=size) as output:
@@ -230,7 +232,7 @@ class Writer:
         if name in self._records:
             raise ValueError(f"key {quote(name)} has a value already")
         if len(self._records) >= limits.MAX_KEYS - 1:  # one is left for general.alignment
-            raise ValueError(f"a file holds at most {limits.MAX_KEYS - 1:,} key-values")
+            raise ValueError(f"a file holds at most {counted(limits.MAX_KEYS - 1, 'key-value')}")
         if name == _ALIGNMENT:
             self._align(kind, int.from_bytes(value, self.byte_order))
         self._records[name] = record
@@ -261,7 +263,7 @@ class Writer:
                 if found is not None and found.name != tensor.type.name:
                     raise ValueError(
                         f"tensor {quote(tensor.name)}: type {number} is {tensor.type.name} here, and the file would be read "
-                        f"as if it were {found.name}: in {room:,} bytes both have room"
+                        f"as if it were {found.name}: in {counted(room, 'byte')} both have room"
                     )
 
     def _header(self, tensors: int, keys: int) -> bytes:

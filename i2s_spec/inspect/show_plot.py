@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from i2s_spec.draw.sparkline import ASCII, BLOCKS, SHARE_ASCII, SHARE_BLOCKS, shares, sparkline
 from i2s_spec.draw.terminal import Line, Piece
 from i2s_spec.draw.text import float32_words, visible
+from i2s_spec.errors import counted
 from i2s_spec.gguf.reader import File
 from i2s_spec.inspect.survey.reader import survey
 from i2s_spec.inspect.survey.result import Reading, Survey
@@ -57,7 +58,7 @@ def plots(file: File, available: int | None = None, *, blocks: bool = True) -> I
     for kind in kinds:
         whole = max(1, sum(kind.counts))
         words = " ".join(f"{count / whole:6.1%}" for count in kind.counts[:3])
-        odd = f"  {kind.counts[3]:,} codes 3" if kind.counts[3] else ""
+        odd = f"  {counted(kind.counts[3], 'time')} code 3" if kind.counts[3] else ""
         strip = shares(kind.counts, STRIP, blocks=blocks)
         yield [Piece(f"  {kind.name:<{width}}  ", "cyan"), Piece(f"{strip}  {words}"), Piece(odd, "red")]
 
@@ -83,7 +84,7 @@ def _scales(kinds: Sequence[Kind], width: int, room: int, blocks: bool) -> Itera
     layers = 1 + max(layer for kind in kinds for layer in kind.scales)
     signs = BLOCKS if blocks else ASCII
     step = max(1, -(-layers // max(8, room)))
-    several = f", {step} layers to a character" if step > 1 else ""
+    several = f", {counted(step, 'layer')} to a character" if step > 1 else ""
     yield [
         Piece("Scales", "bold"),
         Piece(f"  layers 0 to {layers - 1}{several}; {signs[0]} smallest, {signs[-1]} largest of each kind")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from i2s_spec.display import counted
 from i2s_spec.draw.table import Column, table
 from i2s_spec.draw.terminal import Line, Piece
-from i2s_spec.draw.text import count_words, float32_words, size_words, visible, width
+from i2s_spec.draw.text import count_words, exact_size_words, float32_words, visible, width
+from i2s_spec.errors import counted
 
 #: Columns that a value may take.
 VALUE_WIDTH: Final = 60
@@ -50,16 +50,16 @@ def _header(about: dict[str, Any]) -> Iterator[Line]:
         Piece(visible(_bytes(about["path"]), 4096, bare=True), "bold"),
         Piece(f"  GGUF version {header['version']}{order}"),
     ]
-    facts = [("file", _size(about["size"]))]
+    facts = [("file", exact_size_words(about["size"]))]
     counts = f"{counted(header['key_count'], 'key')}, {counted(header['tensor_count'], 'tensor')}"
     if header["header_bytes"] is None:
         facts.append(("header", f"{counts} promised"))
     else:
-        facts.append(("header", f"{_size(header['header_bytes'])}, {counts}"))
+        facts.append(("header", f"{exact_size_words(header['header_bytes'])}, {counts}"))
     if header["data_start"] is not None:
         source = "general.alignment" if header["alignment_declared"] else "the default"
         where = f" from 0x{header['data_start']:x}, aligned to {header['alignment']:,} ({source})"
-        facts.append(("data", _size(header["data_bytes"]) + where if header["data_bytes"] else "none"))
+        facts.append(("data", exact_size_words(header["data_bytes"]) + where if header["data_bytes"] else "none"))
     for name, fact in facts:
         yield [Piece(f"  {name:<8}", "dim"), Piece(fact)]
 
@@ -100,8 +100,8 @@ def value_words(key: dict[str, Any]) -> str:
     if key["whole"] and len(text) <= VALUE_WIDTH and not newline:
         return visible(text)
     # a long text, such as a chat template: its first line, and how much there is
-    lines = f", {text.count(10) + 1:,} lines" if newline and key["whole"] else ""
-    size = f"… ({count:,} bytes{lines})"
+    lines = f", {counted(text.count(10) + 1, 'line')}" if newline and key["whole"] else ""
+    size = f"… ({counted(count, 'byte')}{lines})"
     start = visible(first[: 4 * VALUE_WIDTH], 10**9, bare=False)
     room = VALUE_WIDTH - len(size)
     return (start if len(start) <= room else start[: room - 1] + "'") + size
@@ -170,7 +170,7 @@ def _tensors(tensors: list[dict[str, Any]], available: int | None) -> Iterator[L
     yield from table(*_fitting(_numbered(columns), list(_rows(tensors, "tensors", cells)), available), available)
     if unread:
         more = "each would be a request of its own; --remote-limit sample=N reads more"
-        yield [Piece(f"  {counted(unread, 'scale')} {'was' if unread == 1 else 'were'} not read: {more}", "dim")]
+        yield [Piece(f"  {counted(unread, 'scale was', 'scales were')} not read: {more}", "dim")]
 
 
 def _fitting(
@@ -223,10 +223,6 @@ def _sums(total: dict[str, Any]) -> tuple[str, ...]:
 
 def _rounded(count: int) -> str:
     return f" ({count_words(count)})" if count >= 1000 else ""
-
-
-def _size(size: int) -> str:
-    return f"{size:,} bytes ({size_words(size)})" if size >= 1024 else size_words(size)
 
 
 def _bytes(text: Any) -> bytes:

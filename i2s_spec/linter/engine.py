@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import lru_cache
 
 from i2s_spec._version import __version__
 from i2s_spec.errors import FormatError, Span, TrustedText
@@ -110,8 +111,8 @@ class _Run:
 
     def __init__(self, options: Options, reading: Reading, path: str | None, weights: Weights | None) -> None:
         levels = options.levels
-        #: Those on the header come first: payloads are read meanwhile.
-        self._rules = sorted((rule for rule in REGISTRY.facts() if rule.code in levels), key=_is_late)
+        self._codes = tuple(levels)
+        self._rules = _in_order(self._codes)
         self._collection = Collection(levels, options.suppressed_in(path))
         self.add = self._collection.add
         self._options = options
@@ -136,7 +137,7 @@ class _Run:
             subject = Subject(file, place, self._reading, self._weights)
             ignored = self._options.ignored
             fetched = isinstance(source, FetchingSource)
-            subject.asked = len([rule for rule in self._rules if _is_asked(rule, fetched)])
+            subject.asked = _asked(self._codes, fetched)
             if ignored:
                 subject.ignored = sum(_is_asked(rule, fetched) for rule in REGISTRY.facts() if rule.code in ignored)
             subject.by_document = profile_named(self._options.profile).by_document
@@ -253,6 +254,22 @@ class _Run:
 
 def _is_late(rule: Facts) -> bool:
     return rule.late
+
+
+# Of many files all are asked the same: what depends on the rules alone is worked out once.
+
+
+@lru_cache(maxsize=8)
+def _in_order(codes: tuple[str, ...]) -> tuple[Facts, ...]:
+    """The rules in force. Those on the header come first: payloads are read meanwhile."""
+    in_force = frozenset(codes)
+    return tuple(sorted((rule for rule in REGISTRY.facts() if rule.code in in_force), key=_is_late))
+
+
+@lru_cache(maxsize=8)
+def _asked(codes: tuple[str, ...], fetched: bool) -> int:
+    """How many of them are asked about a file."""
+    return sum(_is_asked(rule, fetched) for rule in _in_order(codes))
 
 
 def tool() -> dict[str, str]:

@@ -9,6 +9,7 @@ import textwrap
 from difflib import get_close_matches
 from typing import Any
 
+from i2s_spec.errors import plural
 from i2s_spec.linter.rule import FAMILIES, REGISTRY, Rule
 from i2s_spec.linter.rules import all_rules
 
@@ -48,7 +49,7 @@ def as_dict(rule: Rule) -> dict[str, Any]:
         "slug": rule.slug,
         "severity": rule.severity.value,
         "title": rule.title,
-        "message": rule.fault.message,
+        "message": plural(rule.fault.message),
         "clause": rule.clause,
         "families": [rule.family],
         "why": rule.sections.get("Why", ""),
@@ -87,7 +88,7 @@ def _repair(rule: Rule) -> str:
 def as_text(rule: Rule, width: int = 100) -> str:
     """A rule for the terminal."""
     lines = [f"{rule.code} {rule.slug}", rule.title, ""]
-    rows = [*rule.sections.items(), ("Message", rule.fault.message), *facts(rule)]
+    rows = [*rule.sections.items(), ("Message", plural(rule.fault.message)), *facts(rule)]
     for name, words in rows:
         lines += textwrap.wrap(
             words, width, initial_indent=f"{name + ':':<12}", subsequent_indent=" " * 12, break_long_words=False
@@ -101,7 +102,7 @@ def as_markdown(rule: Rule) -> str:
     parts += ["| | |", "|---|---|", *(f"| {name} | {words} |" for name, words in facts(rule)), ""]
     for name, words in rule.sections.items():
         parts += [f"**{name}:** {_escaped(words)}", ""]
-    parts += [f"**Message:** {_escaped(rule.fault.message)}", ""]
+    parts += [f"**Message:** {_escaped(plural(rule.fault.message))}", ""]
     return "\n".join(parts)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, FormatError, Span, quote
+from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, FormatError, Span, counted, quote
 from i2s_spec.gguf.source import FetchingSource, Source, is_address
 from i2s_spec.light_typing import Any, NamedTuple
 from i2s_spec.linter.rule import Excerpt, Finding, Severity
@@ -171,8 +171,6 @@ class Report:
     @property
     def words(self) -> str:
         """What was found in a few words: `ok`, or the counts by severity."""
-        from i2s_spec.display import counted
-
         if not self.readable:
             return "not a readable GGUF file"
         counts = [(self.count(level), level.value) for level in Severity]
@@ -330,19 +328,22 @@ def reading_words(report: FileReport) -> list[str]:
         part = "at most a part of each tensor was read; "
         if "scales" in report:
             part = (
-                f"{report['scales']['read']:,} of {report['scales']['of']:,} scales and the codes before them were read, "
+                f"{report['scales']['read']:,} of {counted(report['scales']['of'], 'scale')} and "
+                f"the codes before them were read, "
                 "since the server gives one range at a time; --remote-limit sample=N allows more requests; "
             )
         clauses = [f"not evaluated: {skipped}" if skipped else "every rule was evaluated"]
         if partly:
-            clauses.append(f"{partly:,} {'rule' if partly == 1 else 'rules'} on payloads saw a part")
+            clauses.append(f"{counted(partly, 'rule')} on payloads saw a part")
         elif not skipped:
             clauses.append("no tensor is larger than its sample")
         words.append(f"sampled: {part}{'; '.join(clauses)}")
     if "remote" in report:
         remote = report["remote"]
         version = f"version {remote['version']}" if remote["version"] else "the server names no version"
-        words.append(f"from a server: {remote['requests']:,} requests, {remote['bytes']:,} bytes; {version}")
+        words.append(
+            f"from a server: {counted(remote['requests'], 'request')}, {counted(remote['bytes'], 'byte')}; {version}"
+        )
     return words
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 
-from i2s_spec.errors import Fault, FormatError, Span, TrustedText, render
+from i2s_spec.errors import Fault, FormatError, Span, render
 from i2s_spec.light_enum import StrEnum
 from i2s_spec.light_typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -173,15 +173,6 @@ class Rule(NamedTuple):
     def at(self, span: Span, got: Any = None, want: Any = None, **details: Any) -> Finding:
         """A finding of this rule."""
         return Finding(self, span, got, want, details)
-
-
-def weights(count: int) -> TrustedText:
-    """The noun after a number of weights.
-
-    >>> weights(1), weights(2)
-    ('weight', 'weights')
-    """
-    return TrustedText("weight" if count == 1 else "weights")
 
 
 class Excerpt(NamedTuple):

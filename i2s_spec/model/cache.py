@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from i2s_spec.errors import SettingError
+from i2s_spec.errors import SettingError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +110,7 @@ class Cache:
         :raises ValueError: for more than there are, or fewer than none
         """
         if not 0 <= used <= self.used:
-            raise ValueError(f"the cache holds {self.used:,} tokens; it cannot be cut to {used:,}")
+            raise ValueError(f"the cache holds {counted(self.used, 'token')}; it cannot be cut to {used:,}")
         del self.tokens[used:]
 
     def matches(self, other: Cache) -> bool:
@@ -118,7 +118,10 @@ class Cache:
         return (self._shapes, self.dtype) == (other._shapes, other.dtype)
 
     def __repr__(self) -> str:
-        return f"<Cache {self.used:,} of {self.length:,} tokens, {self.layers} layers, {self.dtype.name}>"
+        return (
+            f"<Cache {self.used:,} of {counted(self.length, 'token')}, "
+            f"{counted(self.layers, 'layer')}, {self.dtype.name}>"
+        )
 
 
 def cache_for(sizes: Hyperparameters, profile: NumericProfile, length: int | None = None) -> Cache:
@@ -129,7 +132,7 @@ def cache_for(sizes: Hyperparameters, profile: NumericProfile, length: int | Non
     """
     length = sizes.context if length is None else operator.index(length)
     if not 1 <= length <= sizes.context:
-        raise SettingError(f"a cache of {length:,} tokens; the model's context is 1 to {sizes.context:,}")
+        raise SettingError(f"a cache of {counted(length, 'token')}; the model's context is 1 to {sizes.context:,}")
     layers = [sizes.at(i) for i in range(sizes.layers)]
     dtype = np.float16 if profile.cache == "f16" else np.float32
     return Cache(length, [(h.heads_kv, h.head_dim) for h in layers], [(h.heads_kv, h.value_dim) for h in layers], dtype)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import Origin, is_address, source_of
 from i2s_spec.linter.analysis.subject import Subject
@@ -166,7 +166,11 @@ def _steps(
     if repacked is not None:
         yield Step(repacked, "the tensors are packed otherwise than readers expect")
     elif (step := repair_step(worst_first, path)) is not None:
-        many = f"{step.findings:,} of {sum(counts.values()):,} findings" if len(report.findings) > 1 else "the finding"
+        many = (
+            f"{step.findings:,} of {counted(sum(counts.values()), 'finding')}"
+            if len(report.findings) > 1
+            else "the finding"
+        )
         yield Step(step.command, f"shows the repairs for {many}; -o OUT.gguf in place of --dry-run writes them")
     if not report.readable and os.path.isdir(report.path):
         yield Step(f"i2s lint {path}", "checks every *.gguf file below the folder, or the checkpoint in it")

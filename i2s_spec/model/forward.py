@@ -17,7 +17,7 @@ from warnings import warn
 
 import numpy as np
 
-from i2s_spec.errors import SettingError
+from i2s_spec.errors import SettingError, counted
 from i2s_spec.model.cache import Cache, cache_for
 from i2s_spec.model.graph.graph import Graph, Node
 from i2s_spec.model.graph.taps import taps_of, values_by_sequence, wanted
@@ -174,7 +174,7 @@ class Model:
         ) or not self.settings.causal:
             together = len(ids)
         if together < 1:
-            raise SettingError(f"{together} tokens together; at least 1 is needed")
+            raise SettingError(f"{counted(together, 'token')} together; at least 1 is needed")
         used, parts, tapped = cache.used, [], []
         try:
             for start in range(0, len(ids), together):
@@ -210,7 +210,10 @@ class Model:
         """
         caches = [self.new_cache() for _ in prompts] if caches is None else list(caches)
         if len(caches) != len(prompts) or len({id(cache) for cache in caches}) != len(caches):
-            raise SettingError(f"{len(prompts)} prompts need as many caches, all different; there are {len(caches)}")
+            raise SettingError(
+                f"{counted(len(prompts), 'prompt needs', 'prompts need')} as many caches, all "
+                f"different; there are {len(caches)}"
+            )
         if not prompts:
             return []
         ids = [self.check_tokens(tokens, cache) for tokens, cache in zip(prompts, caches, strict=True)]
@@ -277,7 +280,7 @@ class Model:
         return frozenset() if taps == () else wanted(taps, self.tap_names())
 
     def __repr__(self) -> str:
-        from i2s_spec.display import counted, line
+        from i2s_spec.display import line
 
         layers = counted(self.graph.layers, "layer")
         words = f"{self.architecture.name}, {layers}, {self.weights.dialect}, {self.numerics.name}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from i2s_spec.errors import SettingError
+from i2s_spec.errors import SettingError, counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,5 +38,5 @@ def token_ids(tokens: Sequence[int] | NDArray[Any], cache: Cache, vocab: int, co
     if cache.used + array.size > cache.length:
         before = f" after {cache.used:,} in the cache" if cache.used else ""
         what = "the model's context" if cache.length == context else "the cache"
-        raise SettingError(f"{array.size:,} tokens{before} are too many; {what} holds {cache.length:,}")
+        raise SettingError(f"{counted(array.size, 'token')}{before} are too many; {what} holds {cache.length:,}")
     return array.astype(np.int64)

@@ -12,7 +12,7 @@ from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from i2s_spec.deprecation import renamed_keyword
-from i2s_spec.errors import Fault, FormatError, SettingError, quote
+from i2s_spec.errors import Fault, FormatError, SettingError, counted, quote
 from i2s_spec.gguf.regular_file import require_written
 from i2s_spec.schema import dialect as dialects
 from i2s_spec.schema import faults
@@ -77,7 +77,7 @@ def load_model(
     read_as = dialects.parse(dialect)
     threads = _processors() if threads is None else threads
     if threads < 1:
-        raise SettingError(f"{threads} threads do nothing; at least 1 is needed")
+        raise SettingError(f"{counted(threads, 'thread does', 'threads do')} nothing; at least 1 is needed")
     file = origin if isinstance(origin, File) else open_file(origin, trusted=trusted)
     try:
         require_written(file.source)
@@ -153,10 +153,10 @@ def _model(
     embedding = file.tensors.get("token_embd.weight")
     h = hyperparameters(file.metadata, embedding.shape[0] if embedding is not None else None)
     if h.experts:
-        raise SettingError(f"the model has {h.experts} experts; graphs with experts cannot be run here")
+        raise SettingError(f"the model has {counted(h.experts, 'expert')}; graphs with experts cannot be run here")
     if h.rope_dims % 2 or h.rope_dims > h.head_dim:
         raise SettingError(
-            f"{h.rope_dims:,} dimensions of a head are to be rotated in pairs; a head has {h.head_dim:,}"
+            f"{counted(h.rope_dims, 'dimension')} of a head are to be rotated in pairs; a head has {h.head_dim:,}"
         )
     rule = resolve_activation(architecture, file.metadata, profile, activation, h.vocab)
     kind, why = _pooling(architecture, file.metadata, pooling)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from i2s_spec.display import counted
-from i2s_spec.errors import SettingError
+from i2s_spec.errors import SettingError, counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

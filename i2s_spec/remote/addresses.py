@@ -19,7 +19,7 @@ import os
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.remote.policy import refused
 
 #: Schemes of web servers and buckets; those of buckets are fsspec's.
@@ -85,7 +85,7 @@ def parse(text: str) -> Address:
     :raises FormatError: S916 where it cannot be followed: control characters, credentials, missing parts
     """
     if len(text) > LONGEST:
-        raise refused(f"it has {len(text):,} characters; {LONGEST:,} at most are read")
+        raise refused(f"it has {counted(len(text), 'character')}; {LONGEST:,} at most are read")
     if not text.isprintable() or " " in text or "\\" in text:
         raise refused("it holds spaces, backslashes or characters that cannot be printed")
     scheme, _, rest = text.partition("://")

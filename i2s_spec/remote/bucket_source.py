@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from i2s_spec.errors import FormatError, MissingExtra, Span, TrustedText, quote
+from i2s_spec.errors import FormatError, MissingExtra, Span, TrustedText, counted, quote
 from i2s_spec.remote.addresses import BucketAddress
 from i2s_spec.remote.connections import over_budget
 from i2s_spec.remote.policy import current
@@ -75,7 +75,7 @@ class BucketSource(RangeSource):
         data = self._ask(read)
         self._bytes += len(data)
         if len(data) != buffer.nbytes:
-            raise _changed(self.size, f"{len(data):,} of {buffer.nbytes:,} bytes came")
+            raise _changed(self.size, f"{len(data):,} of {counted(buffer.nbytes, 'byte')} came")
         buffer[:] = data
 
     def changed(self) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.remote.multipart import CONTENT_RANGE, boundary_of, read_parts
 from i2s_spec.remote.range_source import FIRST, Range, RangeSource, Usage
 from i2s_spec.remote.transport import CONNECTIONS, Answer, Transport, fault_of, misbehaves
@@ -216,7 +216,7 @@ class HttpSource(RangeSource):
             raise misbehaves(answer.url, words)
         size = int(found["size"])
         if not 0 < size < 1 << 62:
-            raise misbehaves(answer.url, f"says that the file has {size:,} bytes")
+            raise misbehaves(answer.url, f"says that the file has {counted(size, 'byte')}")
         self._check_range(answer, (0, min(FIRST, size)), size)
         return Pinned(size, etag, modified)
 
@@ -239,7 +239,7 @@ class HttpSource(RangeSource):
             raise _changed(self.size, f"it was written at {quote(modified)}")
         found = CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
         if found is not None and int(found["size"]) != self.size:
-            raise _changed(self.size, f"it had {self.size:,} bytes and has {int(found['size']):,}")
+            raise _changed(self.size, f"it had {counted(self.size, 'byte')} and has {int(found['size']):,}")
 
     def _check_range(self, answer: Answer, span: Range, size: int) -> None:
         content_range = answer.headers.get("Content-Range", "")

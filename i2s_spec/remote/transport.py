@@ -19,7 +19,7 @@ from urllib.parse import urljoin, urlsplit
 import urllib3
 
 from i2s_spec._version import __version__
-from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.pattern import pattern
 from i2s_spec.remote.connections import Deadline, over_budget, pools, proxy_for
 from i2s_spec.remote.policy import Policy, refused
@@ -223,7 +223,7 @@ class Transport:
                 if asked is not None
                 else f"{host_of(url)} does not say how long"
             )
-            more = f"; that is after {waits} waits" if waits else f"; {most:,.0f} are left"
+            more = f"; that is after {counted(waits, 'wait')}" if waits else f"; {most:,.0f} are left"
             raise FormatError(
                 faults.REMOTE_RATE_LIMITED, Span(0, 0), round(seconds, 3), reason=TrustedText(words + more)
             )

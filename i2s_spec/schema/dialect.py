@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 from i2s_spec.schema.types import I2_S_BLOCK, TAIL_BYTES
 
@@ -80,9 +80,11 @@ class Layout(NamedTuple):
         :raises ValueError: unless rows * cols is a multiple of `block` and rows of `row_block`
         """
         if rows % self.row_block:
-            raise ValueError(f"{self} packs rows in groups of {self.row_block}; {rows:,} rows are not whole groups")
+            raise ValueError(
+                f"{self} packs rows in groups of {self.row_block}; {counted(rows, 'row is', 'rows are')} not whole groups"
+            )
         if over := rows * cols % self.block:
-            n = f"{rows:,} x {cols:,} = {rows * cols:,} elements"
+            n = f"{rows:,} x {cols:,} = {counted(rows * cols, 'element')}"
             raise ValueError(f"{self} packs elements in blocks of {self.block}; {n} leave {over} over")
 
     def __str__(self) -> str:
@@ -239,7 +241,9 @@ def parse(dialect: str | Dialect) -> Dialect:
     if tail not in TAILS:
         _unknown("tail", tail, TAILS)
     if len(rest) > 2:
-        raise ValueError(f"a dialect is named layout[/code map[/tail]]; {quote(dialect)} has {len(rest) + 1} parts")
+        raise ValueError(
+            f"a dialect is named layout[/code map[/tail]]; {quote(dialect)} has {counted(len(rest) + 1, 'part')}"
+        )
     if (layout, code_map, tail) == (CANONICAL.layout.name, CANONICAL.code_map.name, CANONICAL.tail.name):
         return CANONICAL
     return Dialect(LAYOUTS[layout], CODE_MAPS[code_map], TAILS[tail])

@@ -37,7 +37,7 @@ UTF_16: Final = Fault(
 
 # Header.
 HEADER_TRUNCATED: Final = Fault(
-    "G101", "header-truncated", "the file ends inside the header: {got} bytes of the {want} that a header takes"
+    "G101", "header-truncated", "the file ends inside the header: {got:byte} of the {want} that a header takes"
 )
 VERSION_ZERO: Final = Fault("G102", "version-zero", "the version is 0; versions 2 and 3 exist")
 VERSION_ONE: Final = Fault(
@@ -50,28 +50,33 @@ BYTE_ORDER_UNCLEAR: Final = Fault(
     "the version field is 0x{got_hex} in little-endian order and {swapped} in big-endian order: neither is a version",
 )
 KEY_COUNT: Final = Fault(
-    "G108", "key-count", "the header promises {got} key-values; the {room} bytes that follow hold at most {want}"
+    "G108",
+    "key-count",
+    "the header promises {got:key-value}; the {room:byte that follows holds|bytes that follow hold} at most {want}",
 )
 TENSOR_COUNT: Final = Fault(
-    "G109", "tensor-count", "the header promises {got} tensors; the {room} bytes that follow hold at most {want}"
+    "G109",
+    "tensor-count",
+    "the header promises {got:tensor}; the {room:byte that follows holds|bytes that follow hold} at most {want}",
 )
 
 # Key-values.
 METADATA_TRUNCATED: Final = Fault(
     "G201", "metadata-truncated", "the file ends inside key-value {index} (bytes needed: {want}, left: {got})"
 )
-KEY_TOO_LONG: Final = Fault("G204", "key-too-long", "key {index} is {got} bytes long; the limit is {want}")
+KEY_TOO_LONG: Final = Fault("G204", "key-too-long", "key {index} is {got:byte} long; the limit is {want}")
 STRING_PAST_END: Final = Fault(
-    "G209", "string-past-end", "a string of {got} bytes is declared where {want} bytes are left in the file"
+    "G209", "string-past-end", "a string of {got:byte} is declared where {want:byte is|bytes are} left in the file"
 )
 VALUE_TYPE_UNKNOWN: Final = Fault("G210", "value-type-unknown", "key {key} has value type {got}; types 0 to 12 exist")
 ARRAY_TOO_DEEP: Final = Fault(
-    "G212", "array-too-deep", "the array of key {key} is nested {got} levels deep; the limit is {want}"
+    "G212", "array-too-deep", "the array of key {key} is nested {got:level} deep; the limit is {want}"
 )
 ARRAY_PAST_END: Final = Fault(
     "G213",
     "array-past-end",
-    "the array of key {key} declares {got} elements; the {room} bytes that are left hold at most {want}",
+    "the array of key {key} declares {got:element}; the "
+    "{room:byte that is left holds|bytes that are left hold} at most {want}",
 )
 ARRAY_TYPE_UNKNOWN: Final = Fault(
     "G214", "array-type-unknown", "the array of key {key} has element type {got}; types 0 to 12 exist"
@@ -89,10 +94,10 @@ TENSOR_INFOS_TRUNCATED: Final = Fault(
     "the file ends inside tensor info {index} (bytes needed: {want}, left: {got})",
 )
 NAME_TOO_LONG: Final = Fault(
-    "G302", "name-too-long", "the name of tensor {index} is {got} bytes long; the limit is {want}"
+    "G302", "name-too-long", "the name of tensor {index} is {got:byte} long; the limit is {want}"
 )
 TOO_MANY_DIMENSIONS: Final = Fault(
-    "G308", "too-many-dimensions", "tensor {name} declares {got} dimensions; at most {want} exist"
+    "G308", "too-many-dimensions", "tensor {name} declares {got:dimension}; at most {want} exist"
 )
 
 # Tensor data, met when a tensor's bytes are asked for.
@@ -106,12 +111,12 @@ TYPE_UNKNOWN: Final = Fault(
     "G313", "type-unknown", "tensor {name} has type {got}, which no known ggml defines{others}{meaning}"
 )
 BLOCK_SPLIT: Final = Fault(
-    "G315", "row-not-whole-blocks", "tensor {name} has rows of {got} elements; its type packs blocks of {want}"
+    "G315", "row-not-whole-blocks", "tensor {name} has rows of {got:element}; its type packs blocks of {want}"
 )
 
 # Bounds and the outside world.
-TOO_MANY_KEYS: Final = Fault("S101", "too-many-keys", "the file has {got} key-values; the limit is {want}")
-TOO_MANY_TENSORS: Final = Fault("S102", "too-many-tensors", "the file has {got} tensors; the limit is {want}")
+TOO_MANY_KEYS: Final = Fault("S101", "too-many-keys", "the file has {got:key-value}; the limit is {want}")
+TOO_MANY_TENSORS: Final = Fault("S102", "too-many-tensors", "the file has {got:tensor}; the limit is {want}")
 ALIGNMENT_TOO_LARGE: Final = Fault("S106", "alignment-too-large", "general.alignment is {got}; the limit is {want}")
 UNREADABLE: Final = Fault("S901", "unreadable", "the file cannot be read: {reason}")
 NOT_A_FILE: Final = Fault("S902", "not-a-regular-file", "this is {kind}, not a regular file")

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from construct import Bytes, Container
 
+from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE, Layout
 from i2s_spec.schema.field import Field, Reading, Record, Word
 from i2s_spec.schema.types import TAIL_BYTES
@@ -56,7 +57,9 @@ def parse(data: bytes, elements: int, order: str = "little") -> Container:
     :raises ValueError: for another number of bytes
     """
     if len(data) != (size := elements // CODES_PER_BYTE + TAIL_BYTES):
-        raise ValueError(f"an I2_S tensor of {elements:,} elements takes {size:,} bytes, not {len(data):,}")
+        raise ValueError(
+            f"an I2_S tensor of {counted(elements, 'element')} takes {counted(size, 'byte')}, not {len(data):,}"
+        )
     return extent(order, elements).parse(data, reading=Reading(len(data)))
 
 

@@ -45,9 +45,6 @@ FILE_TYPES: Final[dict[int, tuple[Meaning, ...]]] = {
     if any(each.is_current for each in registry.file_meanings(number))
 }
 
-#: Meanings that a finding needs no words for: every official I2_S file says 40, every Q2_0 file of llama.cpp's 41.
-USUAL: Final = frozenset({(40, "I2_S"), (41, "Q2_0"), (141, "PQ2_0"), (143, "PTQ1_0")})
-
 _FAMILIES: Final = {"BitNet": BITNET, "ggml": UPSTREAM, "one fork": "a fork with row scales"}
 
 

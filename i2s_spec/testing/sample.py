@@ -28,6 +28,7 @@ from construct import Container
 from i2s_spec.codec.blocks import block_reference
 from i2s_spec.codec.blocks.block_shape import blocks_of
 from i2s_spec.convert.synthetic.new import new
+from i2s_spec.errors import counted
 from i2s_spec.schema import checks, gguf
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS
@@ -137,7 +138,7 @@ class Draft:
         """The sound file with the bytes of one field overwritten."""
         start, stop = self._spans[path]
         if len(data) != stop - start:
-            raise ValueError(f"{path} has {stop - start} bytes, not {len(data)}")
+            raise ValueError(f"{path} has {counted(stop - start, 'byte')}, not {len(data)}")
         return self._data[:start] + data + self._data[stop:]
 
     def number(self, path: str, value: int) -> bytes:

@@ -96,7 +96,7 @@ BROKEN: dict[str, tuple[Callable[[], Tiny], Callable[[Tiny], object], list[str],
     "layer too many": (
         packed_2b4t, lambda tiny: tiny.config.update(num_hidden_layers=1), ["H205"], "layers.1"),
     "infinite weights of a ternary model": (
-        plain_llama, lambda tiny: tiny.tensors["lm_head.weight"][1].__setitem__((0, 0), math.inf), ["H213"], "1 values"),
+        plain_llama, lambda tiny: tiny.tensors["lm_head.weight"][1].__setitem__((0, 0), math.inf), ["H213"], "1 value that"),
 }  # fmt: skip
 
 

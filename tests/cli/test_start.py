@@ -50,12 +50,12 @@ class Start(NamedTuple):
 
 STARTS = {
     "version": Start(["--version"], 5, 15, set()),
-    "lint": Start(["lint", "FILE"], 94, 134, set()),
-    "header": Start(["lint", "--header-only", "MODEL"], 113, 161, {"re", "enum"}),
-    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 99, 147, {"re", "enum"}),
-    "json": Start(["lint", "--json", "FILE"], 91, 144, {"json", "re", "enum"}),
-    "rules": Start(["rules", "--format", "json"], 107, 217, CLICK | {"json", "pathlib"}),
-    "help": Start(["lint", "--help"], 68, 166, CLICK),
+    "lint": Start(["lint", "FILE"], 95, 135, set()),
+    "header": Start(["lint", "--header-only", "MODEL"], 108, 156, {"re", "enum"}),
+    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 100, 148, {"re", "enum"}),
+    "json": Start(["lint", "--json", "FILE"], 92, 145, {"json", "re", "enum"}),
+    "rules": Start(["rules", "--format", "json"], 108, 218, CLICK | {"json", "pathlib"}),
+    "help": Start(["lint", "--help"], 69, 167, CLICK),
 }
 
 

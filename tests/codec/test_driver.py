@@ -12,13 +12,14 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pytest
-from c_compiler import WARNINGS
+from c_compiler import SANITIZERS, WARNINGS
 from windows import compiled_for_windows
 
 from i2s_spec.codec.kernels import BLOCK, CODES, KINDS, MAP_IDS, remap_of, scheme
@@ -219,8 +220,9 @@ Build = Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Compile the driver, every warning an error; skip where the compiler cannot."""
+    """Compile the driver, every warning an error, once for each choice of flags; skip where the compiler cannot."""
 
+    @cache
     def compiled(compiler: str, *flags: str) -> Path:
         program = tmp_path_factory.mktemp("built") / "driver"
         command = [compiler, *WARNINGS, *flags, f"-I{HEADERS}", str(SOURCE), "-o", str(program)]
@@ -255,19 +257,19 @@ def test_kernels_of_this_processor(build: Build, made_up: Path, from_vectors: Pa
 
 
 def test_the_whole_set_of_vectors(build: Build, shared: Path, tmp_path: Path) -> None:
-    driver = build(host_compiler(), "-O2")
+    driver = build(host_compiler(), "-O3")
     assert "portable" in set(run(driver, of_the_vectors(shared / "vectors").write(tmp_path / "vectors.cases")))
 
 
 def test_under_sanitizers(build: Build, made_up: Path, tmp_path: Path) -> None:
     """No byte is touched that does not belong to source or result, and nothing is done that C leaves undefined."""
-    compiler, flags = host_compiler(), ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    compiler = host_compiler()
     probe = tmp_path / "probe.c"
     probe.write_text("int main(void) { return 0; }\n")
-    command = [compiler, *flags, str(probe), "-o", str(tmp_path / "probe")]
+    command = [compiler, *SANITIZERS, str(probe), "-o", str(tmp_path / "probe")]
     if subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip(f"{compiler} has no sanitizers")
-    assert "portable" in set(run(build(compiler, "-O1", "-g", *flags), made_up))
+    assert "portable" in set(run(build(compiler, *SANITIZERS), made_up))
 
 
 def test_neon_under_emulation(build: Build, made_up: Path, from_vectors: Path) -> None:
@@ -292,7 +294,7 @@ def test_as_windows_calls_kernels(made_up: Path, tmp_path: Path, run_by_wine: Ca
 
 
 def test_the_driver_can_fail(build: Build, tmp_path: Path) -> None:
-    driver = build(host_compiler(), "-O1")
+    driver = build(host_compiler(), "-O3")
     cases = Cases()
     cases.add("unpack", (4, 1, 0, CODES), b"\x1b\x1b\x1b\x1b", bytes([0, 1, 2, 3] * 3 + [0, 1, 2, 2]))
     cases.add("scan", (3,), b"\x15" * 100, b"", answer=1)

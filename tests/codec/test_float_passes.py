@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from c_compiler import WARNINGS
+from c_compiler import SANITIZERS, WARNINGS
 from examples import examples, share
 from hypothesis import given
 from hypothesis import strategies as st
@@ -196,8 +196,7 @@ def test_the_kernels_without_python(how: str, tmp_path: Path) -> None:
     emulator = next(filter(shutil.which, ("qemu-aarch64", "qemu-aarch64-static")), None)
     if shutil.which(compiler) is None or (how == "neon" and (emulator is None or platform.machine() == "aarch64")):
         pytest.skip(f"{compiler} or the emulator is not there")
-    flags = {"sanitizers": ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
-             "neon": ["-O3", "-static"]}.get(how, ["-O3"])  # fmt: skip
+    flags = {"sanitizers": SANITIZERS, "neon": ("-O3", "-static")}.get(how, ("-O3",))
     program, cases = tmp_path / "floats", write_cases(tmp_path / "cases")
     command = [compiler, *WARNINGS, "-ffp-contract=off", *flags, f"-I{HERE.parent.parent / 'pyx'}"]
     built = subprocess.run(

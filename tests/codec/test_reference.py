@@ -178,7 +178,7 @@ def test_hugging_face_s_packed_checkpoints(shared: Path) -> None:
     ("trits", "said"),
     [
         ([[0, 1, 2, 0] * 32], r"^32 values are not -1, 0 or \+1; the first is 2 at element 2 \(row 0, column 2\)$"),
-        (np.array([[0] * 128, [0] * 127 + [255]], np.uint8), r"^1 values .* 255 at element 255 \(row 1, column 127\)$"),
+        (np.array([[0] * 128, [0] * 127 + [255]], np.uint8), r"^1 value .* 255 at element 255 \(row 1, column 127\)$"),
         (np.array([-128] * 128, np.int8), "^128 values .* -128 at element 0"),
         (np.array([2**63] * 128, np.uint64), "^128 values"),
         (np.zeros((1, 100), np.int8), "blocks of 128; 1 x 100 = 100 elements leave 100 over"),

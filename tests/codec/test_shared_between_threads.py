@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_compiler import skip_without_shadow_memory
+from c_compiler import REPORTING, skip_without_shadow_memory
 
 from i2s_spec.codec._survey import BLOCK, Parts, kernel_sets
 from i2s_spec.gguf._strings import Walk
@@ -125,23 +125,30 @@ def test_a_walk_that_threads_share() -> None:
     assert walk.is_utf8
 
 
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The survey by threads in C, under the thread sanitizer."""
+    folder = tmp_path_factory.mktemp("threads")
+    compiler, flags = os.environ.get("CC") or "cc", ["-fsanitize=thread", *REPORTING]
+    probe = folder / "probe.c"
+    probe.write_text("int main(void) { return 0; }\n")
+    command = [compiler, *flags, str(probe), "-o", str(folder / "probe")]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip(f"{compiler} has no such sanitizer")
+    if subprocess.run([folder / "probe"], capture_output=True, check=False).returncode:
+        pytest.skip("this system does not let the sanitizer run")
+    source, program = HERE / "driver" / "survey_threads.c", folder / "driver"
+    build = [compiler, "-pthread", *flags, f"-I{HEADERS}", str(source), "-o", str(program)]
+    subprocess.run(build, check=True)
+    return program
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("how", ["through", "stop"])
 @pytest.mark.parametrize("where", ["memory", "file"])
-def test_the_survey_under_the_thread_sanitizer(tmp_path: Path, where: str, how: str) -> None:
-    compiler, flags = os.environ.get("CC") or "cc", ["-fsanitize=thread", "-fno-sanitize-recover=all"]
-    probe = tmp_path / "probe.c"
-    probe.write_text("int main(void) { return 0; }\n")
-    command = [compiler, *flags, str(probe), "-o", str(tmp_path / "probe")]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip(f"{compiler} has no such sanitizer")
-    if subprocess.run([tmp_path / "probe"], capture_output=True, check=False).returncode:
-        pytest.skip("this system does not let the sanitizer run")
+def test_the_survey_under_the_thread_sanitizer(driver: Path, tmp_path: Path, where: str, how: str) -> None:
     data = np.random.default_rng(2).bytes((1 << 20) + 77)
     (tmp_path / "data").write_bytes(data)
-    source, driver = HERE / "driver" / "survey_threads.c", tmp_path / "driver"
-    build = [compiler, "-O1", "-g", "-pthread", *flags, f"-I{HEADERS}", str(source), "-o", str(driver)]
-    subprocess.run(build, check=True)
     for _ in range(5):
         done = subprocess.run(
             [driver, tmp_path / "data", where, how], capture_output=True, text=True, check=False, timeout=300

@@ -210,7 +210,7 @@ def test_codes_that_stand_for_nothing() -> None:
         converted(bytes(data), to="F16")
     file, result = converted(bytes(data), to="interleave-64")
     assert sum(proof.unused for proof in result.proofs) == 1
-    assert "1 codes that stand for nothing kept" in " ".join(map(str, result.proofs))
+    assert "1 unused code kept" in " ".join(map(str, result.proofs))
     file, result = converted(bytes(data), to="canonical", unused_code="zero")
     assert not sum(proof.unused for proof in result.proofs)
     unpack(file.tensors["blk.0.attn_q.weight"].read(), (256, 256))

@@ -21,8 +21,15 @@ from i2s_spec.schema.i2s import codes_of
 
 ALL = list(examples.fences())
 
+#: Fences of the page of the package, whose examples people copy: every run tries them all, and of the others a share.
+PACKAGE = [fence for fence in ALL if fence.page.name == "api.md"]
 
-@pytest.mark.parametrize("fence", share(ALL, every=3), ids=lambda fence: f"{fence.page.name}:{fence.line}")
+
+@pytest.mark.parametrize(
+    "fence",
+    [*PACKAGE, *share((fence for fence in ALL if fence not in PACKAGE), every=3)],
+    ids=lambda fence: f"{fence.page.name}:{fence.line}",
+)
 def test_every_fence_holds(fence: examples.Fence) -> None:
     html = fences.render(fence.kind, fence.body)
     for link in re.findall(r'href="rules/([A-Z]\d+)\.html"', html):

@@ -57,7 +57,7 @@ def test_cut_text_fits(value: str, columns: int, middle: bool) -> None:
     [
         (0, "0 bytes"),
         (1, "1 byte"),
-        (1023, "1023 bytes"),
+        (1023, "1,023 bytes"),
         (1024, "1.00 KiB"),
         (479_616, "468.4 KiB"),
         (1 << 70, "1024.0 EiB"),

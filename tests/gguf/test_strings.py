@@ -21,6 +21,7 @@ from i2s_spec.gguf.string_arrays import Strings, is_utf8
 _TEXTS = [
     b"", b"a", b"a b", b" a", b"a ", b"a b c", b" ", b"[PAD7]", b"[PAD]", b"[PAD", b"<dummy12>", b"<dummy>", b"<0x0A>",
     b"<0x0a>", b"<0x-1>", b"<0x", b"<0x1", b"<0x1>", b"<0x123>", b"<0xzz>", b"\x00", b"\xff" * 9,
+    b"<|", b"<|>", b"<||>", b"<|a|>", b"<|a|", b"<|" + b"m" * 60 + b"|>", b"<|" + b"m" * 61 + b"|>",
     b"y" * (string_arrays.LOOKED_AT + 1), b"z" * string_arrays.LOOKED_AT,
 ]  # fmt: skip
 _items = st.lists(
@@ -172,6 +173,30 @@ def test_only_so_many_strings_are_compared() -> None:
 def test_texts_of_every_length_are_found(length: int) -> None:
     text, near = b"t" * length, b"t" * (length - 1) + b"x"
     assert look(b"other", near, text, text, texts=(near, text, b"gone")).found == (1, 2, -1)
+
+
+def test_markers_are_kept_as_far_as_there_is_room() -> None:
+    items = [b"<|%d|>" % (i // 2) for i in range(2 * string_arrays.MARKED + 6)]
+    seen = look(b"other", *items, b"<|" + b"m" * string_arrays.LONGEST_MARKER + b"|>")
+    assert (seen.markers, len(seen.marked)) == (len(items) + 1, string_arrays.MARKED)
+    assert (seen.marked[b"<|0|>"], seen.marked[b"<|1|>"]) == (1, 3)
+
+
+@given(st.lists(st.integers(-2, 2) | st.integers(-(2**31), 2**31 - 1), max_size=12), st.booleans(), st.integers(-2, 2))
+@examples(60)
+def test_count_equal(values: list[int], big: bool, wanted: int) -> None:
+    data = b"\0" + struct.pack(f"{'>' if big else '<'}{len(values)}i", *values)
+    for source in sources(data):
+        for sought in (wanted, *values[:2]):
+            assert string_arrays.count_equal(source, 1, len(values), big, sought) == values.count(sought)
+
+
+def test_count_equal_of_many_parts() -> None:
+    values = [0x01020304, 0x04030201] * 70_000
+    for order in "<>":
+        data = struct.pack(f"{order}{len(values)}i", *values)
+        found = string_arrays.count_equal(BufferSource(data), 0, len(values) - 1, order == ">", 0x04030201)
+        assert found == 69_999
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_types_142_and_143(files: dict[str, bytes], kind: str, number: int) -> N
     """Nothing is wrong with the type; what is said is that the file does not say whether it is rotated."""
     ((code, message),) = said(files[kind])
     assert code == "M042"
-    assert message.startswith(f"14 tensors have type {number}, and no key says how they are rotated")
+    assert message.startswith(f"14 tensors have type {number}, and no key says how their rows are rotated")
 
 
 def test_type_42_in_groups_of_64_is_file_type_41(files: dict[str, bytes]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pace import units
 
+from i2s_spec.gguf import string_arrays
 from i2s_spec.linter.engine import lint
 from i2s_spec.linter.rule import Finding
 from i2s_spec.schema.types import ValueType
@@ -126,3 +127,14 @@ def test_large_vocabularies_take_linear_time() -> None:
     assert units(lambda: lint(data)) < 250  # some 3; a quadratic search takes thousands
     report = lint(data)
     assert {"T012", "T004", "M013"} <= {finding.code for finding in report.findings}
+
+
+@pytest.mark.parametrize("kept", [0, 1, string_arrays.MARKED])
+def test_markers_are_found_however_many_are_kept(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the walk over the tokens kept too few of them, the template's are looked for by another walk."""
+    monkeypatch.setattr(string_arrays, "MARKED", kept)
+    model = Model("llama").set("tokenizer.chat_template", b"{{ 'a' }}<|start_header_id|>{{ 'b' }}<|eot_id|>")
+    assert only(model, "T020").details["count"] == 1
+    tokens = model.items(TOKENS)
+    tokens[tokens.index(b"<|eot_id|>") - 1] = b"<|start_header_id|>"
+    assert "T020" not in {finding.code for finding in lint(model.built()).findings}

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from c_compiler import WARNINGS
+from c_compiler import SANITIZERS, WARNINGS
 from windows import compiled_for_windows
 
 pytestmark = pytest.mark.thorough
@@ -19,13 +19,13 @@ HERE = Path(__file__).resolve().parent
 HEADERS = HERE.parent.parent / "pyx"
 
 
-def build(folder: Path, compiler: str, *flags: str) -> Path:
-    """Compile the program, every warning an error."""
+def build(folder: Path, compiler: str, *flags: str, name: str = "fast") -> Path:
+    """Compile a program, every warning an error."""
     if shutil.which(compiler) is None:
         pytest.skip(f"no C compiler: {compiler} is not there")
-    program = folder / "fast"
+    program = folder / name
     command = [compiler, *WARNINGS, "-ffp-contract=fast", *flags, f"-I{HEADERS}"]
-    command += [str(HERE / "driver" / "fast.c"), "-o", str(program), "-lm"]
+    command += [str(HERE / "driver" / f"{name}.c"), "-o", str(program), "-lm", "-pthread"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return program
@@ -45,16 +45,25 @@ def test_kernels_of_this_processor(tmp_path: Path) -> None:
     assert "portable" in run(build(tmp_path, os.environ.get("CC") or "cc", "-O3"))
 
 
+def test_a_token_streams_weights_from_memory(tmp_path: Path) -> None:
+    """A pass takes the kernel for weights from memory where a product on its own does, and both give the same sums."""
+    program = build(tmp_path, os.environ.get("CC") or "cc", "-O2", "-Wno-unused-function", name="pass")
+    done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout.split(": ")[1]) == (0, "streamed 1 times, 0 failed\n"), (
+        done.stdout + done.stderr
+    )
+
+
 def test_under_a_sanitizer(tmp_path: Path) -> None:
-    compiler, flags = os.environ.get("CC") or "cc", ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    compiler = os.environ.get("CC") or "cc"
     probe = tmp_path / "probe.c"
     probe.write_text("int main(void) { return 0; }\n")
-    command = [compiler, *flags, str(probe), "-o", str(tmp_path / "probe")]
+    command = [compiler, *SANITIZERS, str(probe), "-o", str(tmp_path / "probe")]
     if shutil.which(compiler) is None or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip(f"{compiler} has no such sanitizers")
     if subprocess.run([tmp_path / "probe"], capture_output=True, check=False).returncode:
         pytest.skip("this system does not let the sanitizer run")
-    assert "portable" in run(build(tmp_path, compiler, "-O1", "-g", *flags))
+    assert "portable" in run(build(tmp_path, compiler, *SANITIZERS))
 
 
 def test_neon_under_emulation(tmp_path: Path) -> None:

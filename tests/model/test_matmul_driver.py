@@ -12,12 +12,13 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pytest
-from c_compiler import WARNINGS, skip_without_shadow_memory
+from c_compiler import REPORTING, WARNINGS, skip_without_shadow_memory
 from windows import compiled_for_windows
 
 from i2s_spec.codec import isa
@@ -92,13 +93,22 @@ def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return of_the_definition().write(tmp_path_factory.mktemp("matmul") / "definition.cases")
 
 
-def build(folder: Path, *compiler: str) -> Path:
-    """Compile the driver with a compiler and its flags, every warning an error."""
-    program = folder / "driver"
-    command = [*compiler, *WARNINGS, "-ffp-contract=off", "-pthread", f"-I{HEADERS}"]
-    done = subprocess.run([*command, str(SOURCE), "-o", str(program)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return program
+Build = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """Compile the driver with a compiler and its flags, every warning an error, once for each choice of both."""
+
+    @cache
+    def compiled(*compiler: str) -> Path:
+        program = tmp_path_factory.mktemp("built") / "driver"
+        command = [*compiler, *WARNINGS, "-ffp-contract=off", "-pthread", f"-I{HEADERS}"]
+        done = subprocess.run([*command, str(SOURCE), "-o", str(program)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return program
+
+    return compiled
 
 
 def host_compiler() -> str:
@@ -121,13 +131,13 @@ def run(*command: str | Path) -> list[str]:
 
 
 @pytest.mark.parametrize("level", ["-O3", "-O1"])
-def test_kernels_of_this_processor(made_up: Path, tmp_path: Path, level: str) -> None:
-    assert "portable" in run(build(tmp_path, host_compiler(), level), made_up)
+def test_kernels_of_this_processor(build: Build, made_up: Path, level: str) -> None:
+    assert "portable" in run(build(host_compiler(), level), made_up)
 
 
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
-def test_under_sanitizers(made_up: Path, tmp_path: Path, sanitizer: str) -> None:
-    compiler, flags = host_compiler(), [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
+def test_under_sanitizers(build: Build, made_up: Path, tmp_path: Path, sanitizer: str) -> None:
+    compiler, flags = host_compiler(), [f"-fsanitize={sanitizer}", *REPORTING]
     probe = tmp_path / "probe.c"
     probe.write_text("int main(void) { return 0; }\n")
     command = [compiler, *flags, str(probe), "-o", str(tmp_path / "probe")]
@@ -137,7 +147,7 @@ def test_under_sanitizers(made_up: Path, tmp_path: Path, sanitizer: str) -> None
         pytest.skip("this system does not let the sanitizer run")
     # Who uses threads may not fork under this one; one set shows what threads do to each other.
     only = ["portable"] if sanitizer == "thread" else []
-    assert "portable" in run(build(tmp_path, compiler, "-O1", "-g", *flags), made_up, *only)
+    assert "portable" in run(build(compiler, *flags), made_up, *only)
 
 
 def emulator() -> str:
@@ -165,18 +175,18 @@ ARM: Final = {
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_neon_under_emulation(made_up: Path, tmp_path: Path, compiler: str) -> None:
-    driver = build(tmp_path, *cross_compiler(compiler), "-O3", "-static")
+def test_neon_under_emulation(build: Build, made_up: Path, compiler: str) -> None:
+    driver = build(*cross_compiler(compiler), "-O3", "-static")
     for name in ARM["max"]:
         assert run(emulator(), driver, made_up, name) == [name]
 
 
-def test_sets_by_what_an_arm_processor_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sets_by_what_an_arm_processor_has(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From what the system says of a processor to the set that is chosen, and what is refused; names as `_cpu` has them."""
     cases, codes = Cases(), np.ones((9, 128), dtype=np.int8)
     payload = bytes(range(96))
     cases.add(PRODUCT, (3, 1, 9), [payload, codes.tobytes()], [bitlinear.dot(payload, 3, 128, codes)])
-    file, driver = cases.write(tmp_path / "cases"), build(tmp_path, *cross_compiler(), "-O1", "-static")
+    file, driver = cases.write(tmp_path / "cases"), build(*cross_compiler(), "-O3", "-static")
     table = (HEADERS / "_cpu.pyx").read_text().split('cdef extern from *:\n    """', 1)[1].split('"""', 1)[0]
     listing = tmp_path / "names.c"
     listing.write_text(f"""{table}
@@ -223,8 +233,8 @@ def test_as_windows_calls_kernels(made_up: Path, tmp_path: Path, run_by_wine: Ca
     assert "portable: runs" in sets
 
 
-def test_the_driver_can_fail(tmp_path: Path) -> None:
-    driver = build(tmp_path, host_compiler(), "-O1")
+def test_the_driver_can_fail(build: Build, tmp_path: Path) -> None:
+    driver = build(host_compiler(), "-O1")
     cases, codes = Cases(), np.ones((1, 128), dtype=np.int8)
     cases.add(PRODUCT, (1, 1, 1), [bytes([0x55] * 32), codes.tobytes()], [np.array([[127]], dtype=np.int32)])
     done = subprocess.run([driver, cases.write(tmp_path / "x")], capture_output=True, text=True, check=False)

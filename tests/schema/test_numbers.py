@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from i2s_spec.schema import numbers, types
-from i2s_spec.schema.architectures.keys import FILE_TYPES
+from i2s_spec.schema.architectures.keys import FILE_TYPES, USUAL_FILE_TYPES
 
 
 @pytest.mark.parametrize("number", range(36, 43))
@@ -29,6 +29,12 @@ def test_file_types_are_those_of_the_schema() -> None:
     assert numbers.file_type_words(137) == "IQ2_BN to ik_llama.cpp"
     assert numbers.file_type_words(15) == "Q4_K_M to all"
     assert numbers.file_types(15)[0].tensors == ("Q4_K",)
+
+
+def test_usual_file_types_fit() -> None:
+    """Rules say nothing of these without asking what the number means: so must who asks."""
+    for number, kind in USUAL_FILE_TYPES:
+        assert any(kind in meaning.tensors for meaning in numbers.file_types(number))
 
 
 def test_both_lineages_have_their_say_from_38_to_41() -> None:

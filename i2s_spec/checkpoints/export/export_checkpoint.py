@@ -25,7 +25,7 @@ from i2s_spec.checkpoints.writing.target_types import FLOAT_TYPES, float_words
 from i2s_spec.convert.hugging_face.names import to_checkpoint_rows
 from i2s_spec.convert.hugging_face.packed import packed_tensors, stored_scale
 from i2s_spec.convert.hugging_face.safetensors import NewTensor, write_checkpoint
-from i2s_spec.errors import FormatError, SettingError, quote
+from i2s_spec.errors import FormatError, SettingError, counted, quote
 from i2s_spec.gguf.reader import takes_file
 from i2s_spec.gguf.unfinished import publish_folder, unfinished_folder
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
@@ -225,7 +225,8 @@ def _one_scale(tensor: Tensor) -> FileMatrix:
     scales = np.unique(matrix.scales[used])
     if scales.size != 1:
         raise SettingError(
-            f"tensor {quote(name)} has {scales.size:,} different scales, and a packed matrix has one; --form F16 keeps them"
+            f"tensor {quote(name)} has {counted(scales.size, 'different scale')}, and a packed "
+            f"matrix has one; --form F16 keeps them"
         )
     if int(matrix.trits.max()) > 1:
         raise SettingError(f"tensor {quote(name)} has the weight +2, which a packed matrix has no code for")

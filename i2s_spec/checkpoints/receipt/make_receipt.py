@@ -29,7 +29,7 @@ from i2s_spec.checkpoints.source.bounded_json import read_object, refused
 from i2s_spec.checkpoints.source.checkpoint_folder import TEXTS, CheckpointFolder
 from i2s_spec.checkpoints.source.config_sizes import sizes_of
 from i2s_spec.checkpoints.source.recognition import quantization_of
-from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import chunks, source_of
@@ -279,5 +279,6 @@ def _base_check(file: File, base: Path | None) -> Check:
     if not total:
         return Check("i", NOT_MADE, "the base model has no ternary matrices of the same names and shapes")
     problems = [] if changed else ["no trit differs from the base model: what was trained is lost"]
-    return concluded("i", problems, f"{changed:,} of {total:,} trits differ from the base model ({changed / total:.2%})",
+    return concluded("i", problems, f"{changed:,} of {counted(total, 'trit')} differ from the base "
+                                    f"model ({changed / total:.2%})",
                      {"changed": changed, "of": total})  # fmt: skip

@@ -11,6 +11,7 @@ from i2s_spec.checkpoints.receipt.checkpoint_forward import CheckpointForward
 from i2s_spec.checkpoints.receipt.checkpoint_witness import LINEAR, Witness
 from i2s_spec.checkpoints.receipt.file_tensors import type_name
 from i2s_spec.codec.ternary_types import BLOCK_TYPES
+from i2s_spec.errors import counted
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 
 if TYPE_CHECKING:
@@ -101,11 +102,11 @@ def _agreement(found: NDArray[np.float32], want: NDArray[np.float32], what: str,
         "largest_difference": spread,
         "argmax": changed,
     }
-    same = f", the largest at the same token but for {changed} near ties" if argmax else ""
+    same = f", the largest at the same token but for {counted(changed, 'near tie')}" if argmax else ""
     return concluded(
         "g",
         problems,
-        f"{len(found)} positions: correlation at least {worst:.7f}{same}; {ties:,} activations on a tie",
+        f"{counted(len(found), 'position')}: correlation at least {worst:.7f}{same}; {ties:,} activations on a tie",
         facts,
     )
 
@@ -171,4 +172,4 @@ def keys_check(file: File, witness: Witness) -> Check:
         problems.append("rope_freqs.weight is missing, which rope_type llama3 needs")
     if witness.architecture is None:
         return Check("k", NOT_MADE, f"no architecture is known here for {witness.class_name}")
-    return concluded("k", problems, f"{len(want)} keys")
+    return concluded("k", problems, counted(len(want), "key"))

@@ -18,7 +18,7 @@ from i2s_spec.checkpoints.vocabulary.pre_tokenizer_probe import (
     only_pre_tokenizer,
 )
 from i2s_spec.checkpoints.vocabulary.sentencepiece_model import from_tokenizer_model
-from i2s_spec.errors import FormatError, MissingExtra, SettingError, quote
+from i2s_spec.errors import FormatError, MissingExtra, SettingError, counted, quote
 from i2s_spec.model.text.chat_template import Message, render
 from i2s_spec.model.tokenizer.tokenizer import CHECK_TEXT, load_tokenizer
 
@@ -97,7 +97,7 @@ def _ids(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
             problems.append(
                 f"tokenizer.ggml.pre is {tokenizer.choice.pre.name}, which splits text as tokenizer.json does not"
             )
-    return f"the ids of {len(some)} texts are those of the library tokenizers"
+    return f"the ids of {counted(len(some), 'text')} are those of the library tokenizers"
 
 
 def _pieces(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
@@ -114,7 +114,10 @@ def _pieces(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
     for key, flag in want.flags.items():
         if found.get(f"tokenizer.ggml.{key}") != flag:
             problems.append(f"tokenizer.ggml.{key} is {found.get(f'tokenizer.ggml.{key}')}, and {flag} by the files")
-    return f"{len(want.tokens):,} pieces are those of tokenizer.model; no other program was asked for the ids of texts"
+    return (
+        f"{counted(len(want.tokens), 'piece is', 'pieces are')} those of tokenizer.model; no "
+        f"other program was asked for the ids of texts"
+    )
 
 
 def _special(file: File, folder: CheckpointFolder, problems: list[str]) -> None:
@@ -170,4 +173,4 @@ def _template(file: File, folder: CheckpointFolder, problems: list[str]) -> str:
             problems.append(f"the chat template gives {quote(ours, 40)}, and {quote(theirs, 40)} in the checkpoint")
     if not rendered:
         problems.append("the chat template is another text than in the checkpoint; it was not rendered")
-    return f"{rendered} conversations are rendered alike"
+    return f"{counted(rendered, 'conversation is', 'conversations are')} rendered alike"

@@ -10,7 +10,7 @@ from i2s_spec.checkpoints.receipt.check_result import NOT_MADE, Check, concluded
 from i2s_spec.checkpoints.receipt.checkpoint_witness import LINEAR, Witness, WitnessMatrix
 from i2s_spec.checkpoints.receipt.file_tensors import FileMatrix, floats_of, matrix_of, type_name
 from i2s_spec.codec.ternary_types import BLOCK_TYPES
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,14 +55,16 @@ def weight_checks(file: File, witness: Witness, latent: Witness | None = None) -
     checks = [_bijection(file, witness, expected)]
     total = int(tally.counts.sum())
     facts: dict[str, Any] = {"tensors": len(expected), "rules": tally.rules, "largest_rounding": tally.rounded}
-    checks.append(concluded("b", tally.values, f"{len(expected):,} tensors, {total:,} trits", facts))
+    checks.append(concluded("b", tally.values, f"{counted(len(expected), 'tensor')}, {counted(total, 'trit')}", facts))
     scales = "all scales are as derived" if total else "scales are within the floats that check b compares"
     convention, proof = _convention(witness, latent)
     checks.append(concluded("c", tally.scales + convention, f"{scales}; {proof}"))
     shares = tally.counts / max(total, 1)
     if total and abs(shares[0] - shares[2]) > BALANCE:
         tally.codes.append(f"-1 has a share of {shares[0]:.4f} and +1 of {shares[2]:.4f}")
-    unusual = f"; unusual shares of zeros in {len(tally.unusual)} matrices" if tally.unusual else ""
+    unusual = (
+        f"; unusual shares of zeros in {counted(len(tally.unusual), 'matrix', 'matrices')}" if tally.unusual else ""
+    )
     facts = {
         "minus": float(shares[0]),
         "zero": float(shares[1]),
@@ -97,7 +99,9 @@ def _bijection(file: File, witness: Witness, expected: dict[str, str]) -> Check:
             problems.append(
                 f"the checkpoint has no tensor {quote(f'{witness.prefix}{module}.weight')} for {quote(name)}"
             )
-    return concluded("a", problems, f"{len(expected):,} tensors; the head is {'its own' if witness.untied else 'tied'}")
+    return concluded(
+        "a", problems, f"{counted(len(expected), 'tensor')}; the head is {'its own' if witness.untied else 'tied'}"
+    )
 
 
 def _compare(tensor: Tensor, module: str, witness: Witness, tally: _Tally) -> None:
@@ -165,7 +169,7 @@ def _compare_matrix(
         tally.unusual.append(name)
     if not np.array_equal(found.trits, trits):
         wrong = int(np.count_nonzero(found.trits != trits))
-        tally.values.append(f"{quote(name)} has {wrong:,} other trits than the checkpoint gives")
+        tally.values.append(f"{quote(name)} has {counted(wrong, 'other trit')} than the checkpoint gives")
         if word in ("attn_q", "attn_k") and np.array_equal(np.sort(found.trits, axis=0), np.sort(trits, axis=0)):
             tally.rows.append(f"{quote(name)} has the rows of the checkpoint in another order than rotation pairs")
     _compare_scales(name, kind, found, scales, tally)
@@ -177,7 +181,9 @@ def _compare_scales(name: str, kind: str, found: FileMatrix, want: NDArray[np.fl
         want = want.astype(np.float16).astype(np.float32)
     groups = found.scales.shape[1]
     if want.shape[1] > groups or groups % want.shape[1]:
-        tally.scales.append(f"{quote(name)} has {groups} scales in a row; the checkpoint has {want.shape[1]}")
+        tally.scales.append(
+            f"{quote(name)} has {counted(groups, 'scale')} in a row; the checkpoint has {want.shape[1]}"
+        )
         return
     each = np.broadcast_to(np.repeat(want, groups // want.shape[1], axis=1), found.scales.shape)
     used = found.trits.reshape(*found.scales.shape, -1).any(axis=2) if found.scales.size > 1 else np.ones((1, 1), bool)
@@ -216,4 +222,7 @@ def _convention(witness: Witness, latent: Witness | None) -> tuple[list[str], st
         scale = float(witness.matrix(module).scales.item())
         if not 0.9 < scale / mean < 1.1:
             problems.append(f"{quote(module)} has the scale {scale:.4g}, and its floats have the mean {mean:.4g}")
-    return problems, f"weight_scale {word}: scales are the means of the float revision in {len(packed)} matrices"
+    return (
+        problems,
+        f"weight_scale {word}: scales are the means of the float revision in {counted(len(packed), 'matrix', 'matrices')}",
+    )

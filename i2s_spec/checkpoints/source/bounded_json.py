@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.regular_file import open_regular
 from i2s_spec.gguf.source import Source, is_address, source_of
 from i2s_spec.schema import faults
@@ -53,7 +53,7 @@ def read_bytes(path: str, most: int, closing: Closing | None = None) -> bytes:
             raise _too_large(path, size, most)
         data = file.read(most + 1)
     if len(data) > most:
-        raise refused(f"{quote(os.path.basename(path))} has more than {most:,} bytes", path)
+        raise refused(f"{quote(os.path.basename(path))} has more than {counted(most, 'byte')}", path)
     return data
 
 
@@ -72,7 +72,7 @@ def _read_address(address: str, most: int, closing: Closing | None) -> bytes:
 
 
 def _too_large(path: str, size: int, most: int) -> FormatError:
-    return refused(f"{quote(os.path.basename(path))} has {size:,} bytes, and {most:,} are the limit", path)
+    return refused(f"{quote(os.path.basename(path))} has {counted(size, 'byte')}, and {most:,} are the limit", path)
 
 
 def read_text(path: str, most: int, closing: Closing | None = None) -> str:
@@ -113,7 +113,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _whole(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
-        raise ValueError(f"a number has {len(digits):,} digits")
+        raise ValueError(f"a number has {counted(len(digits), 'digit')}")
     return int(digits)
 
 

@@ -9,7 +9,7 @@ from i2s_spec.checkpoints.source.bounded_json import refused
 from i2s_spec.checkpoints.source.families import BY_FAMILY, FAMILIES, WEIGHT_SCALE, Condition, Family
 from i2s_spec.convert.hugging_face.packed import Convention, checked_convention
 from i2s_spec.convert.hugging_face.safetensors import Stored
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 
 _MODES = ("online", "offline")
 
@@ -119,7 +119,7 @@ def _seen(folder: Described) -> str:
     config = [
         f"{key} {quote(str(folder.config[key]))}" for key in ("architectures", "model_type") if key in folder.config
     ]
-    return ", ".join([*config, f"{len(folder.tensors):,} tensors in {', '.join(map(quote, types[:4]))}"])
+    return ", ".join([*config, f"{counted(len(folder.tensors), 'tensor')} in {', '.join(map(quote, types[:4]))}"])
 
 
 def _known() -> str:

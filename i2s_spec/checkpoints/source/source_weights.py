@@ -29,7 +29,7 @@ from i2s_spec.codec.quantization.quantize import SMALLEST_SCALE
 from i2s_spec.codec.trits import WINDOW
 from i2s_spec.convert.hugging_face.packed import PackedMatrix
 from i2s_spec.convert.hugging_face.safetensors import Stored
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -142,7 +142,9 @@ def floats(stored: Stored, start: int, stop: int) -> NDArray[np.float32]:
     found = widened(words.astype(words.dtype.newbyteorder("="), copy=False), stored.dtype)
     if not np.isfinite(found).all():
         odd = int(np.count_nonzero(~np.isfinite(found)))
-        raise refused(f"tensor {quote(stored.name)} has {odd:,} values that are infinite or NaN")
+        raise refused(
+            f"tensor {quote(stored.name)} has {counted(odd, 'value that is', 'values that are')} infinite or NaN"
+        )
     return found
 
 
@@ -270,7 +272,8 @@ def _by_groups(stored: Stored) -> TernaryMatrix:
             return TernaryMatrix(trits, np.concatenate(scales), "groups")
     some = np.unique(np.abs(floats(stored, 0, cols)))
     raise refused(
-        f"tensor {quote(stored.name)} is not ternary: its first row has {some.size:,} magnitudes, from {some[0]:.4g} to "
+        f"tensor {quote(stored.name)} is not ternary: its first row has "
+        f"{counted(some.size, 'magnitude')}, from {some[0]:.4g} to "
         f"{some[-1]:.4g}. If the model was trained with BitLinear, --rule absmean makes trits as that does"
     )
 

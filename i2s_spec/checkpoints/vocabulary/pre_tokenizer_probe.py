@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from i2s_spec.checkpoints.source.bounded_json import refused
-from i2s_spec.errors import MissingExtra, quote
+from i2s_spec.errors import MissingExtra, counted, quote
 from i2s_spec.model.tokenizer.pretokenizers import PRE_TOKENIZERS, PreTokenizer
 from i2s_spec.model.tokenizer.splitting import expression
 from i2s_spec.model.tokenizer.tokenizer import CHECK_TEXT
@@ -51,7 +51,7 @@ def ask_library(tokenizer: Mapping[str, Any], what: str, texts: Sequence[str]) -
             timeout=3 * _SECONDS, check=False, env={"TOKENIZERS_PARALLELISM": "false"},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise CannotTellError(f"it did not end within {3 * _SECONDS} seconds") from None
+        raise CannotTellError(f"it did not end within {counted(3 * _SECONDS, 'second')}") from None
     if done.returncode != 0 or not done.stdout:
         raise CannotTellError(f"it took more than {_SECONDS} seconds or {_MEMORY >> 30} GB, and was stopped")
     reply = json.loads(done.stdout)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.checkpoints.source.bounded_json import refused
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.model.tokenizer.vocabulary import CONTROL, MOST_TOKENS, NORMAL, UNUSED, USER_DEFINED
 
 #: Tokens that llama.cpp's converter takes for control tokens although the tokenizer's file does not say so.
@@ -81,7 +81,7 @@ def by_id(words: Mapping[str, Any], added: list[AddedToken], size: int) -> tuple
     :raises FormatError: H104 for ids that are missing, taken twice or beyond the embedding
     """
     if size > MOST_TOKENS or len(words) > MOST_TOKENS:
-        raise refused(f"the vocabulary has {max(size, len(words)):,} tokens; {MOST_TOKENS:,} are the limit")
+        raise refused(f"the vocabulary has {counted(max(size, len(words)), 'token')}; {MOST_TOKENS:,} are the limit")
     slots: dict[int, str] = {}
     for token, number in words.items():
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
@@ -101,7 +101,7 @@ def by_id(words: Mapping[str, Any], added: list[AddedToken], size: int) -> tuple
         raise refused("the tokenizer has no tokens")
     last = max(slots)
     if last >= size:
-        raise refused(f"token {quote(slots[last])} has the id {last:,}, and the embedding has {size:,} rows")
+        raise refused(f"token {quote(slots[last])} has the id {last:,}, and the embedding has {counted(size, 'row')}")
     if len(slots) <= last:
         hole = next(number for number in range(last) if number not in slots)
         raise refused(f"the tokenizer has holes: no token has the id {hole:,}, and the last one is {last:,}")

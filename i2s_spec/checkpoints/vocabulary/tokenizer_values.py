@@ -15,7 +15,7 @@ from i2s_spec.checkpoints.source.checkpoint_folder import CheckpointFolder
 from i2s_spec.checkpoints.vocabulary.byte_pair_tokens import from_tokenizer_json
 from i2s_spec.checkpoints.vocabulary.sentencepiece_model import from_tokenizer_model
 from i2s_spec.checkpoints.vocabulary.token_arrays import TokenLists
-from i2s_spec.errors import SettingError, quote
+from i2s_spec.errors import SettingError, counted, quote
 from i2s_spec.model.tokenizer.pretokenizers import BY_NAME
 
 #: Special tokens by the word of their key, with the words of Hugging Face's files.
@@ -105,5 +105,5 @@ def _ids(config: Mapping[str, Any], key: str, size: int) -> list[int]:
         if isinstance(number, bool) or not isinstance(number, int) or not number >= 0:
             raise refused(f"{key} is {quote(str(number)[:40])}, which is not a token's id")
         if number >= size:
-            raise refused(f"{key} is {number:,}, and there are {size:,} tokens")
+            raise refused(f"{key} is {number:,}, and there are {counted(size, 'token')}")
     return list(numbers)

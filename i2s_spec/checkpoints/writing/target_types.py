@@ -18,7 +18,7 @@ from i2s_spec.codec.quantization.in_order import in_order
 from i2s_spec.codec.ternary_types import BLOCK_TYPES
 from i2s_spec.codec.trits import WINDOW
 from i2s_spec.convert.tensors.encode import TARGETS, Encoder, ProofError
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,7 +80,7 @@ def _grouped(name: str, matrix: TernaryMatrix, type: str) -> Iterator[bytes]:
     if not target or group % target:
         fits = [each for each, layout in BLOCK_TYPES.items() if group % layout.group_elements(cols) == 0]
         raise refused(
-            f"tensor {quote(name)} has a scale for every {group:,} weights, which {type} has no place for; "
+            f"tensor {quote(name)} has a scale for every {counted(group, 'weight')}, which {type} has no place for; "
             f"{', '.join([*(each for each in fits if not why_not(each, (rows, cols))), *FLOAT_TYPES])} have"
         )
     scales = np.repeat(matrix.scales, group // target, axis=1)

@@ -10,6 +10,7 @@ import click
 from i2s_spec.cli.files.target import reading, shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.draw.text import json_document, json_string
+from i2s_spec.errors import counted
 
 SCHEMA_VERSION = 1
 
@@ -53,7 +54,9 @@ def command(file: str, target: str, form: str, mode: str, as_json: bool, quiet: 
         }  # fmt: skip
         sys.stdout.writelines(json_document(document))
     elif not quiet:
-        click.echo(f"{shown(target)}: {result.class_name}, {result.size:,} bytes of weights, {result.matrices} matrices "
-                   f"{'packed' if form == 'packed' else 'in ' + form}, {result.others} other tensors")  # fmt: skip
+        click.echo(f"{shown(target)}: {result.class_name}, {counted(result.size, 'byte')} of "
+                   f"weights, {counted(result.matrices, 'matrix', 'matrices')} "
+                   f"{'packed' if form == 'packed' else 'in ' + form}, "
+                   f"{counted(result.others, 'other tensor')}")  # fmt: skip
         for note in result.notes:
             click.echo(f"note: {note}")

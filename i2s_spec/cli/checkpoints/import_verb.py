@@ -12,6 +12,7 @@ from i2s_spec.cli.files.target import keep_inputs, reading, shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import json_document, json_string, visible
+from i2s_spec.errors import counted
 
 if TYPE_CHECKING:
     from i2s_spec.checkpoints.writing.import_checkpoint import Imported
@@ -168,7 +169,7 @@ def _document(target: str, result: Imported, checks: dict[str, Any] | None) -> d
 
 def _print(target: str, result: Imported) -> None:
     family = result.recognized.family
-    click.echo(f"{shown(target)}: {result.size:,} bytes, architecture {family.architecture}")
+    click.echo(f"{shown(target)}: {counted(result.size, 'byte')}, architecture {family.architecture}")
     click.echo(f"family: {family.name} ({visible(result.recognized.why, 200, bare=True)})")
     tensors = ", ".join(f"{count} {type}" for type, count in sorted(result.types.items()))
     rules = ", ".join(f"{count} by the rule {rule}" for rule, count in sorted(result.rules.items()))

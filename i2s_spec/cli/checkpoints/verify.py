@@ -11,6 +11,7 @@ import click
 from i2s_spec.cli.files.target import reading
 from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import json_document, visible
+from i2s_spec.errors import counted
 
 EXIT_FINDINGS = 1
 
@@ -54,7 +55,7 @@ def command(file: str, receipt: str | None, against: str | None, positions: int,
             click.echo(f"changed: {visible(sentence, 400, bare=True)}")
         if not now["changed"]:
             count = len(now["tensors"])
-            click.echo(f"{count:,} tensors are as the receipt has them")
+            click.echo(f"{counted(count, 'tensor is', 'tensors are')} as the receipt has them")
     if now["changed"] or failed(now):
         sys.exit(EXIT_FINDINGS)
 

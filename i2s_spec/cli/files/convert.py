@@ -12,6 +12,7 @@ import click
 from i2s_spec.cli.files.target import out_argument, reading, shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.draw.text import json_document, json_string, visible
+from i2s_spec.errors import all_of, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -171,7 +172,10 @@ def _to_checkpoint(source: str, target: str, options: dict[str, Any], about: dic
             f"linear_class {'autobitlinear' if convention == 'multiply' else 'bitlinear'}."]  # fmt: skip
     if result.left_out:
         names = ", ".join(visible(name, 60, bare=True) for name in result.left_out[:5])
-        message.append(f"{len(result.left_out):,} tensors have no name in checkpoints, and were left out: {names}.")
+        message.append(
+            f"{counted(len(result.left_out), 'tensor has', 'tensors have')} no name in checkpoints, "
+            f"and were left out: {names}."
+        )
     return _Report(result.size, result.proofs, result.copied, None, message)
 
 
@@ -204,24 +208,26 @@ def _lines(report: _Report, verbose: bool) -> Iterator[str]:
     from i2s_spec.convert.container.key_renames import file_type_words
 
     proofs = report.proofs
-    yield f"{report.size:,} bytes, {len(proofs)} tensors converted, {report.copied} copied"
+    yield f"{counted(report.size, 'byte')}, {counted(len(proofs), 'tensor')} converted, {report.copied} copied"
     if verbose:
         yield from (f"  {proof}" for proof in proofs)
     if proofs:
         types = " and ".join(sorted({proof.target for proof in proofs}))
-        yield f"proof: the trits of all {len(proofs)} tensors are equal, read back from what was written ({types})"
+        yield (
+            f"proof: the trits of {all_of(len(proofs), 'tensor')} are equal, read back from what was written ({types})"
+        )
         rounded = [proof for proof in proofs if proof.rounding.relative]
         if rounded:
             most = max(rounded, key=lambda proof: abs(proof.rounding.relative))
             name = visible(most.name, 200, bare=True)
             yield (
-                f"proof: {len(proofs) - len(rounded)} scales are kept, {len(rounded)} rounded; "
+                f"proof: {counted(len(proofs) - len(rounded), 'scale is', 'scales are')} kept, {len(rounded)} rounded; "
                 f"most: {name}, {most.rounding}"
             )
         else:
-            yield f"proof: all {len(proofs)} scales are kept, bit for bit"
+            yield f"proof: {all_of(len(proofs), 'scale is', 'scales are')} kept, bit for bit"
         if unused := sum(proof.unused for proof in proofs):
-            yield f"proof: {unused:,} codes that stand for nothing are still there, as such"
+            yield f"proof: {counted(unused, 'unused code is', 'unused codes are')} kept as they were"
     if report.file_type is not None:
         before, after = map(file_type_words, report.file_type, report.commonest)
         yield f"general.file_type: {before}" + ("" if before == after else f" -> {after}")

@@ -14,7 +14,7 @@ from i2s_spec.cli.form_option import form_option
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import json_document
-from i2s_spec.errors import EXIT_FINDINGS, FormatError
+from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.compare.diff import Difference
@@ -123,6 +123,10 @@ def _advice(packed: OtherDialect, a: str, b: str) -> Iterator[str]:
 
     name, path = ("A", a) if packed.side == "a" else ("B", b)
     one, other, odd = (on_command_line(shown(each)) for each in (a, b, path))
-    what = "the trits of all tensors are equal" if packed.left == 0 else f"{packed.left:,} tensors differ in trits"
+    what = (
+        "the trits of all tensors are equal"
+        if packed.left == 0
+        else f"{counted(packed.left, 'tensor differs', 'tensors differ')} in trits"
+    )
     yield f"if {name} is {packed.dialect}, {what}: i2s diff {one} {other} --dialect-{packed.side} {packed.dialect}\n"
     yield f"next: i2s convert {odd} OUT.gguf --from {packed.dialect} --to canonical\n"

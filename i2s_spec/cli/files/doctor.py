@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from i2s_spec.cli.progress import progress_bar
-from i2s_spec.display import counted
 from i2s_spec.draw.text import cut, json_document, visible
+from i2s_spec.errors import counted
 
 if TYPE_CHECKING:
     from i2s_spec.draw.terminal import Line
@@ -184,7 +184,7 @@ def _runtimes(found: Checkup, width: int) -> Iterator[Line]:
         packed = "  " + (f"packed as {found.dialect}" if found.certain else "if it is packed as most readers expect")
     yield [Piece("Who runs it?", "bold"), Piece(packed)]
     if all(each.computes in ("-", "not tried") and each.loads != "with option" for each in found.verdicts):
-        yield from _wrapped("no runtime of those that were tried", width, style="red")
+        yield from _wrapped("none of the runtimes that were tried", width, style="red")
     for heading, style, loads, computes in _GROUPS:
         titles = [
             verdict.title

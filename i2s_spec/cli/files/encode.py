@@ -9,6 +9,7 @@ import click
 from i2s_spec.cli.files.target import out_argument, shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.draw.text import visible
+from i2s_spec.errors import counted
 
 
 @click.command(
@@ -89,4 +90,4 @@ def command(
         shape = " x ".join(map(str, weights.shape))
         where = f", in the place of {visible(tensor, 200, bare=True)}" if tensor is not None else ""
         by = "" if weights.dtype.kind == "i" else f", rule {rule or ('absmax' if scale is None else 'given')}"
-        click.echo(f"{shown(out)}: I2_S {shape}, {size:,} bytes{where}{by}")
+        click.echo(f"{shown(out)}: I2_S {shape}, {counted(size, 'byte')}{where}{by}")

@@ -11,8 +11,8 @@ import click
 
 from i2s_spec.cli.files.target import check_target, reading, shown, whole_file, writing
 from i2s_spec.cli.progress import progress_bar
-from i2s_spec.display import counted
 from i2s_spec.draw.text import json_document, json_string, visible
+from i2s_spec.errors import counted
 
 if TYPE_CHECKING:
     from i2s_spec.linter.repair.fix import Fixed
@@ -106,14 +106,14 @@ def _lines(fixed: Fixed, target: str | None) -> Iterator[str]:
     path = shown(fixed.path)
     yield from _listed(path, ((action.code, action.at, action.does) for action in fixed.actions), "repaired")
     if fixed.recoded:
-        yield f"{path}: {len(fixed.recoded):,} tensors recoded into the canonical dialect, each window read back"
+        yield f"{path}: {counted(len(fixed.recoded), 'tensor')} recoded into the canonical dialect, each window read back"
     yield from _listed(path, ((each.code, each.at, each.why) for each in fixed.declined), "not repaired")
     yield from _listed(path, ((each.code, each.at, each.does) for each in fixed.withheld), "needs --unsafe")
     if target is None:
         for change in fixed.changes[:SHOWN_CHANGES]:
             yield from change.lines()
         if fixed.changed > SHOWN_CHANGES:
-            yield f"@@ {fixed.changed - SHOWN_CHANGES:,} more changes"
+            yield f"@@ {counted(fixed.changed - SHOWN_CHANGES, 'more change')}"
     yield from _proof(fixed)
     yield _verdict(fixed, target)
 
@@ -158,14 +158,14 @@ def _remaining(fixed: Fixed) -> str:
     marks = [(f"{code} {slug}", "" if code in declined else repair_words(code)) for code, slug in known]
     codes = [f"{name}, {mark}" if mark else name for name, mark in marks]
     if len(codes) > SHOWN_CODES:
-        codes[SHOWN_CODES:] = [f"{len(codes) - SHOWN_CODES:,} more codes"]
+        codes[SHOWN_CODES:] = [counted(len(codes) - SHOWN_CODES, "more code")]
     one = summary["errors"] + summary["warnings"] + summary["notes"] == 1
     return f"{', '.join(left)} remain{'s' * one} ({'; '.join(codes)})"
 
 
 def _verdict(fixed: Fixed, target: str | None) -> str:
     done = len(fixed.actions)
-    what = f"{counted(done, 'repair')}, {fixed.size_before:,} -> {fixed.size:,} bytes; {_remaining(fixed)}"
+    what = f"{counted(done, 'repair')}, {fixed.size_before:,} -> {counted(fixed.size, 'byte')}; {_remaining(fixed)}"
     if fixed.written:
         return f"{shown(target or '')}: {what}"
     if target is not None:

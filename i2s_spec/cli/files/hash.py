@@ -13,7 +13,7 @@ from i2s_spec.cli.files.target import reading
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.cli.remote_options import remote_options
 from i2s_spec.draw.text import json_document, json_string, visible
-from i2s_spec.errors import FormatError
+from i2s_spec.errors import FormatError, counted
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.compare.identity import Identity
@@ -29,16 +29,16 @@ SCHEMA_VERSION = 1
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(readable=False))
 @click.option("--dialect", default="canonical", show_default=True, help="How the files' I2_S tensors are packed.")
-@click.option("--tensors", "each", is_flag=True, help="The digest of every tensor, too.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, with every tensor.")
-@click.option("--lineage", is_flag=True, help="The all-zero rows, too: a fine-tune keeps those of its base.")
+@click.option("--tensors", "each", is_flag=True, help="Print the digest of every tensor, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every tensor.")
+@click.option("--lineage", is_flag=True, help="Print the all-zero rows, too: a fine-tune keeps those of its base.")
 @click.option(
     "--base",
     type=click.Path(readable=False),
-    help="Compare all-zero rows with those of a base model: what --lineage --json printed.",
+    help="Compare all-zero rows with those of a base model, a file that --lineage --json printed.",
 )
 @click.option("--threads", type=click.IntRange(1), help="Threads that decode. [default: one for each processor]")
-@click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress bar.")
 @remote_options
 def command(
     files: tuple[str, ...],
@@ -52,18 +52,18 @@ def command(
 ) -> None:
     """Print the SHA-256 of GGUF files, of their metadata, and of their weights.
 
-    With several files it also says which have the same weights; with --json they are a list named files.
+    With several files it also says which of them have the same weights; --json then prints a list named files.
 
     Two files have the same metadata where keys, types and values are the same, in any order and byte order. They
     have the same weights where tensors of the same names and shapes hold the same trits and scales, or the same data:
-    layout, tail bytes, padding, order, byte order and metadata do not count, and a matrix of floats that is exactly
-    ternary is the same as I2_S with its scale.
+    layout, tail bytes, padding, order, byte order and metadata do not count, and a float matrix that is exactly ternary
+    equals the I2_S tensor with its scale.
 
     With --lineage the all-zero rows of ternary tensors are listed, too. Training switches channels off, and a fine-tune
     keeps them off, so these rows are a fingerprint of the family: store it with --json, and compare a later file with
     it by --base.
 
-    The module i2s_spec.inspect.compare.identity says exactly what is hashed, so that others can do it.
+    The module i2s_spec.inspect.compare.identity says exactly what is hashed, so that other programs can compute the same.
     """
     known = None if base is None else _read_base(base)
     lineage = lineage or known is not None
@@ -114,8 +114,8 @@ def _lines(found: Identity, lineage: bool, shared: Total | None, each: bool) -> 
         from i2s_spec.inspect.compare.lineage import digest
 
         zero = [tensor.zero_rows for tensor in found.tensors if tensor.zero_rows is not None]
-        counted = f"{sum(int(rows.sum()) for rows in zero):,} of {sum(rows.size for rows in zero):,} rows"
-        yield f"zero rows {digest(found.zero_rows)}  {counted} of {len(zero):,} ternary tensors"
+        rows_of = f"{sum(int(rows.sum()) for rows in zero):,} of {counted(sum(rows.size for rows in zero), 'row')}"
+        yield f"zero rows {digest(found.zero_rows)}  {rows_of} of {counted(len(zero), 'ternary tensor')}"
     if shared is not None:
         yield from _kinship_lines(shared)
     if each:

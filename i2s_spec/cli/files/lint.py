@@ -135,7 +135,7 @@ from i2s_spec.schema.limits import NAMED
     default="error",
     show_default=True,
     envvar="I2S_FAIL_ON",
-    help="Exit with 1 where a finding is at or above this severity. A file that cannot be read is 3 all the same.",
+    help="Exit with 1 where a finding is at or above this severity. A file that cannot be read always gives 3.",
 )
 @click.option(
     "--baseline",
@@ -162,14 +162,14 @@ from i2s_spec.schema.limits import NAMED
 def command(ctx: click.Context, /, files: tuple[str, ...], **given: Any) -> int:
     """Check GGUF files: every finding has a code, a byte range and one plain sentence.
 
-    FILE is a file, a folder (every *.gguf below it), a quoted glob, or @LIST, a file of names (@- for standard input). A
-    folder of safetensors is checked as a checkpoint, by the rules of the letter H. With the extra [remote] it may be an
-    address: hf://ORG/REPO[@REVISION][/PATH], a page of the hub, https://, s3://. From a server, `i2s lint --payload
-    sample hf://ORG/REPO` fetches headers, all scales and a part of each tensor. A repository that has no GGUF file and is a
-    checkpoint is checked as one: headers and scales alone, unless --payload says how much of the weights.
+    FILE is a file, a folder (every *.gguf below it), a quoted glob, or @LIST, a file of names (@- for standard input).
+    A folder of safetensors is checked as a checkpoint, by the rules whose codes begin with H. With the extra [remote]
+    it may be an address: hf://ORG/REPO[@REVISION][/PATH], a page of the hub, https://, s3://. From a server, `i2s lint
+    --payload sample hf://ORG/REPO` fetches headers, all scales and a part of each tensor. A repository that has no GGUF
+    file and is a checkpoint is checked as one: headers and scales alone, unless --payload says how much of the weights.
 
-    Exit code 0: nothing at or above --fail-on. 1: findings. 3: a file cannot be read or is not GGUF (it is reported all
-    the same). 4: a bug in i2s-spec. 5: a server did not give a file. With several files, the worst code is returned.
+    Exit code 0: nothing at or above --fail-on. 1: findings. 3: a file cannot be read or is not GGUF (the report is
+    still written). 4: a bug in i2s-spec. 5: a server did not give a file. With several files, the worst code is returned.
     75: a run with --engine ended early; repeat the command to go on. `i2s explain CODE` says more about a finding.
 
     Options can be set in i2s.toml, in [tool.i2s] of pyproject.toml, or in variables such as I2S_PROFILE; the command

@@ -9,6 +9,7 @@ import click
 from i2s_spec.cli.files.target import shown, writing
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.convert.synthetic.recipes import SHAPES
+from i2s_spec.errors import counted
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 
 
@@ -108,7 +109,9 @@ def command(
             size, keys, tensors = new(target, arch, type=kind, rotated=rotated, progress=progress, **about, **options)
     if not quiet:
         what = f"{arch}, trained" if trained else arch
-        click.echo(f"{shown(target)}: {what}, {size:,} bytes, {keys} keys, {tensors} tensors")
+        click.echo(
+            f"{shown(target)}: {what}, {counted(size, 'byte')}, {counted(keys, 'key')}, {counted(tensors, 'tensor')}"
+        )
 
 
 def _write_trained(target: str, arch: str, about: dict[str, Any], quiet: bool) -> tuple[int, int, int]:

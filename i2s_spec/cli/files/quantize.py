@@ -11,6 +11,7 @@ from i2s_spec.cli.files.target import keep_inputs, shown, writing
 from i2s_spec.cli.models.model_input import encode, model_options, open_model, read_text, remark, tokenizer_of
 from i2s_spec.cli.progress import progress_bar
 from i2s_spec.draw.text import json_document, json_string
+from i2s_spec.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,12 +119,12 @@ def _measured(
 
 
 def _lines(result: QuantizedModel, before: Estimate | None, after: Estimate | None) -> Iterator[str]:
-    yield f"{result.size:,} bytes, {len(result.losses)} tensors quantized, {len(result.copied)} copied"
+    yield f"{counted(result.size, 'byte')}, {counted(len(result.losses), 'tensor')} quantized, {len(result.copied)} copied"
     yield from (f"  {loss}" for loss in result.losses)
     yield f"relative L2 error of all quantized weights: {result.relative:.4g}"
     if before is not None and after is not None:
         yield (
-            f"perplexity of {after.tokens:,} tokens: {before.perplexity:.5g} ± {before.error:.2g} before, "
+            f"perplexity of {counted(after.tokens, 'token')}: {before.perplexity:.5g} ± {before.error:.2g} before, "
             f"{after.perplexity:.5g} ± {after.error:.2g} after"
         )
 

@@ -11,9 +11,8 @@ import click
 
 from i2s_spec.cli.files.target import check_target, reading, shown, whole_file, writing
 from i2s_spec.cli.progress import progress_bar
-from i2s_spec.display import counted
 from i2s_spec.draw.text import json_document, json_string, visible
-from i2s_spec.errors import FormatError
+from i2s_spec.errors import FormatError, counted
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
@@ -104,8 +103,14 @@ def _lines(done: Sanitized, target: str | None) -> Iterator[str]:
     if left:
         yield f"{path}: left out: {left:,} more"
     if done.renamed:
-        yield f"proof: the weights were {done.weights}; {done.renamed:,} tensors have other names now"
+        yield (
+            f"proof: the weights were {done.weights}; "
+            f"{counted(done.renamed, 'tensor has', 'tensors have')} other names now"
+        )
     else:
         yield f"proof: the weights are the same, {done.weights}" if done.written else f"weights: {done.weights}"
-    what = f"{done.keys:,} keys and {done.tensors:,} tensors kept, {done.size_before:,} -> {done.size:,} bytes"
+    what = (
+        f"{counted(done.keys, 'key')} and {counted(done.tensors, 'tensor')} kept, "
+        f"{done.size_before:,} -> {counted(done.size, 'byte')}"
+    )
     yield (f"{shown(target)}: {what}" if target is not None else f"dry run, nothing was written: {what}")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
 
-from i2s_spec.errors import EXIT_FINDINGS, FormatError, quote
+from i2s_spec.errors import EXIT_FINDINGS, FormatError, counted, quote
 from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter.batch.lint_paths import lint_paths
 from i2s_spec.linter.engine import open_reference
@@ -281,10 +281,10 @@ def _afterwards(baseline: Baseline | None, write: bool, gone: list[str], idle: I
     """Print what concerns the run as a whole, to stderr."""
     if baseline is not None and write:
         count = baseline.write()
-        remark = f"{count:,} {'entry' if count == 1 else 'entries'} in {quote(baseline.path, bare=True)}"
+        remark = f"{counted(count, 'entry', 'entries')} in {quote(baseline.path, bare=True)}"
         if left := baseline.unreadable:
-            stay = "file stays out, and fails" if left == 1 else "files stay out, and fail"
-            remark += f"; {left:,} unreadable {stay} later runs too"
+            stay = counted(left, "unreadable file stays out, and fails", "unreadable files stay out, and fail")
+            remark += f"; {stay} later runs too"
         _remark(f"i2s: {remark}")
     for sentence in gone:
         _remark(f"i2s: baseline: {sentence}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from i2s_spec.cli.models.model_input import counting_bar, remark, tokenizer_of
 from i2s_spec.cli.models.model_text import ModelText
-from i2s_spec.errors import SettingError, quote
+from i2s_spec.errors import SettingError, counted, quote
 
 if TYPE_CHECKING:
     from i2s_spec.model.text.sampling import Sampling
@@ -62,9 +62,9 @@ def chat(model: Any, sampling: Sampling, options: dict[str, Any]) -> None:
         if not quiet:
             made = len(generation.tokens)
             remark(
-                f"{made:,} tokens, {rate(made - 1, generation.decode_seconds):.1f} tok/s"
+                f"{counted(made, 'token')}, {rate(made - 1, generation.decode_seconds):.1f} tok/s"
                 if made > 1
-                else f"{made} tokens"
+                else counted(made, "token")
             )
 
 

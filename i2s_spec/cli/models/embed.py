@@ -21,6 +21,7 @@ from i2s_spec.cli.models.model_input import (
     tokenizer_of,
 )
 from i2s_spec.draw.text import float32_words, json_document, visible
+from i2s_spec.errors import counted
 
 SCHEMA_VERSION = 1
 
@@ -30,12 +31,18 @@ SCHEMA_VERSION = 1
     short_help="The vectors that an embedding model gives to texts.",
 )
 @click.argument("model", type=click.Path(readable=False))
-@click.option("-t", "--text", "texts", multiple=True, metavar="TEXT", help="A text; may be given several times.")
 @click.option(
-    "-f", "--file", "path", type=click.Path(readable=False), help="A text on each line of a file; - is stdin."
+    "-t", "--text", "texts", multiple=True, metavar="TEXT", help="A text to embed; may be given several times."
+)
+@click.option(
+    "-f",
+    "--file",
+    "path",
+    type=click.Path(readable=False),
+    help="Read texts from a file, one on each line; - is stdin.",
 )
 @click.option("--tokens", type=TokenIds(), multiple=True, help="A text as token ids; may be given several times.")
-@click.option("-o", "--output", type=click.Path(readable=False), help="Write there, not to stdout.")
+@click.option("-o", "--output", type=click.Path(readable=False), help="Write to this file instead of standard output.")
 @click.option(
     "--similarity", is_flag=True, help="Print how similar the texts are to each other (cosine), not the vectors."
 )
@@ -59,9 +66,9 @@ def command(
 ) -> None:
     """Print the embedding of texts: one vector of length 1 for each.
 
-    Text goes through the model with the first and last tokens that its file asks for; the vector is that of the last
-    token (or as pooling_type says), scaled to length 1. As text a vector is a line of numbers; as npy all of them are a
-    float32 array of [texts, width].
+    Each text gets the tokens at its start and end that the file asks for. The vector is that of the last token (or as
+    pooling_type says), scaled to length 1. With --format text each vector is a line of numbers; with npy all vectors
+    are one float32 array [texts, width].
     """
     import numpy as np
 
@@ -94,7 +101,9 @@ def _embedding(model: Any, tokens: list[int]) -> Any:
 
     check_tokens(tokens, model.vocab_size, "text")
     if len(tokens) > model.context_length:
-        raise SettingError(f"a text has {len(tokens):,} tokens; the model's context is {model.context_length:,}")
+        raise SettingError(
+            f"a text has {counted(len(tokens), 'token')}; the model's context is {model.context_length:,}"
+        )
     return model.forward(tokens).embedding
 
 

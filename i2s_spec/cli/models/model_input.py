@@ -66,7 +66,7 @@ def remark_refusal(error: FormatError, force: bool) -> None:
     from i2s_spec.model.load import refused_always
 
     if not force and not refused_always(error):
-        remark("this model is refused; --force tries it all the same")
+        remark("this model is refused; --force tries it anyway")
 
 
 def open_model(path: str | None, numerics: str, threads: int | None, force: bool, quiet: bool, embeds: bool) -> Any:

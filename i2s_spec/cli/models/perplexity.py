@@ -24,6 +24,7 @@ from i2s_spec.cli.models.model_input import (
     tokenizer_of,
 )
 from i2s_spec.cli.termination import cleaned_up
+from i2s_spec.errors import counted
 
 SCHEMA_VERSION = 1
 
@@ -111,7 +112,8 @@ def command(
             beside = f", first token {first}" if first is not None else ", no first token"
             how = f", split as {split}" if split else ""
             remark(
-                f"{estimate.tokens:,} tokens scored in {estimate.chunks:,} chunks of {context:,}{beside}{how}, "
+                f"{counted(estimate.tokens, 'token')} scored in {counted(estimate.chunks, 'chunk')} "
+                f"of {context:,}{beside}{how}, "
                 f"profile {opened.numerics.name}"
             )
 

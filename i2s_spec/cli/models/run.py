@@ -23,6 +23,7 @@ from i2s_spec.cli.models.model_input import (
     tokenizer_of,
 )
 from i2s_spec.cli.models.model_text import ModelText
+from i2s_spec.errors import counted
 
 if TYPE_CHECKING:
     from i2s_spec.model.text.generate import Generation
@@ -202,9 +203,10 @@ def summary(generation: Generation) -> str:
 
     prompt, made = len(generation.prompt) - generation.reused, len(generation.tokens)
     why = {"end": "the model ended the text", "limit": "as many as asked for", "context": "the context is full"}
-    parts = [f"prompt {prompt:,} tokens, {rate(prompt, generation.prefill_seconds):.1f} tok/s"] if made else []
+    parts = [f"prompt {counted(prompt, 'token')}, {rate(prompt, generation.prefill_seconds):.1f} tok/s"] if made else []
     parts.append(
-        f"generated {made:,} tokens" + (f", {rate(made - 1, generation.decode_seconds):.1f} tok/s" if made > 1 else "")
+        f"generated {counted(made, 'token')}"
+        + (f", {rate(made - 1, generation.decode_seconds):.1f} tok/s" if made > 1 else "")
     )
     return "; ".join(parts) + f" ({why[generation.reason]})" if generation.reason else "; ".join(parts)
 

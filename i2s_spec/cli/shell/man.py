@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from i2s_spec._version import __version__
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -45,7 +45,7 @@ def command(verbs: tuple[str, ...], target: Path | None) -> None:
     for found, context in pages:
         with OutputFile(folder / f"{_title(context)}.1", force=True) as output:
             output.write(_page(found, context).encode("utf-8"))
-    click.echo(f"{len(pages)} pages in {quote(str(folder), 4096, bare=True)}")
+    click.echo(f"{counted(len(pages), 'page')} in {quote(str(folder), 4096, bare=True)}")
 
 
 def _named(group: click.Group, verbs: tuple[str, ...]) -> tuple[click.Command, click.Context]:

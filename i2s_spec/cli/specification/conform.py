@@ -13,7 +13,7 @@ import click
 
 from i2s_spec.cli.fuzz import size
 from i2s_spec.cli.termination import cleaned_up
-from i2s_spec.errors import EXIT_FINDINGS, SettingError, quote
+from i2s_spec.errors import EXIT_FINDINGS, SettingError, counted, quote
 
 if TYPE_CHECKING:
     from i2s_spec.conformance.run.askers import Asker
@@ -145,7 +145,7 @@ def run(
             return EXIT_FINDINGS
     if known is not None and fix:
         count = known_failures.write_list(done, known)
-        click.echo(f"{quote(known, limit=4096, bare=True)}: {count} known failures", err=True)
+        click.echo(f"{quote(known, limit=4096, bare=True)}: {counted(count, 'known failure')}", err=True)
         listed = known_failures.read_list(known)
     if known is not None:
         known_failures.apply(done, listed, whole=not only and not skip)

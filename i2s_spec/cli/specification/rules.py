@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from i2s_spec.cli.form_option import form_option
-from i2s_spec.errors import EXIT_FINDINGS, quote
+from i2s_spec.errors import EXIT_FINDINGS, counted, quote
 from i2s_spec.linter.explain import SCHEMA_VERSION, as_dict
 from i2s_spec.linter.rule import EVERY_FILE, Rule, Severity
 from i2s_spec.linter.rules import all_rules
@@ -105,7 +105,7 @@ def _write(folder: Path) -> int:
     from i2s_spec.docs import pages
 
     changed = pages.write(folder, replay)
-    click.echo(f"{len(changed):,} pages in {quote(str(folder), bare=True)} changed")
+    click.echo(f"{counted(len(changed), 'page')} in {quote(str(folder), bare=True)} changed")
     return 0
 
 

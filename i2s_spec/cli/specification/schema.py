@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 
 
 @click.command(
@@ -45,5 +45,5 @@ def command(form: str, output: Path | None, force: bool) -> int:
 
     with OutputFile(output, force=force) as file:
         file.write(text.encode("utf-8"))
-    click.echo(f"{quote(str(output), bare=True)}: {len(text):,} bytes", err=True)
+    click.echo(f"{quote(str(output), bare=True)}: {counted(len(text), 'byte')}", err=True)
     return 0

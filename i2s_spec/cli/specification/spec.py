@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from i2s_spec.errors import EXIT_FINDINGS, MissingExtra, quote
+from i2s_spec.errors import EXIT_FINDINGS, MissingExtra, counted, quote
 
 #: Files by which a folder is known as a site that was built before.
 SITE = ("index.html", "sitemap.xml", "search/search_index.json")
@@ -25,7 +25,7 @@ SITE = ("index.html", "sitemap.xml", "search/search_index.json")
 def command() -> None:
     """Build, serve, test or rewrite the text of the specification.
 
-    The text is in a checkout, beside the package; an installed package has none.
+    The text is part of a checkout; an installed package does not contain it.
     """
 
 
@@ -34,7 +34,7 @@ def command() -> None:
 def build(output: Path | None) -> int:
     """Build the whole site; the build fails where an example no longer gives what the text shows.
 
-    DIR is made, is empty, or holds a site that was built before, which is replaced.
+    DIR is created; if it exists, it must be empty or hold an earlier site, which is replaced.
     """
     from i2s_spec.docs.checkout import root
 
@@ -95,17 +95,17 @@ def test(dump: str | None) -> int:
             wrong += 1
             page = fence.page.relative_to(chapters())
             click.echo(f"{quote(str(page), bare=True)}:{fence.line}: {fence.kind}: {drift}")
-    click.echo(f"{count} fences, {len(examples.examples())} of them examples; {wrong} no longer true")
+    click.echo(f"{counted(count, 'fence')}, {len(examples.examples())} of them examples; {wrong} no longer true")
     return EXIT_FINDINGS if _derived() or wrong else 0
 
 
 @command.command("write", epilog="Example:  i2s spec write --check")
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 where something is not current.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if something is out of date.")
 def write(check: bool) -> int:
-    """Write everything in spec/ anew that is made from declarations, as far as it is not current.
+    """Regenerate what is out of date in spec/ and is made from declarations.
 
-    These are the pages of the rules with what their commands print, the list of requirements, the pages of
-    runtimes and of the layouts that weights tell, the tables in chapters 7, 11 and 12, and the script of the interactive
+    These are the pages of the rules with what their commands print, the list of requirements, the pages of runtimes and
+    of layouts found from weights, the tables in chapters 7, 11 and 12, and the script of the interactive
     page.
     """
     from i2s_spec.cli.replay import replay
@@ -116,7 +116,7 @@ def write(check: bool) -> int:
     changed = derived.write(replay)
     for name in changed:
         click.echo(quote(name, bare=True))
-    click.echo(f"{len(changed):,} files changed")
+    click.echo(f"{counted(len(changed), 'file')} changed")
     return 0
 
 

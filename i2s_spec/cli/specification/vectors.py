@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from i2s_spec.errors import SettingError, quote
+from i2s_spec.errors import SettingError, counted, quote
 
 
 @click.group(
@@ -14,7 +14,7 @@ from i2s_spec.errors import SettingError, quote
     epilog="Example:  i2s vectors export suite",
 )
 def command() -> None:
-    """Write files for other people's test suites, with what is expected of each."""
+    """Write test vectors and malformed files for other test suites, each with the expected answer."""
 
 
 @command.command(epilog="Example:  i2s vectors export suite")
@@ -22,13 +22,13 @@ def command() -> None:
 @click.option("--malformed", "target", type=click.Path(readable=False), metavar="DIR",
               help="Write all malformed files, whole models too, to the folder DIR instead.")  # fmt: skip
 @click.option(
-    "--huge", is_flag=True, help="With --malformed: also the largest; without, those above 4 MiB are described."
+    "--huge", is_flag=True, help="With --malformed: also write files above 4 MiB, which are otherwise only described."
 )
 @click.option(
     "--no-i2s", is_flag=True, help="With --malformed: F32 tensors instead of I2_S, for readers without type 36."
 )
 @click.option("--force", is_flag=True, help="Replace a suite that is in DIR, or files of the same names.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 def export(folder: str | None, target: str | None, huge: bool, no_i2s: bool, force: bool, quiet: bool) -> None:
     """Write the test vectors to the folder DIR, which is new or empty.
 
@@ -36,10 +36,10 @@ def export(folder: str | None, target: str | None, huge: bool, no_i2s: bool, for
     finds. INTERPRETING.md explains every field; files/ has each vector as one file that needs no JSON. The same version
     writes the same bytes each time. The vectors are under 0BSD.
 
-    With --malformed DIR, write one file for each fault that the rules know instead, and a manifest that says its rule
-    and clause, the wrong field, by when a reader has to have rejected it, and which programs have to: those that read
-    headers, tensors, or models. With --no-i2s a fault of the container stays what it is, and faults of I2_S tensors are
-    left out.
+    With --malformed DIR, write instead one file for each fault that the rules know, and a manifest. For each file it
+    gives the rule and clause, the wrong field, the step at which a reader must have rejected it, and which programs
+    must: those that read headers, tensors, or models. With --no-i2s the files have F32 tensors, and faults of I2_S
+    tensors are left out.
     """
     if (folder is None) == (target is None):
         raise click.UsageError("name one folder: i2s vectors export DIR, or i2s vectors export --malformed DIR")
@@ -60,7 +60,9 @@ def _export_suite(target: str, force: bool, quiet: bool) -> None:
     except FileExistsError as error:
         raise click.UsageError(f"{shown}: {str(error.strerror).replace('force', '--force')}") from None
     if not quiet:
-        click.echo(f"{shown}: {done.vectors} vectors, {done.files:,} files, {done.size:,} bytes")
+        click.echo(
+            f"{shown}: {counted(done.vectors, 'vector')}, {counted(done.files, 'file')}, {counted(done.size, 'byte')}"
+        )
 
 
 def _export_malformed(target: str, huge: bool, i2s: bool, force: bool, quiet: bool) -> None:
@@ -83,8 +85,13 @@ def _export_malformed(target: str, huge: bool, i2s: bool, force: bool, quiet: bo
         raise click.UsageError(f"{shown}: {str(error.strerror).replace('force', '--force')}") from None
     if not quiet:
         more = f", {done.described} larger ones described" if done.described else ""
-        left = f", {done.left_out} faults need I2_S and are left out" if done.left_out else ""
-        click.echo(f"{shown}: {done.written} malformed files{more}, {done.sound} sound ones, {done.size:,} bytes{left}")
+        left = (
+            f", {counted(done.left_out, 'fault needs', 'faults need')} I2_S and are left out" if done.left_out else ""
+        )
+        click.echo(
+            f"{shown}: {counted(done.written, 'malformed file')}{more}, {done.sound} sound ones, "
+            f"{counted(done.size, 'byte')}{left}"
+        )
 
 
 @command.command(name="list", epilog="Example:  i2s vectors list --flag scale-as-f16")
@@ -105,10 +112,10 @@ def list_vectors(op: str | None, flag: str | None) -> None:
 
 
 @command.command(epilog="Example:  i2s vectors mutants")
-@click.option("--all", "every", is_flag=True, help="List every mutant; without, those that survive and the count.")
+@click.option("--all", "every", is_flag=True, help="List every mutant, not only the number and those that survive.")
 @click.pass_context
 def mutants(ctx: click.Context, every: bool) -> None:
-    """Run programs that are wrong in one way each against the vectors: each must fail one whose flag names its bug.
+    """Test the vectors: each decoder with one known bug must fail a vector whose flag names the bug.
 
     The table has a line for each mutant: its name, its flag, how many vectors it fails, how many of them name the bug, and
     the first of these. The exit code is 1 where a mutant survives.
@@ -126,7 +133,8 @@ def mutants(ctx: click.Context, every: bool) -> None:
             click.echo(f"{each.name:{width}}  {each.flag:{width}}  {len(each.failed):4}  {len(each.named):4}  {first}")
     survivors = sum(not each.named for each in killed)
     click.echo(
-        f"{len(killed)} mutants, {survivors} survive; {len(right_failures(vectors))} vectors fail the plain decoder"
+        f"{counted(len(killed), 'mutant')}, {survivors} survive; "
+        f"{counted(len(right_failures(vectors)), 'vector fails', 'vectors fail')} the plain decoder"
     )
     for vector in unused(vectors, killed):
         click.echo(f"{vector.id} fails no mutant: {vector.comment}")
@@ -138,9 +146,9 @@ def mutants(ctx: click.Context, every: bool) -> None:
 @command.command(epilog="Example:  i2s vectors package wheel --for pypi")
 @click.argument("folder", type=click.Path(readable=False), metavar="DIR")
 @click.option("--for", "registry", required=True, type=click.Choice(["pypi", "npm", "go", "cargo", "tar"]),
-              help="Whose package it is; tar writes the tarball that all are made from.")  # fmt: skip
+              help="The registry of the package; tar writes the tarball that all packages are made from.")  # fmt: skip
 def package(folder: str, registry: str) -> None:
-    """Write the folder of a package of the vectors, from which the registry's own tool makes what is uploaded."""
+    """Write the vectors as the source folder of a package; the registry's own tool makes the upload from it."""
     from i2s_spec.conformance.registry_packages import digest, tarball, write_package
     from i2s_spec.gguf.atomic_file import OutputFile
 
@@ -152,18 +160,18 @@ def package(folder: str, registry: str) -> None:
                 output.write(data)
         except FileExistsError:
             raise click.UsageError(f"{shown}: this exists") from None
-        click.echo(f"{shown}: {len(data):,} bytes, sha256 {digest(data)}")
+        click.echo(f"{shown}: {counted(len(data), 'byte')}, sha256 {digest(data)}")
         return
     try:
         count = write_package(folder, registry)
     except FileExistsError as error:
         raise click.UsageError(f"{shown}: {error.strerror}") from None
-    click.echo(f"{shown}: {count:,} files for {registry}")
+    click.echo(f"{shown}: {counted(count, 'file')} for {registry}")
 
 
 @command.command(epilog="Example:  i2s vectors register        (in a checkout)")
 def register() -> None:
-    """Give new vectors their ids, in a checkout: what was given out never changes, what is gone is marked as retired."""
+    """Give new vectors their ids (in a checkout); published ids never change, those of removed vectors are retired."""
     from i2s_spec.conformance.mutants.kill import registered
     from i2s_spec.conformance.vectors import ledger
     from i2s_spec.gguf.atomic_file import OutputFile
@@ -175,4 +183,4 @@ def register() -> None:
         raise SettingError(str(error)) from None
     with OutputFile(ledger.LEDGER, force=True) as output:
         output.write(ledger.text(lines).encode("ascii"))
-    click.echo(f"{len(lines)} vectors in the ledger, {len(lines) - before} new")
+    click.echo(f"{counted(len(lines), 'vector')} in the ledger, {len(lines) - before} new")

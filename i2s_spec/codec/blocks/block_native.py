@@ -21,6 +21,7 @@ from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.codec.payload import UnusedCode
 from i2s_spec.codec.payload_native import ALIGNED, array_to_fill, bytes_to_fill, count_codes
 from i2s_spec.codec.recode import Scan
+from i2s_spec.errors import counted
 from i2s_spec.schema.block_layout import FOURTH_CODE, FOURTH_WEIGHT
 from i2s_spec.schema.checks import ByteOrder
 
@@ -213,7 +214,7 @@ def _part_of(tensor: Blocks, raw: NDArray[np.uint8], first: int, last: int) -> t
 def _spread(tensor: Blocks, part: Callable[[int, int, int, int, int], None], threads: int) -> None:
     """Call `part(first, last, rows, blocks, front)` for ranges of rows, or of blocks where those have the scales."""
     if threads < 1:
-        raise ValueError(f"{threads} threads do nothing; at least 1 is needed")
+        raise ValueError(f"{counted(threads, 'thread does', 'threads do')} nothing; at least 1 is needed")
     by_row = tensor.layout.scale.per == "row"
     units = tensor.rows if by_row else tensor.count
     blocks, front = tensor.cols // tensor.layout.block, tensor.layout.type.row_bytes

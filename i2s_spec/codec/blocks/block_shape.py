@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec.shape import octets
+from i2s_spec.errors import counted
 from i2s_spec.schema.block_layout import BlockLayout, block_layout
 from i2s_spec.schema.checks import ByteOrder, order_prefix
 
@@ -84,8 +85,8 @@ class Blocks:
         raw = octets(data)
         if raw.size != self.nbytes:
             raise ValueError(
-                f"{self.rows:,} x {self.cols:,} elements of {self.layout} take {self.nbytes:,} bytes; "
-                f"there are {raw.size:,} bytes"
+                f"{self.rows:,} x {self.cols:,} elements of {self.layout} take {counted(self.nbytes, 'byte')}; "
+                f"there are {counted(raw.size, 'byte')}"
             )
         return raw
 
@@ -101,7 +102,7 @@ def blocks_of(shape: Sequence[int], type: str) -> Blocks:
         raise ValueError(f"the shape {tuple(sizes)} holds no elements")
     if sizes[-1] % layout.block:
         raise ValueError(
-            f"{layout} packs rows in blocks of {layout.block}; rows of {sizes[-1]:,} elements are no whole blocks"
+            f"{layout} packs rows in blocks of {layout.block}; rows of {counted(sizes[-1], 'element')} are no whole blocks"
         )
     return Blocks(layout, prod(sizes[:-1]), sizes[-1])
 
@@ -138,7 +139,10 @@ def stored_floats(tensor: Blocks, scales: ArrayLike, byte_order: ByteOrder) -> N
     """Scales as a file holds them, [groups], or [] where one of all groups was given; as `stored_scales`."""
     given = np.asarray(scales)
     if given.shape not in {(), (tensor.groups,)}:
-        raise ValueError(f"{tensor.groups:,} groups have one scale, or one each, not an array of shape {given.shape}")
+        raise ValueError(
+            f"{counted(tensor.groups, 'group has', 'groups have')} one scale, or one each, not an "
+            f"array of shape {given.shape}"
+        )
     stored = scale_dtype(tensor.layout, byte_order)
     if given.dtype != stored.newbyteorder("="):
         given = rounded_scales(given, tensor.layout)

@@ -27,6 +27,7 @@ import numpy as np
 
 from i2s_spec.codec.shape import matrix, octets
 from i2s_spec.codec.tail import read_tail
+from i2s_spec.errors import counted
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.dialect import CANONICAL
 from i2s_spec.schema.types import BY_NAME, TAIL_BYTES
@@ -93,7 +94,9 @@ def unpack_tl2(
     signs = rows * threes // 6
     twos = signs + rows * threes // 24
     if twos + rows * left // 4 > raw.size - TAIL_BYTES:
-        raise ValueError(f"{rows:,} x {cols:,} elements in tiles of {tiles.columns} columns do not fit a TL2 tensor")
+        raise ValueError(
+            f"{rows:,} x {cols:,} elements in tiles of {counted(tiles.columns, 'column')} do not fit a TL2 tensor"
+        )
     trits[:, :threes] = _threes(raw, raw[signs:], rows, threes, tiles)
     if left:
         pairs = Tiles(tiles.rows, 32, 32)
@@ -161,7 +164,9 @@ def _require(rows: int, cols: int, tiles: Tiles, step: int) -> None:
 def _take(data: Any, rows: int, cols: int, name: str) -> NDArray[np.uint8]:
     raw, size = octets(data), BY_NAME[name].nbytes((cols, rows))
     if raw.size != size:
-        raise ValueError(f"{rows:,} x {cols:,} elements of {name} take {size:,} bytes; there are {raw.size:,} bytes")
+        raise ValueError(
+            f"{rows:,} x {cols:,} elements of {name} take {counted(size, 'byte')}; there are {counted(raw.size, 'byte')}"
+        )
     return raw
 
 

@@ -26,6 +26,7 @@ from i2s_spec.codec import native
 from i2s_spec.codec.blocks import block_native
 from i2s_spec.codec.blocks.block_shape import blocks_of, rounded_scales
 from i2s_spec.codec.shape import place
+from i2s_spec.errors import counted
 from i2s_spec.schema.block_layout import FOURTH_WEIGHT, GROUP_LAYOUTS, block_layout
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.dialect import Dialect
@@ -122,11 +123,13 @@ def regroup(
     :raises ScalesDifferError: where a group would need several
     """
     if not np.isfinite(scales).all():
-        raise ValueError(f"{int(np.count_nonzero(~np.isfinite(scales))):,} scales are infinite or no numbers")
+        raise ValueError(
+            f"{counted(int(np.count_nonzero(~np.isfinite(scales))), 'scale is', 'scales are')} infinite or NaN"
+        )
     if group % target == 0:
         return np.repeat(scales, group // target)
     if target % group:
-        raise ValueError(f"groups of {group:,} elements do not make groups of {target:,}")
+        raise ValueError(f"groups of {counted(group, 'element')} do not make groups of {target:,}")
     used = values.reshape(-1, group).any(axis=1).reshape(-1, target // group)
     each = scales.reshape(used.shape)
     least = np.where(used, each, np.inf).min(axis=1)
@@ -154,5 +157,5 @@ def _require_no_fourth(values: NDArray[np.int8], target: str) -> None:
         cols = values.shape[-1]
         raise ValueError(
             f"{target} has no code for {FOURTH_WEIGHT:+d} times the scale, which {int(np.count_nonzero(found)):,} of "
-            f"{prod(values.shape):,} weights are, the first {place(int(found.argmax()), cols)}"
+            f"{counted(prod(values.shape), 'weight is', 'weights are')}, the first {place(int(found.argmax()), cols)}"
         )

@@ -16,6 +16,7 @@ import numpy as np
 
 from i2s_spec.codec.form import FLOAT_WORDS, widened
 from i2s_spec.codec.quantization.mean import COLUMNS
+from i2s_spec.errors import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -108,5 +109,6 @@ def check_sizes(words: NDArray[np.uint8], type: str, count: int) -> None:
     """Refuse bytes that are not so many words of a type."""
     if words.size != count * width_of(type):
         raise ValueError(
-            f"{count:,} words of {type} take {count * width_of(type):,} bytes, and there are {words.size:,}"
+            f"{counted(count, 'word')} of {type} take {counted(count * width_of(type), 'byte')}, "
+            f"and there are {words.size:,}"
         )

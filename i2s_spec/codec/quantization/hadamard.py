@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from i2s_spec.errors import counted
 from i2s_spec.schema.architectures.rotation import Rotation
 
 if TYPE_CHECKING:
@@ -78,6 +79,6 @@ def rotated_input(x: NDArray[np.float32], name: str, rotation: Rotation | None) 
 
 def _require(x: NDArray[np.float32], block: int) -> None:
     if block < 1 or block & (block - 1):
-        raise ValueError(f"blocks of {block} elements cannot be rotated: it is no power of two")
+        raise ValueError(f"blocks of {counted(block, 'element')} cannot be rotated: it is no power of two")
     if x.shape[-1] % block:
-        raise ValueError(f"rows of {x.shape[-1]:,} elements are no whole blocks of {block:,}")
+        raise ValueError(f"rows of {counted(x.shape[-1], 'element')} are no whole blocks of {block:,}")

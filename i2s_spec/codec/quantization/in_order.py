@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from itertools import chain, islice
 from typing import TypeVar
 
+from i2s_spec.errors import counted
+
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
 
@@ -24,7 +26,7 @@ def in_order(
     :raises ValueError: for fewer threads than 1; else what the function raises, at the part that it raises for
     """
     if threads < 1:
-        raise ValueError(f"{threads} threads do nothing; at least 1 is needed")
+        raise ValueError(f"{counted(threads, 'thread does', 'threads do')} nothing; at least 1 is needed")
     if isinstance(parts, Sized):  # no thread is started that would have nothing to do
         threads = max(min(threads, len(parts)), 1)
     if threads == 1:

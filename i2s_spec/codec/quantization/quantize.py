@@ -33,6 +33,7 @@ from i2s_spec.codec.quantization.remainder import check_writable
 from i2s_spec.codec.shape import payload_shape, windows
 from i2s_spec.codec.tail import float32_scale, write_tail
 from i2s_spec.codec.weights import Weights
+from i2s_spec.errors import counted
 from i2s_spec.schema.checks import ByteOrder
 from i2s_spec.schema.dialect import Dialect, parse
 
@@ -287,7 +288,10 @@ def _complaint(weights: Weights, rule: Rule) -> str | None:
         if (beyond := part[finite & (part.astype(np.float64) >= ZERO_BELOW)]).size:
             least, most = min(least, float(beyond.min())), max(most, float(beyond.max()))
     if odd:
-        return f"{odd:,} weights are infinite or no numbers, and the rule {rule.name} makes trits of them all the same"
+        return (
+            f"{counted(odd, 'weight is', 'weights are')} infinite or NaN, and the rule "
+            f"{rule.name} makes trits of them all the same"
+        )
     if most > least * (1 + ROUNDING) or (rule.unit and most and (least, most) != (1, 1)):
         one = "-1, 0 and +1" if rule.unit else "-s, 0 and +s"
         return f"the weights are not {one}: their magnitudes run from {least:.3g} to {most:.3g}, and {rule.destroys}"

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import numpy as np
 
 from i2s_spec.codec.shape import PayloadShape, payload_shape, windows
+from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CODES_PER_BYTE, LAYOUTS, Layout
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ def check_writable(layout: Layout, shape: PayloadShape, *, strict: bool = True, 
     _check(layout, shape, strict, _WRITTEN, stacklevel)
     if strict and (row := split_row(layout, shape.rows, shape.cols)) is not None:
         raise ValueError(
-            f"rows of {shape.cols:,} elements are no whole blocks of {layout.block}: row {row} begins inside one, and "
+            f"rows of {counted(shape.cols, 'element')} are no whole blocks of {layout.block}: row "
+            f"{row} begins inside one, and "
             f"kernels and get_rows, which begin at rows, would read it wrong; strict=False packs {layout} all the same"
         )
 
@@ -180,7 +182,9 @@ def read_as(reader: str | Reader, data: Any, shape: Sequence[int]) -> tuple[NDAr
     rows, cols, layout = tensor.rows, tensor.cols, reader.layout
     run = cols if reader.by_rows else tensor.elements  # elements that it reads from one address on
     if reader.partial == "refuses" and run % layout.block:
-        raise ValueError(f"{reader.name} refuses {run:,} elements, which are no whole blocks of {layout.block}")
+        raise ValueError(
+            f"{reader.name} refuses {counted(run, 'element')}, which are no whole blocks of {layout.block}"
+        )
     end = run // layout.block * layout.block if reader.partial == "skips" else run
 
     raw = np.frombuffer(data, dtype=np.uint8)

@@ -13,7 +13,7 @@ import numpy as np
 
 from i2s_spec.conformance.run.cases import Case
 from i2s_spec.conformance.run.scoring import dtype_of
-from i2s_spec.display import counted
+from i2s_spec.errors import counted
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, DIGITS_PER_BYTE, BlockLayout, GroupScale, Part
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, CodeMap, Formula, Layout, parse
 from i2s_spec.schema.types import TAIL_BYTES

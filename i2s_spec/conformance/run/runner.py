@@ -22,7 +22,7 @@ from i2s_spec.conformance.run.scoring import (
     fields_difference,
     json_difference,
 )
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 
 #: After so many faults one after the other a run is given up.
 GIVE_UP: Final = 5
@@ -119,7 +119,7 @@ def _beyond(case: Case, about: Implementation) -> str:
     if about.dialects is not None and layout and layout not in about.dialects:
         return f"the adapter does not read the layout {layout}"
     if about.most_bytes is not None and case.path.stat().st_size > about.most_bytes:
-        return f"the input is larger than the {about.most_bytes:,} bytes that the adapter takes"
+        return f"the input is larger than the {counted(about.most_bytes, 'byte')} that the adapter takes"
     return ""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.conformance.run.cases import Case
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,7 +74,9 @@ def json_difference(want: Any, got: Any, path: str = "$") -> str:
         for i, (one, other) in enumerate(zip(want, got, strict=False)):
             if found := json_difference(one, other, f"{path}[{i}]"):
                 return found
-        return "" if len(want) == len(got) else f"{path} has {len(got)} entries; expected {len(want)}"
+        return (
+            "" if len(want) == len(got) else f"{path} has {counted(len(got), 'entry', 'entries')}; expected {len(want)}"
+        )
     if type(want) is type(got) and want == got:
         return ""
     return f"{path} is {_shown(got)}; expected {_shown(want)}"
@@ -112,7 +114,7 @@ def difference(case: Case, want: bytes, got: bytes) -> str:
         return found
     dtype = np.dtype(dtype_of(case))
     if len(got) != len(want):
-        return f"the answer has {len(got):,} bytes; expected {len(want):,}"
+        return f"the answer has {counted(len(got), 'byte')}; expected {len(want):,}"
     if dtype.itemsize > 1 and len(want) % dtype.itemsize:
         return _elements(case, np.frombuffer(want, "u1"), np.frombuffer(got, "u1"), None)
     expected, actual = np.frombuffer(want, dtype), np.frombuffer(got, dtype)
@@ -164,7 +166,7 @@ def _like(case: Case, want: NDArray[Any], got: NDArray[Any]) -> str:
     largest = int(want[-columns:].argmax())
     top = np.argsort(-got[-columns:], kind="stable")[:rank].tolist()
     if rank and largest not in top:
-        return f"the largest of the last {columns:,} values is that of {top[0]}; expected {largest}"
+        return f"the largest of the last {counted(columns, 'value')} is that of {top[0]}; expected {largest}"
     return ""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.conformance.vectors.vector import Blob, Vector, canonical_json
+from i2s_spec.errors import counted
 
 #: The first line of every such file.
 FIRST: Final = "i2s-vector: 1"
@@ -47,7 +48,7 @@ def read_single(data: bytes) -> SingleFile:
     lines = dict(line.split(": ", 1) for line in rest)
     one, two, three = (int(lines[f"{part}-bytes"]) for part in ("input", "second", "expected"))
     if len(raw) != one + two + three:
-        raise ValueError(f"the lines say {one + two + three:,} bytes; there are {len(raw):,}")
+        raise ValueError(f"the lines say {counted(one + two + three, 'byte')}; there are {len(raw):,}")
     return SingleFile(lines, raw[:one], raw[one : one + two], raw[one + two :])
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.schema.architectures.architecture import declared_architecture
 
 if TYPE_CHECKING:
@@ -101,5 +101,7 @@ def to_checkpoint_rows(matrix: NDArray[Any], heads: int) -> NDArray[Any]:
 def _moved(matrix: NDArray[Any], heads: int, first: int, second: int) -> NDArray[Any]:
     rows, cols = matrix.shape
     if heads * first * second != rows:
-        raise ValueError(f"{rows:,} rows are not {heads:,} heads of an even number of rows")
+        raise ValueError(
+            f"{counted(rows, 'row is', 'rows are')} not {counted(heads, 'head')} of an even number of rows"
+        )
     return matrix.reshape(heads, first, second, cols).swapaxes(1, 2).reshape(rows, cols)

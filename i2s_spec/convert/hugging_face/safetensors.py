@@ -14,7 +14,7 @@ from math import prod
 from typing import Any, Final, NamedTuple, TypeGuard
 
 from i2s_spec.convert.tensors.npy import is_shape
-from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile, refuse_taken
 from i2s_spec.gguf.source import CHUNK, Source, require_unchanged, source_of
 from i2s_spec.schema import faults
@@ -51,7 +51,7 @@ class Stored(NamedTuple):
     def readinto(self, start: int, buffer: memoryview) -> None:
         """Fill a buffer with its bytes from a place on."""
         if start + buffer.nbytes > self.nbytes:
-            raise ValueError(f"tensor {quote(self.name)} has {self.nbytes:,} bytes")
+            raise ValueError(f"tensor {quote(self.name)} has {counted(self.nbytes, 'byte')}")
         self.source.readinto(self.start + start, buffer)
 
 
@@ -137,11 +137,12 @@ def _files(
 def _tensors(source: Source) -> Iterator[Stored]:
     """What the header of a file lists, each within the file."""
     if source.size < 8:
-        raise _malformed(source, f"it has {source.size:,} bytes, and the length of a header alone takes 8")
+        raise _malformed(source, f"it has {counted(source.size, 'byte')}, and the length of a header alone takes 8")
     length = int.from_bytes(source.read(0, 8), "little")
     if length > min(MOST_HEADER, source.size - 8):
         raise _malformed(
-            source, f"the header would have {length:,} bytes, and {min(MOST_HEADER, source.size - 8):,} are possible"
+            source,
+            f"the header would have {counted(length, 'byte')}, and {min(MOST_HEADER, source.size - 8):,} are possible",
         )
     try:
         header = json.loads(source.read(8, length), object_pairs_hook=_unique)
@@ -188,7 +189,7 @@ def _tensor(source: Source, name: str, about: Any, base: int) -> Stored:
     if not start <= stop <= source.size:
         raise refuse(f"lies at bytes {start:,} to {stop:,} of {source.size:,}")
     if dtype in WIDTHS and prod(shape) * WIDTHS[dtype] != stop - start:
-        raise refuse(f"takes {prod(shape) * WIDTHS[dtype]:,} bytes, and has {stop - start:,}")
+        raise refuse(f"takes {counted(prod(shape) * WIDTHS[dtype], 'byte')}, and has {stop - start:,}")
     return Stored(name, dtype, tuple(shape), start, stop, source)
 
 

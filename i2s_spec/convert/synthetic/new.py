@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from i2s_spec.convert.synthetic.recipes import CHAT_TEMPLATE, LAST_TOKEN, RECIPES, SHAPES, Recipe, Size
 from i2s_spec.convert.synthetic.vocabulary import Vocabulary
 from i2s_spec.convert.synthetic.weight_kinds import WeightKinds
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES, Architecture, Placed
 from i2s_spec.schema.architectures.keys import MAX_LAYERS, OPTIONAL
 from i2s_spec.schema.architectures.sizes import Hyperparameters
@@ -212,7 +212,7 @@ def _shape(shape: str, architecture: str, chosen: dict[str, Any]) -> tuple[Size,
 def _hyperparameters(architecture: Architecture, recipe: Recipe, size: Size) -> Hyperparameters:
     """The sizes, checked; head widths follow from the others unless they are given."""
     if not 1 <= size.layers <= MAX_LAYERS:
-        raise ValueError(f"there are {size.layers:,} layers; a model has 1 to {MAX_LAYERS}")
+        raise ValueError(f"there are {counted(size.layers, 'layer')}; a model has 1 to {MAX_LAYERS}")
     for what, width in (("embd", size.embd), ("ff", size.ff)):
         if not BLOCK <= width <= MOST_COLUMNS or width % BLOCK:
             raise ValueError(
@@ -237,7 +237,8 @@ def _hyperparameters(architecture: Architecture, recipe: Recipe, size: Size) -> 
         raise ValueError(f"heads are {head_dim:,} wide; the width must be even, because pairs are rotated")
     if size.heads * head_dim % BLOCK or size.heads * head_dim > MOST_COLUMNS:
         raise ValueError(
-            f"{size.heads:,} heads of {head_dim:,} are {size.heads * head_dim:,} wide; together they must be a multiple "
+            f"{counted(size.heads, 'head')} of {head_dim:,} are {size.heads * head_dim:,} wide; "
+            f"together they must be a multiple "
             f"of {BLOCK}, so that rows are whole blocks, up to {MOST_COLUMNS:,}"
         )
     return Hyperparameters(

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.convert.synthetic.syllables import new_words
-from i2s_spec.errors import MissingExtra
+from i2s_spec.errors import MissingExtra, counted
 
 HERE: Final = Path(__file__)
 TEXT: Final = HERE.with_suffix(".txt")
@@ -123,7 +123,7 @@ def train(texts: Iterable[str], size: int) -> dict[str, Any]:
     merges = [" ".join(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
     tokens = list(dict.fromkeys((*alphabet(), *(merge.replace(" ", "") for merge in merges))))
     if len(tokens) + len(BPE_SPECIAL) != size:
-        raise ValueError(f"the texts give {len(tokens) + len(BPE_SPECIAL)} tokens, not {size}")
+        raise ValueError(f"the texts give {counted(len(tokens) + len(BPE_SPECIAL), 'token')}, not {size}")
     return {"tokens": tokens, "merges": merges, "special": [special.token for special in BPE_SPECIAL]}
 
 
@@ -151,7 +151,8 @@ def byte_level(size: int, merges: int | None = None, special: Sequence[Special] 
     wanted = most if merges is None else merges
     if not len(splits) + len(words) <= wanted <= most:
         raise ValueError(
-            f"{size:,} tokens are made by {len(splits) + len(words):,} to {most:,} merges, not by {wanted:,}"
+            f"{counted(size, 'token is', 'tokens are')} made by {len(splits) + len(words):,} to "
+            f"{counted(most, 'merge')}, not by {wanted:,}"
         )
     spare = wanted - len(splits) - len(words)
     for _, pairs in words:
@@ -224,7 +225,10 @@ def main() -> None:
         raise SystemExit(f"{TEXT.name} is not installed; it is in a checkout")
     stored = train([TEXT.read_text(encoding="utf-8")], TRAINED_SIZE)
     TRAINED.write_text(json.dumps(stored, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
-    print(f"{TRAINED.name}: {len(stored['tokens']) + len(stored['special'])} tokens, {len(stored['merges'])} merges")
+    print(
+        f"{TRAINED.name}: {counted(len(stored['tokens']) + len(stored['special']), 'token')}, "
+        f"{counted(len(stored['merges']), 'merge')}"
+    )
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from i2s_spec.convert.container.key_renames import changed_keys, renamed_keys
 from i2s_spec.convert.container.rewrite import Replacement, check_extents, rewrite
 from i2s_spec.convert.tensors.advice import advice
 from i2s_spec.deprecation import renamed_keyword
-from i2s_spec.errors import FormatError, quote
+from i2s_spec.errors import FormatError, counted, quote
 from i2s_spec.schema.architectures.architecture import declared_architecture
 from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
@@ -63,7 +63,7 @@ class Proof(NamedTuple):
         return self.source.split()[0], self.target.split()[0]
 
     def __str__(self) -> str:
-        retained = f", {self.unused:,} codes that stand for nothing kept" if self.unused else ""
+        retained = f", {counted(self.unused, 'unused code')} kept" if self.unused else ""
         name = quote(self.name, bare=True)
         return f"{name}: {self.source} -> {self.target}, trits equal, {self.rounding}{retained}"
 

@@ -30,6 +30,7 @@ from i2s_spec.codec.quantization.in_order import in_order
 from i2s_spec.codec.tail import write_tail
 from i2s_spec.codec.ternary_types import BLOCK_TYPES, half_scale, pack_blocks, stored_scale
 from i2s_spec.codec.trits import Trits
+from i2s_spec.errors import counted
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE
 from i2s_spec.schema.types import TAIL_BYTES
@@ -62,7 +63,7 @@ class Rounding(NamedTuple):
             most = (
                 f", most changed {self.scale:.9g} -> {self.stored:.9g} ({self.relative:+.1e})" if self.relative else ""
             )
-            return f"{self.scales:,} scales {'rounded' if most else 'kept'}{most}"
+            return f"{counted(self.scales, 'scale')} {'rounded' if most else 'kept'}{most}"
         if not self.relative:
             return f"scale {self.scale:.9g} kept"
         return f"scale {self.scale:.9g} -> {self.stored:.9g} ({self.relative:+.1e})"
@@ -119,7 +120,8 @@ class Encoder:
         layout = form.dialect.layout
         if form.type == "I2_S" and form.rows > 1 and layout.row_block == 1 and form.cols % layout.block:
             raise ValueError(
-                f"rows of {form.cols:,} elements are no whole blocks of {layout.block}: kernels, which begin at rows, "
+                f"rows of {counted(form.cols, 'element')} are no whole blocks of {layout.block}: "
+                f"kernels, which begin at rows, "
                 f"would read {layout} wrong"
             )
         if form.type in FLOAT_WORDS and scale < 0:

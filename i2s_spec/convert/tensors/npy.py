@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from i2s_spec.errors import FormatError, Span, TrustedText
+from i2s_spec.errors import FormatError, Span, TrustedText, counted
 from i2s_spec.gguf.atomic_file import OutputFile, refuse_taken
 from i2s_spec.gguf.source import require_unchanged, source_of
 from i2s_spec.schema import faults
@@ -90,7 +90,7 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
             raise _malformed("its shape is invalid")
         nbytes, start = prod(shape) * dtype.itemsize, head.tell()
         if source.size - start < nbytes:
-            raise _malformed(f"it takes {nbytes:,} bytes, and {source.size - start:,} are there")
+            raise _malformed(f"it takes {counted(nbytes, 'byte')}, and {source.size - start:,} are there")
         array: NDArray[Any] = np.frombuffer(source.read(start, nbytes), dtype=dtype)
         require_unchanged(source)
         return array.reshape(shape, order="F" if by_columns else "C")

@@ -33,7 +33,7 @@ from i2s_spec.convert.container.key_renames import changed_keys
 from i2s_spec.convert.container.rewrite import Replacement, rewrite
 from i2s_spec.convert.tensors.convert_file import FLOATS, form_label, is_ternary, wanted_form
 from i2s_spec.convert.tensors.encode import Encoder
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.gguf.reader import takes_file
 from i2s_spec.schema.architectures.architecture import ARCHITECTURES
 from i2s_spec.schema.block_layout import BLOCK_LAYOUTS, GROUP_LAYOUTS
@@ -278,8 +278,14 @@ def _notes(losses: Collection[Loss], rule: str) -> Iterator[str]:
     if known < len(losses):
         yield DESTROYED
     if known and rule == ABSMEAN:
-        yield f"{known} of {len(losses)} tensors held -s, 0 and +s already, and keep s: a mean would be smaller (R8.5-2)."
+        yield (
+            f"{known} of {counted(len(losses), 'tensor')} held -s, 0 and +s already, and keep s: "
+            f"a mean would be smaller (R8.5-2)."
+        )
     elif known and rule in RULES and RULES[rule].mean:
-        yield f"{known} of {len(losses)} tensors held -s, 0 and +s already; {rule} stores their mean, not s (R8.5-2)."
+        yield (
+            f"{known} of {counted(len(losses), 'tensor')} held -s, 0 and +s already; {rule} "
+            f"stores their mean, not s (R8.5-2)."
+        )
     if rule in RULES and RULES[rule].destroys and known < len(losses):
         yield f"The rule {rule} expects -s, 0 and +s; of other weights {RULES[rule].destroys}."

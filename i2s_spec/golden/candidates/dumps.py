@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.convert.tensors.npy import is_shape
-from i2s_spec.errors import FormatError, SettingError, Span, TrustedText, quote
+from i2s_spec.errors import FormatError, SettingError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.regular_file import open_regular
 from i2s_spec.golden.records.eval_callback import LONGEST_LINE, read_callback_text
 from i2s_spec.golden.records.store import HEADER, taps_file
@@ -165,7 +165,10 @@ def _in_memory(tap: Tap) -> Stored:
 def _safetensors(path: Path) -> dict[str, Stored]:
     from i2s_spec.convert.hugging_face.safetensors import Checkpoint
 
-    checkpoint = Checkpoint(path)
+    try:
+        checkpoint = Checkpoint(path)
+    except FormatError as error:
+        raise error.of_file(path) from None
 
     def reader(name: str) -> Stored:
         each = checkpoint[name]
@@ -188,7 +191,7 @@ def _npz(path: Path) -> dict[str, Stored]:
         with open_regular(path) as whole, zipfile.ZipFile(whole) as archive:
             members = archive.infolist()
             if len(members) > MOST_TAPS:
-                raise _malformed(f"the archive has {len(members):,} members")
+                raise _malformed(f"the archive has {counted(len(members), 'member')}")
             found = {}
             for member in members:
                 if member.filename.endswith(".npy"):
@@ -207,7 +210,7 @@ def _npz(path: Path) -> dict[str, Stored]:
 def _opened(path: Path, member: zipfile.ZipInfo) -> BinaryIO:
     if member.file_size > LEAST_ROOM + MOST_TIMES * member.compress_size:
         raise _malformed(
-            f"{quote(member.filename)} has {member.file_size:,} bytes, packed into {member.compress_size:,}"
+            f"{quote(member.filename)} has {counted(member.file_size, 'byte')}, packed into {member.compress_size:,}"
         )
     with zipfile.ZipFile(path) as archive:
         return archive.open(member)  # type: ignore[return-value]
@@ -228,7 +231,7 @@ def _array(name: str, start: Any, size: int, again: Callable[[], Any]) -> Stored
         header = start.read(2 if version == (1, 0) else 4)
         length = int.from_bytes(header, "little")
         if length > 1 << 16:
-            raise _malformed(f"{what} has a header of {length:,} bytes")
+            raise _malformed(f"{what} has a header of {counted(length, 'byte')}")
         text = io.BytesIO(header + start.read(length))
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = read(text)
@@ -238,11 +241,11 @@ def _array(name: str, start: Any, size: int, again: Callable[[], Any]) -> Stored
         raise _malformed(f"{what} has no header of .npy ({type(error).__name__})") from None
     if dtype.hasobject or dtype.kind not in "fiub" or not is_shape(shape):
         raise _malformed(
-            f"{what} is of type {quote(str(dtype))}, of {len(shape):,} dimensions: only arrays of numbers are read"
+            f"{what} is of type {quote(str(dtype))}, of {counted(len(shape), 'dimension')}: only arrays of numbers are read"
         )
     head = 6 + 2 + len(header) + length
     if prod(shape) * dtype.itemsize != size - head:
-        raise _malformed(f"{what} has {size - head:,} bytes; its shape takes {prod(shape) * dtype.itemsize:,}")
+        raise _malformed(f"{what} has {counted(size - head, 'byte')}; its shape takes {prod(shape) * dtype.itemsize:,}")
 
     def load() -> Tap:
         try:
@@ -263,7 +266,7 @@ def _folder(path: Path) -> dict[str, Stored]:
             size = file.stat().st_size
             if size % 4 or size > 4 * MOST_ELEMENTS:
                 raise SettingError(
-                    f"{quote(file.name)} has {size:,} bytes, which is not a whole number of float32 values"
+                    f"{quote(file.name)} has {counted(size, 'byte')}, which is not a whole number of float32 values"
                 )
             return Tap(name, _quiet(np.fromfile(file, dtype="<f4").astype(np.float32, copy=False)))
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from i2s_spec.errors import counted
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -75,7 +77,7 @@ def readings(value: NDArray[Any], want: tuple[int, ...]) -> Iterator[Shaped]:
         rows = value.size // width
         last = np.zeros(want, dtype=value.dtype) if value.dtype.kind in "iu" else np.full(want, np.nan, value.dtype)
         last[want[0] - rows :] = value.reshape(rows, *want[1:])
-        yield Shaped(last, rows, f"the last {rows} rows only" if rows > 1 else "the last row only")
+        yield Shaped(last, rows, f"the last {counted(rows, 'row')} only" if rows > 1 else "the last row only")
         return
     order = _padding(shape, want)
     if order is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from i2s_spec.errors import counted
 from i2s_spec.golden.diagnosis.observation import Observation, by_pattern, factor_of, listed, wrong_rows
 from i2s_spec.golden.replay.result import Diagnosis
 
@@ -41,7 +42,10 @@ def some_columns(observed: Observation) -> Diagnosis | None:
         if columns[-1] == off.shape[1] - 1 and columns[0] == columns[-1] - len(columns) + 1
         else ""
     )
-    return by_pattern("some-columns", f"only {len(columns):,} of {off.shape[1]:,} columns are wrong, {place}{tail}")
+    return by_pattern(
+        "some-columns",
+        f"only {len(columns):,} of {counted(off.shape[1], 'column')} are wrong, {place}{tail}",
+    )
 
 
 # ARM's mat-mul with four tokens in a kernel for one.
@@ -106,7 +110,8 @@ def nrc_diagnosis(tokens: int, known: bool = True) -> Diagnosis:
     """
     stop = tokens // 4 * 4
     says = (
-        f"of {tokens} tokens the mat-mul hands numbers {stop - 4} to {stop - 1} to a kernel for one: ARM builds with dot "
+        f"of {counted(tokens, 'token')} the mat-mul hands numbers {stop - 4} to {stop - 1} to a "
+        f"kernel for one: ARM builds with dot "
         "products since November 2025; what comes out depends on memory"
     )
     doubt = "; nothing else that is known explains the value: try another number of tokens"

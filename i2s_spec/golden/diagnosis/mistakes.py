@@ -134,10 +134,10 @@ MISTAKES: Final[tuple[Mistake, ...]] = (
             _LINEAR, quantizer_of("tq2_0"), "upstream llama.cpp with TQ2_0"),
     Mistake("activation-blocks-32", "activations were quantized in blocks of 32, as Q8_0; one scale for each token is right",
             _LINEAR, blocks_of_q8_0, "upstream llama.cpp with Q2_0"),
-    Mistake("activation-blocks-64", "activations have a scale of their own for every 64 columns; it is one for each token",
+    Mistake("activation-blocks-64", "activations were quantized in blocks of 64 columns; one scale for each token is right",
             _LINEAR, blocks_of(projections.BlocksOf64)),
-    Mistake("activation-blocks-128", "activations have a scale of their own for every 128 columns; it is one for each"
-            " token", _LINEAR, blocks_of(projections.BlocksOf128)),
+    Mistake("activation-blocks-128", "activations were quantized in blocks of 128 columns; one scale for each token"
+            " is right", _LINEAR, blocks_of(projections.BlocksOf128)),
     Mistake("activation-one-scale", "all tokens were quantized with one activation scale; each has its own", _LINEAR,
             operations(projections.OneScale)),
     Mistake("activation-128", "activation scales were 128 / amax; they are 127 / amax", _LINEAR,

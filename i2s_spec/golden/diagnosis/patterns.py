@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from i2s_spec.errors import counted
 from i2s_spec.golden.diagnosis.localised import nrc, some_columns, some_rows
 from i2s_spec.golden.diagnosis.observation import LEFT, Observation, Pattern, by_pattern, factor_of, finite_pair, listed
 from i2s_spec.golden.diagnosis.permutations import permuted_columns, permuted_rows, shifted, transposed
@@ -56,7 +57,8 @@ def _nan_rows(observed: Observation) -> Diagnosis | None:
         else False
     )
     why = "; its input is all 0 there: an activation scale without a floor" if zeros else ""
-    return by_pattern("not-finite", f"{strange.sum():,} elements are NaN or infinite, {'all' if whole else 'some'} of "
+    return by_pattern("not-finite", f"{counted(strange.sum(), 'element is', 'elements are')} NaN or "
+                                    f"infinite, {'all' if whole else 'some'} of "
                     f"{listed(rows, what)}{why}")  # fmt: skip
 
 

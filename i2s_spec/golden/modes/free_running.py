@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from i2s_spec.errors import counted
 from i2s_spec.golden.candidates.candidate import WHOLE, Candidate, Record, only_known
 from i2s_spec.golden.diagnosis.diagnose import Diagnoser
 from i2s_spec.golden.diagnosis.observation import listed
@@ -236,7 +237,7 @@ def _relative(pair: _Pair, finite: Array) -> float:
 def _sum_notes(theirs: Candidate, tap: TapResult, pair: _Pair) -> list[str]:
     """Which numbers the sum of a text adds up: the shown ones or all of them."""
     shown = theirs.corner(tap.name)
-    notes = [f"a corner: {pair.got.size:,} of {int(np.prod(shown.shape)) if shown else 0:,} elements"]
+    notes = [f"a corner: {pair.got.size:,} of {counted(int(np.prod(shown.shape)) if shown else 0, 'element')}"]
     if shown is None or shown.total is None:
         return notes
     of_shown = float(np.sum(shown.value, dtype=np.float64))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from i2s_spec.errors import counted
 from i2s_spec.golden.candidates.candidate import Candidate, Record, only_known
 from i2s_spec.golden.candidates.log_probabilities import shifted
 from i2s_spec.golden.diagnosis.diagnose import Diagnoser
@@ -208,11 +209,11 @@ def _assess(tap: TapResult, got: NDArray[Any], want: NDArray[Any], room: _Room) 
         first = tuple(int(i) for i in np.argwhere(steps == steps.max())[0]) if flips else None
         tap.flips = Flips(0, flips, 0, 0, first)
         if room.rotated:
-            tap.limit = f"{FORCED_ROTATED.words}, {most} steps"
+            tap.limit = f"{FORCED_ROTATED.words}, {counted(most, 'step')}"
             far = not tap.measures.relative <= FORCED_ROTATED.rtol(bfloat16)
         else:
             limit = most_flips(steps.size, rtol)
-            tap.limit = f"{limit:,} of {steps.size:,} codes, {most} steps"
+            tap.limit = f"{limit:,} of {counted(steps.size, 'code')}, {counted(most, 'step')}"
             far = flips > limit
         tap.status = "wrong" if far or int(steps.max(initial=0)) > most else "ok"
         return

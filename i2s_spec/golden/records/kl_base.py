@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from i2s_spec.errors import SettingError
+from i2s_spec.errors import SettingError, counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,7 +95,9 @@ class BaseWriter:
         :raises ValueError: for rows of another width, or more than the chunks have
         """
         if logits.ndim != 2 or logits.shape[1] != self.vocab or len(logits) > self.left:
-            raise ValueError(f"rows of shape {list(logits.shape)}; {self.left:,} rows of {self.vocab:,} are wanted")
+            raise ValueError(
+                f"rows of shape {list(logits.shape)}; {counted(self.left, 'row')} of {self.vocab:,} are wanted"
+            )
         for row in logits:
             self._file.write(packed_row(row))
         self.left -= len(logits)
@@ -110,11 +112,15 @@ def read_base(data: bytes) -> KlBase:
         raise SettingError("this is no --kl-divergence-base file: it does not begin with _logits_")
     n_ctx, vocab, chunks = (int(size) for size in np.frombuffer(data, "<i4", 3, 8))
     if n_ctx < 4 or vocab < 1 or chunks < 0:
-        raise SettingError(f"the base tells of {chunks} chunks of {n_ctx} tokens over {vocab} words")
+        raise SettingError(
+            f"the base tells of {counted(chunks, 'chunk')} of {counted(n_ctx, 'token')} over {counted(vocab, 'word')}"
+        )
     rows, width = rows_of(n_ctx), 2 * ((vocab + 1) // 2) + 4
     start = 20 + 4 * n_ctx * chunks
     if len(data) != start + 2 * rows * width * chunks:
-        raise SettingError(f"the base has {len(data):,} bytes; {start + 2 * rows * width * chunks:,} are wanted")
+        raise SettingError(
+            f"the base has {counted(len(data), 'byte')}; {start + 2 * rows * width * chunks:,} are wanted"
+        )
     tokens = np.frombuffer(data, "<i4", n_ctx * chunks, 20).reshape(chunks, n_ctx)
     table = np.frombuffer(data, "<u2", rows * width * chunks, start).reshape(chunks, rows, width)
     pair = np.ascontiguousarray(table[..., :4]).view("<f4")

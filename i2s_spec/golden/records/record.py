@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import numpy as np
 
 from i2s_spec._version import __version__
-from i2s_spec.display import counted
-from i2s_spec.errors import SettingError, quote
+from i2s_spec.errors import SettingError, counted, quote
 from i2s_spec.golden.records import kl_base as divergence
 from i2s_spec.golden.records.eval_callback import Sum, node_text
 from i2s_spec.golden.records.ggml_ops import GGML_OPS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from i2s_spec.errors import counted
 from i2s_spec.golden.metrics import Measures
 from i2s_spec.golden.replay.code_flips import Flips
 
@@ -139,7 +140,7 @@ class Comparison:
         return self.first.diagnoses if self.first is not None else ()
 
     def __repr__(self) -> str:
-        from i2s_spec.display import counted, line
+        from i2s_spec.display import line
 
         state = "ok" if self.ok else "not ok"
         return line(

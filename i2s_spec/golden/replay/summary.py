@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.golden.replay.result import Comparison, Diagnosis, Group, TapResult
 from i2s_spec.model.graph.taps import base
 
@@ -35,7 +35,7 @@ def group_words(group: Group) -> str:
     """A group in words: `ffn_gate in 30 layers: everything is doubled`."""
     where = group.word
     if len(group.layers) > 1:
-        where = f"{group.word} in {len(group.layers)} layers ({_ranges(group.layers)})"
+        where = f"{group.word} in {counted(len(group.layers), 'layer')} ({_ranges(group.layers)})"
     elif len(group.taps) == 1:
         where = group.taps[0]
     why = group.diagnosis.name if group.diagnosis is not None else "no known mistake explains it"
@@ -60,7 +60,7 @@ def sentence(result: Comparison) -> tuple[bool, str]:
     """Whether nothing is wrong, and one sentence that says so."""
     compared = result.counted("ok", "flips", "wrong", "behind")
     if not compared and (shapes := result.counted("shape")):
-        what = "the one tap" if shapes == 1 else f"each of the {shapes:,} taps"
+        what = "the one tap" if shapes == 1 else f"each of the {counted(shapes, 'tap')}"
         return False, f"nothing could be compared: {what} of the candidate that the record knows is of another shape"
     if not compared:
         return False, "nothing could be compared: no tap of the candidate is one of the record's"
@@ -69,7 +69,7 @@ def sentence(result: Comparison) -> tuple[bool, str]:
         if failed and result.mode == "free-running":
             return False, f"{result.whole.name if result.whole else ''} is too far from the record's"
         flips = sum(tap.flips.explained for tap in result.taps if tap.flips is not None and tap.status == "flips")
-        explained = f"; {flips:,} flipped codes, all explained by rounding" if flips else ""
+        explained = f"; {counted(flips, 'flipped code')}, all explained by rounding" if flips else ""
         far = sum(tap.span == "model" for tap in result.taps if tap.status in ("ok", "flips"))
         alone = result.mode == "op-replay" and far == compared
         if result.whole is not None and result.whole.verdict == "doubtful" and (alone or result.mode == "free-running"):
@@ -79,12 +79,12 @@ def sentence(result: Comparison) -> tuple[bool, str]:
                 "or op-replay, would tell"
             )
         if alone:
-            what = "the one tap" if far == 1 else f"each of {far:,} taps"
+            what = "the one tap" if far == 1 else f"each of {counted(far, 'tap')}"
             near = "as near the reference as correct runtimes are; more taps would prove more"
             return True, f"{what} that could be compared is plausible: {near}"
         how = {"op-replay": "right on its own inputs", "layer-forced": "right in its layer",
                "free-running": "plausible: as near the record's as correct runtimes are"}[result.mode]  # fmt: skip
-        each = f"each of {compared:,} taps" if compared > 1 else "the one tap that was compared"
+        each = f"each of {counted(compared, 'tap')}" if compared > 1 else "the one tap that was compared"
         return True, f"{each} is {how}{explained}"
     return (
         False,

@@ -92,7 +92,7 @@ LIMITS: Final[Mapping[str, Limit]] = {
     "select_rows": Limit("bit-exact", lambda node, inputs, value: 0.0),
     "heads": Limit("bit-exact", lambda node, inputs, value: 0.0),
     "store_kv": Limit("a rounding to F16", lambda node, inputs, value: HALF * np.abs(value).astype(np.float64)),
-    "norm": Limit("64 ulp, 4 unless sums are float32 by index", _ulps(64)),
+    "norm": Limit("4 ulp; 64 where float32 sums are added in order of index", _ulps(64)),
     "norm_weight": Limit("1 ulp", _ulps(1)),
     "bias": Limit("1 ulp", _ulps(1)),
     "scale": Limit("1 ulp", _ulps(1)),

@@ -7,6 +7,7 @@ from typing import Final
 
 from i2s_spec.draw.svg import drawing, element, number, rect, text, title
 from i2s_spec.draw.text import visible
+from i2s_spec.errors import counted
 from i2s_spec.golden.replay.result import Comparison, TapResult
 
 #: Relative L2 distances that are drawn palest and deepest.
@@ -51,7 +52,8 @@ def taps_heat(result: Comparison) -> str:
         marks += [_cell(_LEFT + _WIDE * layer, _TOP + _HIGH * line, tap) for layer, tap in found.items()]
     worst = max((tap for found in shown.values() for tap in found.values()), key=lambda tap: _far(tap.drift))
     more = (
-        f"{len(shown)} kinds of taps by {layers} layers; the deeper a cell, the larger the relative L2 distance from the "
+        f"{counted(len(shown), 'kind')} of taps by {counted(layers, 'layer')}; the deeper a cell, "
+        f"the larger the relative L2 distance from the "
         f"record. The largest is that of {visible(worst.name, bare=True)}. A frame marks taps that are wrong by themselves."
     )
     width, height = max(_LEFT + _WIDE * layers, _LEGEND) + 4, _TOP + _HIGH * len(shown) + 4

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Final, NamedTuple
 
-from i2s_spec.display import counted
 from i2s_spec.draw.text import visible
+from i2s_spec.errors import counted
 from i2s_spec.golden.replay.result import Comparison, Diagnosis, TapResult
 from i2s_spec.golden.replay.summary import group_words
 from i2s_spec.model.graph.taps import INTEGER_TAPS, base
@@ -81,17 +81,20 @@ def first_wrong(result: Comparison) -> Iterator[str]:
     m = tap.measures
     yield (
         f"{visible(tap.name, bare=True)}{list(m.at)} is {number(m.got)}, and should be {number(m.want)}; {m.over:.2%} of "
-        f"{m.elements:,} elements are beyond the limit ({tap.limit})"
+        f"{counted(m.elements, 'element is', 'elements are')} beyond the limit ({tap.limit})"
     )
     if m.not_finite:
-        yield f"{m.not_finite:,} elements are NaN or infinite and should not be"
+        yield f"{counted(m.not_finite, 'element is', 'elements are')} NaN or infinite and should not be"
     flips = tap.flips
     if flips is not None and flips.unexplained:
         where = f", the first at {list(flips.first)}" if flips.first is not None else ""
         pair = f": {flips.got}, and should be {flips.want}" if flips.got is not None else ""
         yield f"as integers: {flips.unexplained:,} sums or codes differ{where}{pair}"
         if flips.fractional:
-            yield f"{flips.fractional:,} outputs stand for no integer: another way to quantize activations, or none"
+            yield (
+                f"{counted(flips.fractional, 'output stands', 'outputs stand')} for no integer: "
+                f"activations were quantized in another way, or not at all"
+            )
     if len(tap.reach) > 1:
         yield f"replayed together: {', '.join(visible(name, bare=True) for name in tap.reach[:8])}"
 
@@ -128,7 +131,7 @@ def rows(result: Comparison) -> Iterator[TableRow]:
             same = seen[word]
             worst = max(same, key=lambda each: each.measures.relative if each.measures is not None else 0.0)
             row = _row(worst)
-            name = row.cells[0] if len(same) == 1 else f"{word} ({len(same):,} taps, the worst:)"
+            name = row.cells[0] if len(same) == 1 else f"{word} ({counted(len(same), 'tap')}, the worst:)"
             yield row._replace(cells=(name, *row.cells[1:]))
 
 

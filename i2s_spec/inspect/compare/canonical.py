@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from i2s_spec.errors import FormatError
+from i2s_spec.errors import FormatError, counted
 from i2s_spec.gguf import byte_order
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.regular_file import require_written
@@ -123,7 +123,9 @@ def require_own_bytes(file: File, tensors: Iterable[Tensor]) -> int:
         tensor.require(span)
         total += span.stop - span.start
     if total > file.size:
-        raise ValueError(f"tensors share bytes (G404): they have {total:,} bytes, and the file has {file.size:,}")
+        raise ValueError(
+            f"tensors share bytes (G404): they have {counted(total, 'byte')}, and the file has {file.size:,}"
+        )
     return total
 
 

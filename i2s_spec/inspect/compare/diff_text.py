@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from math import isnan
 from typing import Any, Final
 
-from i2s_spec.display import counted
 from i2s_spec.draw.text import float32_words, json_string, visible
+from i2s_spec.errors import counted
 from i2s_spec.inspect.compare.diff import Difference, TensorChange
 from i2s_spec.inspect.compare.lineage import total
 from i2s_spec.inspect.compare.lineage_text import lineage_data, sentence

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any, Final
 
-from i2s_spec.display import counted
 from i2s_spec.draw.heat_map import Cell, heat_map
 from i2s_spec.draw.made_by import made_by
 from i2s_spec.draw.table import Column, table
 from i2s_spec.draw.terminal import plain
 from i2s_spec.draw.text import json_string, visible
+from i2s_spec.errors import counted
 from i2s_spec.inspect.compare.lineage import TensorLineage, Total, by_layer, total
 
 #: Layers and kinds of tensors that a page draws, and characters of a kind.
@@ -45,7 +45,7 @@ def percent(share: float) -> str:
 
 def sentence(found: Total) -> str:
     """How many trits changed, in a few words."""
-    return f"{found.changed:,} of {found.trits:,} trits changed, {percent(found.share)}"
+    return f"{found.changed:,} of {counted(found.trits, 'trit')} changed, {percent(found.share)}"
 
 
 def lineage_lines(tensors: Sequence[TensorLineage]) -> Iterator[str]:
@@ -87,7 +87,8 @@ def family_lines(whole: Total, a: str = "A", b: str = "B") -> Iterator[str]:
         share = percent(whole.zero_both / whole.zero_a)
         chance = whole.zero_a * whole.zero_b / whole.rows
         yield (
-            f"{whole.zero_both:,} of the {whole.zero_a:,} all-zero rows of {a} are all zero in {b} ({share}; chance alone "
+            f"{whole.zero_both:,} of the {counted(whole.zero_a, 'all-zero row')} of {a} are all "
+            f"zero in {b} ({share}; chance alone "
             f"gives about {chance:,.0f})"
         )
 

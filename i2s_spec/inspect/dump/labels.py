@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from i2s_spec.draw.text import float32_words, visible
-from i2s_spec.errors import FormatError, TrustedText
+from i2s_spec.errors import FormatError, TrustedText, counted
 from i2s_spec.gguf.reader import File
 from i2s_spec.inspect.dump.block_codes import BlockColumns
 from i2s_spec.inspect.dump.codes import Columns
@@ -58,7 +58,7 @@ class NodeLabels:
             return "", ""
         if isinstance(value, Opened):
             title = str(value.title) if isinstance(value.title, TrustedText) else visible(value.title, TEXT)
-            parts = "" if value.parts is None else f"{value.parts:,} elements" if title else f"({value.parts:,})"
+            parts = "" if value.parts is None else counted(value.parts, "element") if title else f"({value.parts:,})"
             words = self._meaning(node).lstrip() or " ".join(filter(None, (title, parts, value.note)))
             return words, "bold" if title else ""
         if isinstance(value, Elided):
@@ -68,7 +68,7 @@ class NodeLabels:
         if isinstance(value, TrustedText):
             return value, ""
         if isinstance(value, Head):
-            return visible(value[:TEXT], 4 * TEXT) + f"… ({value.length:,} bytes)", "green"
+            return visible(value[:TEXT], 4 * TEXT) + f"… ({counted(value.length, 'byte')})", "green"
         if isinstance(value, bytes):
             return visible(value, TEXT), "green"
         code = self.code(node)

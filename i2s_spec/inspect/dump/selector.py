@@ -16,6 +16,7 @@ from sys import maxsize
 from typing import Final, NamedTuple
 
 from i2s_spec.draw.text import visible
+from i2s_spec.errors import counted
 from i2s_spec.gguf.reader import File
 from i2s_spec.inspect.dump.block_walk import range_of
 from i2s_spec.inspect.dump.data_walk import ELEMENT_FORMATS, extent, tensor_nodes
@@ -105,7 +106,7 @@ def _range(file: File, match: re.Match[str], what: str) -> tuple[int, int]:
         raise Unknown(f"the range {what} is empty: a range is START..STOP, START+LENGTH or START:LENGTH")
     if stop > file.size:
         where = f"starts at byte {start:,}" if start >= file.size else f"ends at byte {stop:,}"
-        raise Unknown(f"the range {what} {where}; the file has {file.size:,} bytes (0x0..0x{file.size:x})")
+        raise Unknown(f"the range {what} {where}; the file has {counted(file.size, 'byte')} (0x0..0x{file.size:x})")
     return start, stop
 
 

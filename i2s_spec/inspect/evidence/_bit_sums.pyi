@@ -36,10 +36,34 @@ def column_scores(
 ) -> bool: ...
 def totals(pairs: Any, stretches: Any, height: int, others: bool, columns: Any, rows: Any) -> None: ...
 def gram_scores(
-    row: int, one: Any, first: Any, second: Any, places: Any, starts: Any, firsts: Any, values: int, found: Any
+    row: int,
+    one: Any,
+    first: Any,
+    second: Any,
+    places: Any,
+    starts: Any,
+    firsts: Any,
+    numbers: Any,
+    values: int,
+    found: Any,
 ) -> None: ...
 def gram_sets() -> list[tuple[str, bool]]: ...
 def shared_gram(products: Any, places: Any, width: int, share: int, found: Any) -> None: ...
+def shared_scores(
+    row: int,
+    gram_row: int,
+    products: Any,
+    first: Any,
+    second: Any,
+    places: Any,
+    starts: Any,
+    firsts: Any,
+    numbers: Any,
+    width: int,
+    share: int,
+    values: int,
+    found: Any,
+) -> None: ...
 def gram(
     row: int, data: Any, stride: int, n: int, down: bool, mixed: bool, table: Any, found: Any, correlated: bool = False
 ) -> None: ...

@@ -12,6 +12,7 @@ somehow: as layouts do that leave rows where they are, or as `rows-1x4`. There i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from math import isnan
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -33,6 +34,9 @@ SIDES: Final = {True: next(h for h in HYPOTHESES if h.in_rows), False: next(h fo
 
 #: Which of HYPOTHESES are layouts as declared.
 PLAIN: Final = np.array([each.plain for each in HYPOTHESES])
+
+#: No score, by side and hypothesis.
+_NO_SCORES: Final = np.full((len(SIDES), len(HYPOTHESES)), np.nan)
 
 #: Matrices whose rows write the channels that the columns of another of their layer read.
 SOURCES: Final = {"ffn_down": ("ffn_gate", "ffn_up"), "attn_output": ("attn_v",)}
@@ -188,9 +192,15 @@ def gram_comparisons(
     made: list[Comparison] = []
     for text, partners, rows, share, width in asked:
         scores = _gram_scores(matrix, own, rows, share, width)
-        if not np.isnan(scores[:, PLAIN & fitting(matrix.rows, matrix.cols)]).any():
+        if not isnan(scores[:, _plain(matrix.rows, matrix.cols)].sum()):
             made.append(Comparison(matrix, text, True, partners, scores))
     return made
+
+
+@lru_cache(maxsize=64)
+def _plain(rows: int, cols: int) -> NDArray[np.intp]:
+    """The layouts as declared that fit a shape, by their numbers."""
+    return np.flatnonzero(PLAIN & fitting(rows, cols))
 
 
 def written_grams(reader: grams.GramReader, found: Roles) -> dict[bool, Written]:
@@ -217,11 +227,11 @@ def _gram_scores(matrix: Matrix, own: grams.Grams, rows: grams.Grams, share: int
     :param rows: correlations of the rows of its partners
     :param share: heads, each of `width` columns, that have the same rows
     """
-    found = np.full((len(SIDES), len(HYPOTHESES)), np.nan)
+    found = _NO_SCORES.copy()
     for side, columns in own.items():
         read = grams.reads(matrix.rows, matrix.cols, len(columns), side)
         if share == 1:
-            found[:, read.numbers] = grams.scores_as_read(columns, rows, read)
+            grams.score_as_read(columns, rows, read, found)
         else:
-            found[:, read.numbers] = grams.scores_as_shared(columns, rows, read, share, width)
+            grams.score_as_shared(columns, rows, read, share, width, found)
     return found

@@ -56,6 +56,7 @@ class GramReader:
         self._source = source
         self._trits = np.array([trit or 0 for trit in code_map.trits], dtype=np.int8)
         self._buffer = np.empty(READ, dtype=np.uint8).data
+        self._row = row_of(kernel_sets)
 
     def columns(self, matrix: Matrix, correlated: bool = False) -> Grams:
         """Products of the first places of the columns with each other, each column less its mean; or their correlations.
@@ -73,12 +74,12 @@ class GramReader:
         rows = _rows(matrix, rows)
         raw = self._buffer[: rows * matrix.cols // 4]
         self._source.readinto(matrix.start, raw)
-        size, row = places if down else rows, row_of(kernel_sets)
+        size = places if down else rows
         found: Grams = {}
         for in_rows in (True, False):
             stride, n = (matrix.cols // 4, places // 4) if in_rows else (matrix.cols, places)
             found[in_rows] = np.empty((size, size), dtype=np.float32)
-            _bit_sums.gram(row, raw, stride, n, down, not in_rows, self._trits, found[in_rows], correlated)
+            _bit_sums.gram(self._row, raw, stride, n, down, not in_rows, self._trits, found[in_rows], correlated)
         return found
 
 
@@ -141,7 +142,7 @@ class Reads(NamedTuple):
     """The hypotheses of one side that fit a shape, by their numbers, and what `read_places` gives for each: `places` one
     after the other, each from `starts` on, and the `firsts`."""
 
-    numbers: NDArray[np.intp]
+    numbers: NDArray[np.int64]
     places: NDArray[np.int32]
     starts: NDArray[np.int64]
     firsts: NDArray[np.int64]
@@ -156,51 +157,39 @@ def reads(rows: int, cols: int, known: int, in_rows: bool) -> Reads:
         if each.in_rows == in_rows and each.fits(rows, cols)
     ]
     return Reads(
-        np.array([number for number, _, _ in chosen], dtype=np.intp),
+        np.array([number for number, _, _ in chosen], dtype=np.int64),
         np.concatenate([np.empty(0, dtype=np.int32), *(places for _, places, _ in chosen)]),
         np.cumsum([0, *(len(places) for _, places, _ in chosen)], dtype=np.int64),
         np.array([first for _, _, first in chosen], dtype=np.int64),
     )
 
 
-def scores_as_read(one: NDArray[np.float32], others: Grams, read: Reads) -> NDArray[np.float64]:
+def score_as_read(one: NDArray[np.float32], others: Grams, read: Reads, found: NDArray[np.float64]) -> None:
     """The `score` of the channels that `as_read` finds and as many of each of the `others`, for each way to read.
 
     :param one: correlations of columns
     :param others: correlations of rows, where these stay where they are (True), and where not
-    :returns: float64 [2, ways], in the same order; not a number where one is constant, or channels are too few
+    :param found: float64 [2, hypotheses], in the same order, which is written where there is a way to read; not a number
+        where one is constant, or channels are too few
     """
-    found = np.empty((2, len(read.numbers)))
     row = row_of(profiles.kernel_sets)
-    _bit_sums.gram_scores(row, one, others[True], others[False], read.places, read.starts, read.firsts, VALUES, found)
-    return found
+    _bit_sums.gram_scores(
+        row, one, others[True], others[False], read.places, read.starts, read.firsts, read.numbers, VALUES, found
+    )
 
 
-def scores_as_shared(
-    products: NDArray[np.float32], others: Grams, read: Reads, share: int, width: int
-) -> NDArray[np.float64]:
+def score_as_shared(
+    products: NDArray[np.float32], others: Grams, read: Reads, share: int, width: int, found: NDArray[np.float64]
+) -> None:
     """The same where heads share a key head: `score` of the correlations of what `as_read` and `shared` find of products.
 
     :param share: heads that share one, each of `width` columns
-    :returns: float64 [2, ways]; not a number also where the first channels are not known
+    :param found: likewise; not a number also where the first channels are not known
     """
-    found = np.full((2, len(read.numbers)), np.nan)
-    for way, first in enumerate(read.firsts.tolist()):
-        places = read.places[read.starts[way] : read.starts[way + 1]]
-        channels = len(places) // (width * share) * width
-        if first or channels < VALUES:
-            continue
-        grouped = np.empty((channels, channels), dtype=np.float32)
-        _bit_sums.shared_gram(products, places, width, share, grouped)
-        found[:, way : way + 1] = scores_as_read(correlations(grouped), others, _in_order(channels))
-    return found
-
-
-@lru_cache(maxsize=16)
-def _in_order(channels: int) -> Reads:
-    """So many channels as they are."""
-    ends = np.array([0, channels], dtype=np.int64)
-    return Reads(np.zeros(1, dtype=np.intp), np.arange(channels, dtype=np.int32), ends, np.zeros(1, dtype=np.int64))
+    _bit_sums.shared_scores(
+        row_of(profiles.kernel_sets), row_of(kernel_sets), products, others[True], others[False], read.places, read.starts,
+        read.firsts, read.numbers, width, share, VALUES, found,
+    )  # fmt: skip
 
 
 def score(one: NDArray[np.float32], other: NDArray[np.float32]) -> float | None:

@@ -43,6 +43,10 @@ LONGEST: Final = 1 << 18
 _NAME: Final = re.compile(rb"blk\.(0|[1-9][0-9]{0,3})\.([a-z_]{1,32})\.weight", re.ASCII)
 
 
+#: Layer, role and row in the tensor table of a tensor that is named as one of a layer.
+_Named = tuple[int, str, int]
+
+
 class Matrix(NamedTuple):
     """One ternary matrix: its layer, its role, its name, its shape, and where its payload begins."""
 
@@ -94,31 +98,43 @@ def roles(file: File, layers: int | None = None) -> Roles:
 
     :param layers: how many layers are looked at, evenly spread; None for all
     """
+    named = list(_named(file))
+    if layers is not None:
+        named = _of_some(file, named, layers)
     matrices: dict[tuple[int, str], Matrix] = {}
     norms: dict[tuple[int, str], Tensor] = {}
-    for layer, role, tensor in _named(file):
-        key = layer, role
+    for layer, role, row in named:
+        key, tensor = (layer, role), file.tensors.by_index(row)
         if role in GAINS:
             matrix = _matrix(layer, role, tensor)
             if matrix is not None:
                 matrices.setdefault(key, matrix)
         elif len(tensor.ne) == 1:
             norms.setdefault(key, tensor)
-    found = sorted({layer for layer, _ in matrices})
-    if layers is not None and len(found) > layers:
-        chosen = {found[i * (len(found) - 1) // max(1, layers - 1)] for i in range(layers)}
-        matrices = {key: matrix for key, matrix in matrices.items() if key[0] in chosen}
     heads, key_heads = _heads(file)
     return Roles(matrices, Gains(file, norms), heads, key_heads)
 
 
-def _named(file: File) -> Iterator[tuple[int, str, Tensor]]:
+def _of_some(file: File, named: list[_Named], layers: int) -> list[_Named]:
+    """The tensors of so many of the layers that have a matrix, evenly spread; of the others no more is asked than that."""
+    with_matrix: set[int] = set()
+    for layer, role, row in named:
+        if layer not in with_matrix and role in GAINS and _matrix(layer, role, file.tensors.by_index(row)) is not None:
+            with_matrix.add(layer)
+    found = sorted(with_matrix)
+    if len(found) <= layers:
+        return named
+    chosen = {found[i * (len(found) - 1) // max(1, layers - 1)] for i in range(layers)}
+    return [each for each in named if each[0] in chosen]
+
+
+def _named(file: File) -> Iterator[_Named]:
     known = {*GAINS, *(name for names in GAINS.values() for name in names)}
     index = file.index
     for row in range(min(index.tensors, TENSORS)):
         found = _NAME.fullmatch(index.tensor(row).name)
         if found and int(found[1]) < LAYERS and found[2].decode() in known:
-            yield int(found[1]), found[2].decode(), file.tensors.by_index(row)
+            yield int(found[1]), found[2].decode(), row
 
 
 def _matrix(layer: int, role: str, tensor: Tensor) -> Matrix | None:

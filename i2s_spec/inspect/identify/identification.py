@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from i2s_spec.draw.text import json_string
-from i2s_spec.errors import FormatError, quote
+from i2s_spec.errors import FormatError, counted, quote
 from i2s_spec.gguf.regular_file import require_written
 from i2s_spec.gguf.source import CHUNK, Origin, chunks, source_of
 from i2s_spec.inspect.identify import origin as origins
@@ -84,7 +84,7 @@ class Identification(NamedTuple):
         from i2s_spec.display import table
 
         facts: list[tuple[str, Any]] = [
-            ("architecture", self.architecture), ("size", f"{self.size:,} bytes"), ("tensors", self.tensors),
+            ("architecture", self.architecture), ("size", counted(self.size, 'byte')), ("tensors", self.tensors),
             ("of these I2_S", self.i2s), ("payloads read", self.looked_at), ("dialect", self.dialect or "cannot tell"),
         ]  # fmt: skip
         if self.fault is not None:

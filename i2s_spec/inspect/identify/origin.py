@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Case, Evidence, Hypothesis, Question
 from i2s_spec.inspect.identify.observed import Observed
 from i2s_spec.schema.programs.producers import CONVERTERS, YOUNG_KEYS, Converter
@@ -35,16 +35,20 @@ def _release_evidence(seen: Observed, known: Release, sha256: str | None) -> tup
     against: list[Evidence] = []
     data_start = seen.file.data_start
     if known.size == seen.file.size:
-        favour.append(Evidence(f"the file has exactly {known.size:,} bytes, as it has ({known.source})", STRONG))
+        favour.append(
+            Evidence(f"the file has exactly {counted(known.size, 'byte')}, as it has ({known.source})", STRONG)
+        )
     elif (
         data_start is not None and known.data == seen.file.size - data_start and known.architecture == seen.architecture
     ):
         weight = STRONG if known.size is None else WEAK
-        favour.append(Evidence(f"the data section has {known.data:,} bytes, as its inventory adds up to", weight))
+        favour.append(
+            Evidence(f"the data section has {counted(known.data, 'byte')}, as its inventory adds up to", weight)
+        )
     if sha256 is not None and known.sha256:
         if sha256.startswith(known.sha256):
             whole = len(known.sha256) == 64
-            digits = "" if whole else f", of which {len(known.sha256)} digits are known"
+            digits = "" if whole else f", of which {counted(len(known.sha256), 'digit is', 'digits are')} known"
             favour.append(Evidence(f"the SHA-256 is that of the release{digits}", PROOF if whole else STRONG))
         elif favour:
             against.append(Evidence("the SHA-256 is another one: something in the file was changed", PROOF))
@@ -52,12 +56,12 @@ def _release_evidence(seen: Observed, known: Release, sha256: str | None) -> tup
         return [], []
     types = dict(known.types)
     if seen.file.index.tensors != known.tensors:
-        against.append(Evidence(f"it has {seen.file.index.tensors:,} tensors, not {known.tensors}", PROOF))
+        against.append(Evidence(f"it has {counted(seen.file.index.tensors, 'tensor')}, not {known.tensors}", PROOF))
     elif dict(seen.types) != types:
         against.append(Evidence("it has other numbers of tensors of each type", PROOF))
     else:
         inventory = ", ".join(f"{count} {name}" for name, count in known.types)
-        favour.append(Evidence(f"it has the {known.tensors} tensors of the release: {inventory}", WEAK))
+        favour.append(Evidence(f"it has the {counted(known.tensors, 'tensor')} of the release: {inventory}", WEAK))
     if seen.architecture != known.architecture:
         against.append(Evidence(f"the architecture is {quote(seen.architecture)}, not {known.architecture}", PROOF))
     name = seen.value("general.name")
@@ -122,7 +126,7 @@ def _weigh_order(seen: Observed, known: Converter, case: Case) -> bool:
     strangers = [
         key for key in seen.keys if key not in place and key not in written and not key.startswith("tokenizer.")
     ]
-    text = f"{len(shared)} keys come in the order in which it writes them"
+    text = f"{counted(len(shared), 'key comes', 'keys come')} in the order in which it writes them"
     if strangers:
         odd = _shown(strangers[0], seen)
         case.favour(known.name, text, WEAK)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import all_of, counted, quote
 from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Case, Question
 from i2s_spec.inspect.identify.observed import Observed
 from i2s_spec.schema.dialect import CODE_MAPS
@@ -97,7 +97,8 @@ def _weigh_tails(seen: Observed, case: Case) -> None:
         one = left.first
         text = (
             f"the 28 bytes after the scale of {quote(one.name)} are bytes {one.start:,} to {one.stop:,} of "
-            f"{quote(one.source)}: one buffer held both ({left.found} of {left.traced} tails that hold anything)"
+            f"{quote(one.source)}: one buffer held both ({left.found} of "
+            f"{counted(left.traced, 'tail that', 'tails that')} hold anything)"
         )
         case.favour("llama-quantize", text, STRONG, one.span)
         case.favour("llama-quantize-threads", text, STRONG, one.span)
@@ -106,14 +107,14 @@ def _weigh_tails(seen: Observed, case: Case) -> None:
             case.against(name, text, PROOF, one.span)
         case.against("other", text, STRONG, one.span)
     elif seen.tails["stale"]:
-        text = f"{seen.tails['stale']} of {total} tails hold other bytes than zeros after the scale"
+        text = f"{seen.tails['stale']} of {counted(total, 'tail')} hold other bytes than zeros after the scale"
         for each in QUANTIZERS:
             if "stale" in each.tails:
                 case.favour(each.name, text, WEAK)
             else:
                 case.against(each.name, text, STRONG)
     if seen.tails["zero"] == total:
-        text = f"all {total} tails are zero after the scale"
+        text = f"{all_of(total, 'tail is', 'tails are')} zero after the scale"
         for each in QUANTIZERS:
             if "zero" in each.tails:
                 case.favour(each.name, text, WEAK)
@@ -122,7 +123,7 @@ def _weigh_tails(seen: Observed, case: Case) -> None:
             case.against("llama-quantize", more, STRONG)
             case.against("llama-quantize-threads", more, STRONG)
     if seen.tails["replicated"] == total:
-        text = f"all {total} tails hold the scale eight times"
+        text = f"{all_of(total, 'tail holds', 'tails hold')} the scale eight times"
         for each in QUANTIZERS:
             if "replicated" in each.tails:
                 case.favour(each.name, text, STRONG)
@@ -162,10 +163,12 @@ def _weigh_scales(seen: Observed, case: Case) -> None:
     bf16 = sum(word & 0xFFFF == 0 for word in words)
     half = sum(word & 0x1FFF == 0 for word in words)
     if bf16 == len(words):
-        text = f"all {len(words)} scales are exact in BF16, as weight_scale of a packed checkpoint is"
+        text = (
+            f"{all_of(len(words), 'scale is', 'scales are')} exact in BF16, as weight_scale of a packed checkpoint is"
+        )
         case.favour("convert-hf", text, STRONG)
     elif half == len(words):
-        text = f"all {len(words)} scales are exact in F16: the quantizer read an F16 file"
+        text = f"{all_of(len(words), 'scale is', 'scales are')} exact in F16: the quantizer read an F16 file"
         case.favour("llama-quantize", text, WEAK)
         case.favour("llama-quantize-threads", text, WEAK)
     if any(word >> 31 for word in words):

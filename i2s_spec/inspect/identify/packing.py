@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.inspect.evidence.balance import FAR, balance
 from i2s_spec.inspect.identify.evidence import CERTAIN, PROOF, STRONG, WEAK, Case, Question
 from i2s_spec.inspect.identify.observed import Observed
@@ -53,7 +53,9 @@ def _weigh_map(each: CodeMap, counts: tuple[int, int, int, int], shares: list[fl
         case.against(each.name, f"code {unused}, which would be undefined, is {_percent(shares[unused])} of all", PROOF)
         return
     if counts[unused]:
-        case.against(each.name, f"code {unused}, which would be undefined, occurs {counts[unused]:,} times", WEAK)
+        case.against(
+            each.name, f"code {unused}, which would be undefined, occurs {counted(counts[unused], 'time')}", WEAK
+        )
     else:
         case.favour(each.name, f"code {unused}, which would be undefined, does not occur", WEAK)
     minus, zero, plus = (shares[each.code_of(trit)] for trit in (-1, 0, 1))
@@ -91,9 +93,9 @@ def tail(seen: Observed) -> Question:
     for kind, name in names.items():
         count = seen.tails[kind]
         if total and count:
-            case.favour(name, f"{count} of {total} tails", PROOF if count == total else WEAK)
+            case.favour(name, f"{count} of {counted(total, 'tail')}", PROOF if count == total else WEAK)
         elif total:
-            case.against(name, f"none of {total} tails", PROOF)
+            case.against(name, f"none of {counted(total, 'tail')}", PROOF)
     if total and 0 < seen.tails["stale"] < total and not seen.tails["replicated"]:
         text = "one buffer was reused for all tensors, and was fresh at first"
         case.favour("first-float/leftovers", text, STRONG if seen.stale_tails.found else WEAK)
@@ -161,7 +163,7 @@ def _weigh_shapes(case: Case, seen: Observed) -> None:
             continue
         odd = ((name, ne) for _, name, ne, _, _ in seen.i2s() if len(ne) > 1 and prod(ne[1:]) % each.row_block)
         for name, ne in odd:
-            text = f"{quote(name)} has {prod(ne[1:]):,} rows, and it packs whole groups of {each.row_block}"
+            text = f"{quote(name)} has {counted(prod(ne[1:]), 'row')}, and it packs whole groups of {each.row_block}"
             case.against(each.name, text, WEAK)
             break
 
@@ -179,16 +181,22 @@ def _weigh_remainder(case: Case, tensor: TensorSurvey) -> None:
     zeros = run.length if run.value == 0 else 0
     for name, count in left.items():
         if count > zeros:
-            text = f"the last {count} bytes of {quote(tensor.name)} would be unwritten zeros; {zeros} are zeros"
+            text = (
+                f"the last {counted(count, 'byte')} of {quote(tensor.name)} would be unwritten zeros; "
+                f"only {zeros} of them are zero"
+            )
             case.against(name, text, PROOF, tensor.span(tensor.payload_bytes - count, tensor.payload_bytes))
         elif zeros >= count + 8:
-            text = f"{quote(tensor.name)} ends with {zeros} zero bytes, of which it would have written {zeros - count}"
+            text = (
+                f"{quote(tensor.name)} ends with {counted(zeros, 'zero byte')}, of which it "
+                f"would have written {zeros - count}"
+            )
             case.against(name, text, STRONG)
         elif not count and not zeros and all(more for other, more in left.items() if other != name):
             text = f"{quote(tensor.name)} is written to its end, as only this layout does where the shape is such"
             case.favour(name, text, STRONG)
         elif count:
-            text = f"the last {count} bytes of {quote(tensor.name)} are unwritten zeros, as it leaves them"
+            text = f"the last {counted(count, 'byte')} of {quote(tensor.name)} are unwritten zeros, as it leaves them"
             case.favour(name, text, STRONG, tensor.span(tensor.payload_bytes - count, tensor.payload_bytes))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from i2s_spec.display import counted
 from i2s_spec.draw.terminal import Line, Piece
-from i2s_spec.draw.text import size_words, visible
+from i2s_spec.draw.text import exact_size_words, visible
+from i2s_spec.errors import counted
 from i2s_spec.inspect.identify.evidence import CANNOT_TELL, CERTAIN, LIKELY, Evidence, Hypothesis, Question
 from i2s_spec.inspect.identify.identification import Identification
 
@@ -30,7 +30,9 @@ def page(found: Identification, everything: bool = False) -> Iterator[Line]:
     architecture = visible(found.architecture, 64, bare=True) or "no architecture"
     several = f"{counted(found.tensors, 'tensor')}, {ternary or 'none of them ternary'}"
     tensors = several if found.tensors else "no tensors"
-    yield [Piece(f"  {architecture}, {found.size:,} bytes ({size_words(found.size)}), {tensors}")]
+    if found.fault is not None and not found.tensors:
+        tensors = "the header cannot be read to its end"
+    yield [Piece(f"  {architecture}, {exact_size_words(found.size)}, {tensors}")]
     if found.i2s:
         yield [Piece(f"  {_read(found)}", "dim")]
     if found.sha256 is not None:
@@ -53,6 +55,8 @@ def _read(found: Identification) -> str:
     if found.looked_at == "none":
         return "payloads were not read"
     how = "payloads were read whole" if found.looked_at == "full" else "a part of each payload was read"
+    if not any(found.counts):
+        return "no payload could be read"
     return f"{how}: codes 0 to 3 occur {counts} times"
 
 

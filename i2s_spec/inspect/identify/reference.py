@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Case, Evidence, Hypothesis, Question
 from i2s_spec.schema.dialect import CODE_MAPS, LAYOUTS, Dialect, Layout
 
@@ -165,7 +165,7 @@ def weigh(question: Question, comparison: Comparison) -> Question:
     for match in comparison.matches:
         name = str(getattr(match.dialect, part))
         shares[name] = max(shares.get(name, 0.0), match.share)
-    where = f"{best.compared:,} elements of {quote(comparison.tensor)}"
+    where = f"{counted(best.compared, 'element')} of {quote(comparison.tensor)}"
     for name, share in shares.items():
         text = f"decoded in this way, {100 * share:.2f} % of {where} equal the reference"
         if name == str(getattr(best.dialect, part)):
@@ -200,6 +200,6 @@ def undecided(comparison: Comparison) -> str:
         return "another reference: the shape of this tensor has no place in any layout"
     best = comparison.matches[0]
     return (
-        f"another reference: at best {100 * best.share:.1f} % of {best.compared:,} elements agree with this one "
+        f"another reference: at best {100 * best.share:.1f} % of {counted(best.compared, 'element')} agree with this one "
         f"({best.dialect}); these are not the weights of {quote(comparison.tensor)}, or their rows are in another order"
     )

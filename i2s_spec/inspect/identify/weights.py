@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from i2s_spec.display import counted
 from i2s_spec.draw.text import json_string
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.inspect.evidence.hypotheses import named
 from i2s_spec.inspect.evidence.pairs import pair_order
 from i2s_spec.inspect.evidence.zeros import zero_channels
@@ -50,8 +49,8 @@ def undecided(found: LayoutEvidence) -> str:
         if whole.margin >= whole.wanted:
             return "trained weights, but gains and Gram matrices of those of this file contradict each other"
         return (
-            "trained weights, but those of this file decide nothing, as random ones do (the best layout leads by "
-            f"{whole.margin:.0f}, and {whole.wanted:.0f} would decide)"
+            "trained weights, but those of this file decide nothing, as random ones do (the score "
+            f"of the best layout leads by {whole.margin:.0f}; {whole.wanted:.0f} is needed)"
         )
     return "" if found.decided.plain else f"its weights are laid out as {found.decided.name}"
 
@@ -77,7 +76,10 @@ def rotation(found: LayoutEvidence) -> Question | None:
         return None
     case = Case([("neox", "rows in the two halves of a head"), ("norm", "rows beside each other")])
     sums = f"{pairs.halves:,.0f} in the halves of a head, {pairs.neighbors:,.0f} beside each other"
-    text = f"so are the densities of rows: {pairs.comparisons} comparisons score {sums}; {pairs.wanted:.0f} would be chance"
+    text = (
+        f"so are the densities of rows: "
+        f"{counted(pairs.comparisons, 'comparison scores', 'comparisons score')} {sums}; {pairs.wanted:.0f} would be chance"
+    )
     case.favour(pairs.order, text, STRONG)
     return case.question("rotation", "Which rows of queries and keys are rotated together?", "a text: --likelihood")
 

@@ -24,7 +24,7 @@ from i2s_spec.codec import _survey
 from i2s_spec.codec._survey import BLOCK, Parts
 from i2s_spec.codec.isa import KernelSet, chosen, table
 from i2s_spec.codec.payload_facts import GROUPS_FROM
-from i2s_spec.errors import FormatError, Span, TrustedText
+from i2s_spec.errors import FormatError, Span, TrustedText, counted
 from i2s_spec.gguf.source import FetchingSource, FileSource
 from i2s_spec.inspect.survey.result import WINDOWS, Reading, Survey, Surveyed
 from i2s_spec.light_typing import TYPE_CHECKING, Final
@@ -93,7 +93,7 @@ class SurveyReader:
         if reading.mode not in ("full", "sample", "none"):
             raise ValueError(f"unknown mode {reading.mode!r}; there are: full, sample, none")
         if reading.threads < 1:
-            raise ValueError(f"{reading.threads} threads cannot read; at least one is needed")
+            raise ValueError(f"{counted(reading.threads, 'thread')} cannot read; at least one is needed")
         self._file = file
         self._reading = reading
         self._parts = Parts(chosen(kernel_sets()).name)

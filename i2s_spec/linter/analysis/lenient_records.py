@@ -6,7 +6,7 @@ program sees them; `uncounted_infos` reads the tensor infos that no count announ
 
 from __future__ import annotations
 
-from i2s_spec.errors import Span
+from i2s_spec.errors import Span, counted
 from i2s_spec.light_typing import Final, Literal, NamedTuple, NoReturn, Protocol
 
 #: Bytes that are walked, and records: keys, tensor infos, their dimensions, arrays.
@@ -123,7 +123,7 @@ class LenientRecords:
         length = self.number(self.word, path)
         most = self._policy.string_bytes
         if most is not None and length > most:
-            self.stop("no", f"it takes strings of at most {most:,} bytes; this one has {length:,}", path)
+            self.stop("no", f"it takes strings of at most {counted(most, 'byte')}; this one has {length:,}", path)
         self.allocated(length, 1, "bytes of text", path)
         piece = self._piece(length)
         if len(piece) < length:
@@ -158,10 +158,12 @@ class LenientRecords:
         dimensions = self.number(4, path)
         most = self._policy.dimensions
         if most is not None and dimensions > most:
-            text = f"it takes tensors of at most {most} dimensions; {dimensions:,} are declared"
+            text = f"it takes tensors of at most {counted(most, 'dimension')}; {dimensions:,} are declared"
             self.stop(self._policy.too_many_dimensions, text, f"{path}.n_dims")
         if self._policy.end != "zeros" and dimensions * self.word > self.remaining:
-            self.stop("no", f"{dimensions:,} dimensions are declared, and the file ends", path)
+            self.stop(
+                "no", f"{counted(dimensions, 'dimension is', 'dimensions are')} declared, and the file ends", path
+            )
         self.spend(dimensions)
         ne = tuple(self.number(self.word, path) for _ in range(dimensions))
         number, offset = self.number(4, path), self.number(8, path)

@@ -57,10 +57,13 @@ def weight_code_map(subject: Subject) -> CodeMap:
 @analysis
 def code_totals(subject: Subject) -> list[int]:
     """How often the codes 0 to 3 occur in all payloads together, as far as they were read."""
-    totals = [0, 0, 0, 0]
+    zero = one = two = three = 0
     for counts in code_counts(subject):
-        totals = [total + count for total, count in zip(totals, counts, strict=True)]
-    return totals
+        zero += counts[0]
+        one += counts[1]
+        two += counts[2]
+        three += counts[3]
+    return [zero, one, two, three]
 
 
 def code_counts(subject: Subject) -> Iterator[tuple[int, int, int, int]]:

@@ -18,6 +18,7 @@ from i2s_spec._version import __version__
 from i2s_spec.draw.bar_rows import BarRow, bar_rows
 from i2s_spec.draw.plot import Share, strip
 from i2s_spec.draw.text import size_words, visible
+from i2s_spec.errors import counted
 from i2s_spec.linter.census.census_counts import (
     CODES_BY_PRODUCER,
     MEANINGS,
@@ -54,9 +55,9 @@ def _pieces(census: Census, source: str) -> Iterator[str]:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">\n'
-        f"<title>Census of {census.files:,} files</title>\n<style>{style}</style></head>\n"
+        f"<title>Census of {counted(census.files, 'file')}</title>\n<style>{style}</style></head>\n"
         f"<body><header><p>i2s census of <code>{escape(visible(source, 4096, bare=True))}</code></p>"
-        f"<h1>{census.files:,} {_files(census.files)}</h1></header>\n<main>\n"
+        f"<h1>{counted(census.files, 'file')}</h1></header>\n<main>\n"
     )
     yield _totals(census)
     yield _section(
@@ -116,7 +117,9 @@ def _codes(census: Census) -> str:
     for code, count in by_count(census.code_files)[:ROWS]:
         slug, severity = census.about.get(code, ("", ""))
         style = _STYLES.get(severity, "notes")
-        says = f"{code} {slug}: {severity}, {census.code_findings[code]:,} findings in {count:,} {_files(count)}"
+        says = (
+            f"{code} {slug}: {severity}, {counted(census.code_findings[code], 'finding')} in {counted(count, 'file')}"
+        )
         rows.append(BarRow(f"{code} {slug}", (Share(count, style, says),), f"{count:,}"))
     if not rows:
         return "<p>There are no findings.</p>"
@@ -167,7 +170,7 @@ def _answers(counts: Mapping[str, int], verb: str) -> Iterable[Share]:
     for answer, count in sorted(
         counts.items(), key=lambda item: ("yes", "no").index(item[0]) if item[0] in _ANSWERS else 2
     ):
-        yield Share(count, _ANSWERS.get(answer, "notes"), f"{verb}: {answer}: {count:,} {_files(count)}")
+        yield Share(count, _ANSWERS.get(answer, "notes"), f"{verb}: {answer}: {counted(count, 'file')}")
 
 
 def _words(counts: Mapping[str, int]) -> str:
@@ -176,15 +179,11 @@ def _words(counts: Mapping[str, int]) -> str:
 
 def _about_runtimes(census: Census) -> str:
     most = max((counts.total() for counts in census.loads.values()), default=0)
-    return f"What <code>--runtimes</code> says of {most:,} {_files(most)}: yes, no, or not tried."
+    return f"What <code>--runtimes</code> says of {counted(most, 'file')}: yes, no, or not tried."
 
 
 def _more(count: int) -> str:
     return f"The {ROWS} most frequent of {count:,}." if count > ROWS else ""
-
-
-def _files(count: int) -> str:
-    return "file" if count == 1 else "files"
 
 
 @lru_cache(maxsize=1)

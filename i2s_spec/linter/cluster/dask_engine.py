@@ -19,7 +19,7 @@ from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from i2s_spec.errors import MissingExtra, SettingError, Unfinished, quote
+from i2s_spec.errors import MissingExtra, SettingError, Unfinished, counted, quote
 from i2s_spec.linter.batch.lint_paths import Folders
 from i2s_spec.linter.cluster.check_entry import Record, WrongVersion, check_alone, check_batch, digests, identities
 from i2s_spec.linter.cluster.coordinator import Batch, Coordinator
@@ -319,7 +319,7 @@ class _Run:
     def _words(self, reason: str) -> str:
         coordinator = self._coordinator
         return (
-            f"{reason} after {coordinator.recorded:,} of {coordinator.total:,} files; the results are kept, "
+            f"{reason} after {coordinator.recorded:,} of {counted(coordinator.total, 'file')}; the results are kept, "
             "and the same command goes on from there"
         )
 

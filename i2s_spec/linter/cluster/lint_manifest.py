@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.linter.batch.lint_paths import Folders
 from i2s_spec.linter.cluster.check_entry import Record
 from i2s_spec.linter.cluster.coordinator import IN_FLIGHT, Coordinator
@@ -55,18 +55,23 @@ def lint_manifest(
     with ExitStack() as stack:
         log = stack.enter_context(ResultsLog(results))
         if log.repaired:
-            say(f"a torn last line of {log.repaired:,} bytes was taken out of the results")
+            say(f"a torn last line of {counted(log.repaired, 'byte')} was taken out of the results")
         if log.damaged:
-            say(f"{log.damaged:,} damaged lines of the results were passed over")
+            say(f"{counted(log.damaged, 'damaged line was', 'damaged lines were')} left out of the results")
         is_new = not len(log) and not log.damaged
         # While a cluster of this machine starts, the manifest is read; of a run that goes on, nothing may be left to do.
         cluster = stack.enter_context(EarlyCluster(scheduler, workers, at_once=is_new))
         entries = list(entries)
         coordinator = Coordinator(entries, options, key, log, rates, in_flight)
         if coordinator.reused:
-            say(f"{coordinator.reused:,} of {coordinator.total:,} files have their results from an earlier run")
+            say(
+                f"{coordinator.reused:,} of {counted(coordinator.total, 'file')} have their results from an earlier run"
+            )
         if coordinator.looked_at:
-            say(f"the servers of {coordinator.looked_at:,} files with earlier results are asked whether these changed")
+            say(
+                f"the servers of {counted(coordinator.looked_at, 'file')} with earlier results are "
+                f"asked whether these changed"
+            )
         grows = is_new and len({entry.url for entry in entries}) == len(entries) > 0
         del entries
         rows = None if table is None or not grows else stack.enter_context(ResultsTable(table))
@@ -80,7 +85,7 @@ def lint_manifest(
                 rows.add(record)
     if rows is not None:
         names = quote(os.fspath(results), 4096, bare=True), quote(os.fspath(table or ""), 4096, bare=True)
-        say(f"{rows.rows:,} results are in {names[0]}, a table of them in {names[1]}")
+        say(f"{counted(rows.rows, 'result is', 'results are')} in {names[0]}, a table of them in {names[1]}")
 
 
 def _records(
@@ -104,5 +109,6 @@ def _records(
     if coordinator.looked_at:
         unchanged = coordinator.reused - before
         say(
-            f"{unchanged:,} of {coordinator.looked_at:,} files on servers are unchanged, and have their earlier results"
+            f"{unchanged:,} of {counted(coordinator.looked_at, 'file')} on servers are unchanged, "
+            f"and have their earlier results"
         )

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from i2s_spec.convert.container.edits import EditedSource
-from i2s_spec.errors import Span, quote
+from i2s_spec.errors import Span, counted, quote
 
 #: Changes that are kept of a file, and bytes that are shown of each side of one; the rest are counted.
 MOST_CHANGES: Final = 10_000
@@ -65,19 +65,19 @@ def _size(span: Span) -> int:
 
 def _verb(old: Span, new: Span) -> str:
     if not _size(old):
-        return f"{_size(new):,} bytes are inserted at 0x{old.start:x}"
+        return f"{counted(_size(new), 'byte is', 'bytes are')} inserted at 0x{old.start:x}"
     if not _size(new):
-        return f"{_size(old):,} bytes at 0x{old.start:x} are taken out"
+        return f"{counted(_size(old), 'byte is', 'bytes are')} removed at 0x{old.start:x}"
     return f"bytes 0x{old.start:x} to 0x{old.stop:x} become 0x{new.start:x} to 0x{new.stop:x}"
 
 
 def _side(sign: str, span: Span, data: bytes) -> Iterator[str]:
     size = _size(span)
     if size and len(set(data)) == 1 and len(data) in (size, SHOWN_BYTES) and size > 4 and not any(data):
-        more = "" if len(data) == size else f", as far as {len(data)} bytes show"
-        yield f"{sign} 0x{span.start:x}  {size:,} bytes of 00{more}"
+        more = "" if len(data) == size else f", as far as {counted(len(data), 'byte shows', 'bytes show')}"
+        yield f"{sign} 0x{span.start:x}  {counted(size, 'byte')} of 00{more}"
         return
     for at in range(0, len(data), _ROW):
         yield f"{sign} 0x{span.start + at:x}  {data[at : at + _ROW].hex(' ')}"
     if size > len(data):
-        yield f"{sign} ... {size - len(data):,} more bytes"
+        yield f"{sign} ... {counted(size - len(data), 'more byte')}"

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from i2s_spec.errors import counted
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView
 
 #: A number for all layers, or one for each.
@@ -107,7 +108,7 @@ def _divided(known: ArchitectureView, tensor: str) -> Iterator[int]:
         width = embd // heads
     for rows in _rows(known, tensor):
         if rows % width:
-            raise Undecided(f"the {rows:,} rows of {tensor} are no whole heads of {width:,}")
+            raise Undecided(f"the {counted(rows, 'row')} of {tensor} are no whole heads of {width:,}")
         yield rows // width
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from i2s_spec.draw.text import size_words, visible
+from i2s_spec.errors import counted
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Final
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.schema.types import I2_S, RETIRED
@@ -81,13 +82,15 @@ def what(about: Mapping[str, Any]) -> str:
     types = [f"{number:,} {name}" for name, number in about["types"].items()]
     if len(types) > NAMED:
         types[NAMED:] = [f"{count - sum(list(about['types'].values())[:NAMED]):,} of other types"]
-    words.append(f"{count:,} tensor{'' if count == 1 else 's'}" + (f" ({', '.join(types)})" if types else ""))
+    words.append(counted(count, "tensor") + (f" ({', '.join(types)})" if types else ""))
     return ", ".join(words)
 
 
 def sentence(about: Mapping[str, Any]) -> str:
     """What was looked at, in one line."""
-    rules = f"{about['rules']:,} rules checked" + (f" and {about['ignored']:,} left out" if about["ignored"] else "")
+    rules = f"{counted(about['rules'], 'rule')} checked" + (
+        f" and {about['ignored']:,} left out" if about["ignored"] else ""
+    )
     if about["read"] is None:
         return f"{what(about)}; {rules}, the header cannot be read to its end"
     read, size = size_words(about["read"]), size_words(about["size"])

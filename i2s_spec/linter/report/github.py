@@ -8,6 +8,7 @@ line begins with a word of ours, so that nothing from a file is taken for a comm
 
 from __future__ import annotations
 
+from i2s_spec.errors import counted
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.runtime_table import table_of
 from i2s_spec.linter.report_data import FileReport, Totals, reading_words, without_dot
@@ -28,7 +29,7 @@ class GitHub(Format):
             title = f"{finding['code']} {finding['slug']}"
             text += _command(_COMMANDS[finding["severity"]], path, title, words)
         for code, count in file_report["summary"]["elided"].items():
-            text += _command("notice", path, code, f"{count:,} more findings of {code}")
+            text += _command("notice", path, code, f"{counted(count, 'more finding')} of {code}")
         for bug in file_report["bugs"]:
             text += _command("error", path, "internal error of i2s-spec", f"{bug['where']}: {bug['message']}")
         for words in reading_words(file_report):
@@ -39,7 +40,8 @@ class GitHub(Format):
         if not self._quiet:
             for suppressed in file_report["excused"]:
                 words = (
-                    f"{suppressed['findings']:,} findings of {suppressed['code']} suppressed: {suppressed['reason']}"
+                    f"{counted(suppressed['findings'], 'finding')} of {suppressed['code']} "
+                    f"suppressed: {suppressed['reason']}"
                 )
                 text += _command("notice", path, "excused", words)
             if "skipped" in file_report:
@@ -51,8 +53,8 @@ class GitHub(Format):
         if self._quiet:
             return remarks
         counts = [(totals[name], name) for name in ("ok", "unreadable", "errors", "warnings", "notes")]
-        words = ", ".join(f"{count:,} {name.removesuffix('s') if count == 1 else name}" for count, name in counts)
-        return remarks + f"i2s: {totals['files']:,} {'file' if totals['files'] == 1 else 'files'}: {words}\n"
+        words = ", ".join(counted(count, name.removesuffix("s"), name) for count, name in counts)
+        return remarks + f"i2s: {counted(totals['files'], 'file')}: {words}\n"
 
 
 def _command(name: str, path: str, title: str, words: str) -> str:

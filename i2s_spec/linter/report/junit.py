@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
+from i2s_spec.errors import counted
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.proof import proof
 from i2s_spec.linter.report.runtime_table import text_table
@@ -85,9 +86,9 @@ class JUnit(Format):
     def _remarks(self, file_report: FileReport) -> Iterator[str]:
         yield from reading_words(file_report)
         for code, count in file_report["summary"]["elided"].items():
-            yield f"{count:,} more findings of {code}"
+            yield f"{counted(count, 'more finding')} of {code}"
         for suppressed in file_report["excused"]:
-            yield f"{suppressed['findings']:,} findings of {suppressed['code']} suppressed: {suppressed['reason']}"
+            yield f"{counted(suppressed['findings'], 'finding')} of {suppressed['code']} suppressed: {suppressed['reason']}"
         yield from text_table(file_report)
 
 

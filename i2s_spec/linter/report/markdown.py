@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from i2s_spec.errors import counted
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.proof import proof
 from i2s_spec.linter.report.runtime_table import markdown_table
@@ -81,11 +82,14 @@ class Markdown(Format):
             yield inert(file_report["skipped"])
         yield from map(inert, reading_words(file_report))
         for code, count in file_report["summary"]["elided"].items():
-            yield f"{count:,} more findings of `{code}`"
+            yield f"{counted(count, 'more finding')} of `{code}`"
         for bug in file_report["bugs"]:
             yield inert(f"internal error in {bug['where']}: {bug['message']}; this is a bug in i2s-spec")
         for suppressed in file_report["excused"]:
-            yield f"{suppressed['findings']:,} findings of `{suppressed['code']}` suppressed: {inert(suppressed['reason'])}"
+            yield (
+                f"{counted(suppressed['findings'], 'finding')} of `{suppressed['code']}` "
+                f"suppressed: {inert(suppressed['reason'])}"
+            )
 
 
 def inert(text: str) -> str:

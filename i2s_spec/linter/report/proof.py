@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from i2s_spec.draw.hexdump import digits_for, rows
+from i2s_spec.errors import counted
 from i2s_spec.light_typing import Any
 
 #: What stands under a byte that the finding is about, and between two of them.
@@ -34,4 +35,4 @@ def proof(finding: Mapping[str, Any], size: int | None, width: int = 16) -> Iter
             yield " " * (digits + 2 + 3 * width) + CARETS
     hidden = stop - (excerpt["start"] + len(data))
     if hidden > 0:
-        yield " " * (digits + 2) + f"... {hidden:,} more bytes"
+        yield " " * (digits + 2) + f"... {counted(hidden, 'more byte')}"

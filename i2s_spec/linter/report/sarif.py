@@ -14,6 +14,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
+from i2s_spec.errors import counted
 from i2s_spec.linter.engine import tool
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.markdown import inert
@@ -123,7 +124,7 @@ class Sarif(Format):
         for words in reading_words(file_report):
             self._notification(READ, "note", words, location)
         for code, count in file_report["summary"]["elided"].items():
-            self._notification(ELIDED, "note", f"{count:,} more findings of {code}", location)
+            self._notification(ELIDED, "note", f"{counted(count, 'more finding')} of {code}", location)
 
     def _notification(self, name: str, level: str, words: str, location: Mapping[str, Any]) -> None:
         self._notifications.append(

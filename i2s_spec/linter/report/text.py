@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from i2s_spec.errors import counted
 from i2s_spec.light_typing import Any
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.examined import examined, sentence
@@ -55,30 +56,30 @@ class Text(Format):
         if file_report["findings"]:
             from i2s_spec.linter.next_step import repair_words
             from i2s_spec.linter.report.proof import proof
-        unlisted, counted = self._unlisted(file_report["findings"]), dict[str, int]()
+        unlisted, listed = self._unlisted(file_report["findings"]), dict[str, int]()
         for place, finding in enumerate(file_report["findings"]):
             silent, code = False, finding["code"]
             if not self._brief and _in_table(finding, file_report):
                 continue
             if place in unlisted:
-                counted[code] = counted.get(code, 0) + 1
+                listed[code] = listed.get(code, 0) + 1
                 continue
             mark = "" if self._brief else repair_words(code)
             yield self._finding(path, finding) + (self._dim(f" [{mark}]") if mark else "")
             if self.bytes_shown and (self._quiet or code not in shown):
                 yield from (self._dim("  " + line) for line in proof(finding, file_report["size"], self._row()))
             shown.add(code)
-        for code, count in counted.items():
-            yield f"{path}: {count:,} more finding{_s(count)} of {code} like these; --format concise lists them"
+        for code, count in listed.items():
+            yield f"{path}: {counted(count, 'more finding')} of {code} like these; --format concise lists them"
         for code, count in file_report["summary"]["elided"].items():
-            yield f"{path}: {count:,} more finding{_s(count)} of {code}"
+            yield f"{path}: {counted(count, 'more finding')} of {code}"
         for bug in file_report["bugs"]:
             advice = "this is a bug in i2s-spec; run again with I2S_DEBUG=1 for the traceback"
             yield f"{path}: {self._styled('internal error:', 'red')} {bug['where']}: {bug['message']} ({advice})"
             silent = False
         for suppressed in () if self._quiet else file_report["excused"]:
             count = suppressed["findings"]
-            yield f"{path}: {count:,} finding{_s(count)} of {suppressed['code']} suppressed: {suppressed['reason']}"
+            yield f"{path}: {counted(count, 'finding')} of {suppressed['code']} suppressed: {suppressed['reason']}"
         if file_report.get("runtimes"):
             from i2s_spec.linter.report.runtime_table import text_table
 
@@ -130,7 +131,7 @@ class Text(Format):
             self._codes[code] = self._codes.get(code, 0) + count
             self._ranks[code] = Severity(severity).rank
             if sum(counts.values()) > 1:
-                words = self._styled(f"{count:,} {severity}{_s(count)}", _COLOURS[severity])
+                words = self._styled(counted(count, severity), _COLOURS[severity])
                 yield f"  {words}: {code} {first[code]['slug']}" + (f", {mark}" if mark else "")
 
     def end(self, totals: Totals) -> str:
@@ -152,7 +153,7 @@ class Text(Format):
         if step is None:
             return f"next: {explain}\n"
         count = sum(self._codes.values())
-        some = f" (has repairs for {step.findings:,} of {count:,} findings)" if count > 1 else ""
+        some = f" (has repairs for {step.findings:,} of {counted(count, 'finding')})" if count > 1 else ""
         return f"next: {step.command}{some}, {explain}\n"
 
     def _sums(self, totals: Totals) -> str:
@@ -162,7 +163,7 @@ class Text(Format):
         words = [f"{totals['ok'] - totals['skipped']:,} {sound}", f"{totals['files'] - totals['ok']:,} not"]
         words += [f"{totals['skipped']:,} skipped"] if totals["skipped"] else []
         counts = _counts(totals)
-        return f"{totals['files']:,} files: {', '.join(words)}" + (f"; {counts}" if counts else "") + "\n"
+        return f"{counted(totals['files'], 'file')}: {', '.join(words)}" + (f"; {counts}" if counts else "") + "\n"
 
     def _finding(self, path: str, finding: Mapping[str, Any]) -> str:
         span = finding["span"]
@@ -213,8 +214,4 @@ def _in_table(finding: Mapping[str, Any], file_report: FileReport) -> bool:
 
 def _counts(counts: Mapping[str, int] | Totals) -> str:
     """How many findings there are, by severity: `2 errors, 1 note`."""
-    return ", ".join(f"{count:,} {severity}{_s(count)}" for severity in Severity if (count := counts[f"{severity}s"]))
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
+    return ", ".join(counted(count, severity) for severity in Severity if (count := counts[f"{severity}s"]))

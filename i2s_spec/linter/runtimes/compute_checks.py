@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import TYPE_CHECKING, Final
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.linter.runtimes.reason import Reason
 from i2s_spec.linter.runtimes.tried import packed_types, runs_of
 from i2s_spec.schema.architectures.architecture import Architecture
@@ -113,14 +113,17 @@ def _shapes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
     if narrow is not None:
         for i, ne in subject.i2s():
             if ne[0] < 512:
-                text = f"{quote(subject.name(i), 64)} has {ne[0]:,} columns: {narrow.text}; convert it to another type"
+                text = (
+                    f"{quote(subject.name(i), 64)} has {counted(ne[0], 'column')}: "
+                    f"{narrow.text}; convert it to another type"
+                )
                 yield Reason(text, narrow.source, "doubt", subject.info_span(i, "ne"))
                 break
     wide = runtime.fact("int16")
     if wide is not None:
         for i, ne in subject.i2s():
             if ne[0] >= 4096:
-                text = f"{quote(subject.name(i), 64)} has {ne[0]:,} columns: {wide.text}"
+                text = f"{quote(subject.name(i), 64)} has {counted(ne[0], 'column')}: {wide.text}"
                 yield Reason(text, wide.source, "note", subject.info_span(i, "ne"))
                 break
     if runtime.columns is None:
@@ -130,7 +133,8 @@ def _shapes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
     for i, ne in subject.i2s():
         if ne[0] % multiple:
             text = (
-                f"{quote(subject.name(i), 64)} has rows of {ne[0]:,} elements, and {where} need multiples of {multiple}"
+                f"{quote(subject.name(i), 64)} has rows of {counted(ne[0], 'element')}, and "
+                f"{where} need multiples of {multiple}"
             )
             more = f": {fact.text}" if fact is not None else ""
             yield Reason(text + more, fact.source if fact else runtime.source, "wrong", subject.info_span(i, "ne"))
@@ -155,7 +159,7 @@ def _sizes(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             and extent.allotted_bytes > -(-placement.size // subject.effective_alignment) * subject.effective_alignment
         ):
             name, allotted = quote(subject.name(placement.row), 64), extent.allotted_bytes
-            text = f"{name} has room for {allotted:,} bytes, and takes {placement.size:,}"
+            text = f"{name} has room for {counted(allotted, 'byte')}, and takes {placement.size:,}"
             yield Reason(
                 text, "microsoft/BitNet@16da220:setup_env.py:145", "wrong", subject.info_span(placement.row, "offset")
             )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-from i2s_spec.errors import Span, quote
+from i2s_spec.errors import Span, counted, quote
 from i2s_spec.gguf.string_arrays import is_utf8
 from i2s_spec.inspect.placement import INT64_END
 from i2s_spec.linter.analysis.lenient_records import SeenTensor
@@ -133,10 +133,15 @@ def _keys(keys: list[tuple[SeenKey, bool]], policy: Container, source: str) -> I
         if key.depth > 1 and policy.nested_array != "yes":
             yield Reason(f"the key {quote(key.name, 64)} holds arrays of arrays", source, policy.nested_array, key.span)
         if policy.array_items is not None and key.element >= 0 and key.length > policy.array_items:
-            text = f"the array of {quote(key.name, 64)} has {key.length:,} elements; it takes {policy.array_items:,}"
+            text = (
+                f"the array of {quote(key.name, 64)} has {counted(key.length, 'element')}; it "
+                f"takes {policy.array_items:,}"
+            )
             yield Reason(text, source, "no", key.span)
         if policy.string_bytes is not None and key.type == 8 and key.length > policy.string_bytes:
-            text = f"the text of {quote(key.name, 64)} has {key.length:,} bytes; it takes {policy.string_bytes:,}"
+            text = (
+                f"the text of {quote(key.name, 64)} has {counted(key.length, 'byte')}; it takes {policy.string_bytes:,}"
+            )
             yield Reason(text, source, "no", key.span)
 
 
@@ -178,14 +183,16 @@ def _table(tensors: list[tuple[SeenTensor, bool]], policy: Container, source: st
     for tensor, again in tensors:
         span = tensor.span
         if policy.name_bytes is not None and len(tensor.name) > policy.name_bytes:
-            text = f"the name of {shown(tensor)} has {len(tensor.name):,} bytes; it takes {policy.name_bytes}"
+            text = f"the name of {shown(tensor)} has {counted(len(tensor.name), 'byte')}; it takes {policy.name_bytes}"
             yield Reason(text, source, "no", span)
         if policy.bad_utf8 != "yes" and not is_utf8(tensor.name):
             yield Reason(f"the name {shown(tensor)} is not UTF-8", source, policy.bad_utf8, span)
         if again and policy.duplicate_name != "yes":
             yield Reason(f"the name {shown(tensor)} is there twice", source, policy.duplicate_name, span)
         if policy.dimensions is not None and len(tensor.ne) > policy.dimensions:
-            yield Reason(f"{shown(tensor)} has {len(tensor.ne)} dimensions", source, policy.too_many_dimensions, span)
+            yield Reason(
+                f"{shown(tensor)} has {counted(len(tensor.ne), 'dimension')}", source, policy.too_many_dimensions, span
+            )
         if 0 in tensor.ne and policy.zero_length != "yes":
             yield Reason(f"{shown(tensor)} has a dimension of 0", source, policy.zero_length, span)
         if policy.length is not None and any(length > policy.length for length in tensor.ne):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from i2s_spec.errors import Span
+from i2s_spec.errors import Span, counted
 from i2s_spec.linter.analysis.lenient_records import MOST_BYTES, LenientRecords, SeenTensor, Stop, StopWalkError
 from i2s_spec.schema.types import SMALLEST_VALUE, VALUE_FORMATS, ValueType
 
@@ -189,7 +189,9 @@ class _Walk:
             element, count = self.records.number(4, path), self.records.number(self.records.word, path)
             first = first or (element, count)
             if self.policy.array_items is not None and count > self.policy.array_items:
-                text = f"it takes arrays of at most {self.policy.array_items:,} elements; this one has {count:,}"
+                text = (
+                    f"it takes arrays of at most {counted(self.policy.array_items, 'element')}; this one has {count:,}"
+                )
                 self.records.stop("no", text, path)
             if element > 12 and (count or self.policy.end != "short"):
                 text = f"it does not know the element type {element:,}"
@@ -231,7 +233,10 @@ class _Walk:
                 if room % width:
                     self.records.stop("no", "the file ends inside an array", path)
                 if count > 100_000_000:
-                    text = f"it reads {count:,} elements that are not there, one by one: it never returns"
+                    text = (
+                        f"it reads {counted(count, 'element that is', 'elements that are')} not "
+                        f"there, one by one: it never returns"
+                    )
                     self.records.stop("crash", text, path)
                 self.records.at += room
                 return

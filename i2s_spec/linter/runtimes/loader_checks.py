@@ -10,7 +10,7 @@ from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.linter.runtimes import loader_faults
 from i2s_spec.linter.runtimes.reason import Reason
 from i2s_spec.schema.architectures.architecture import PREFIXES, Architecture
@@ -49,7 +49,7 @@ def _reasons(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
         return
     parts = _value(subject, "split.count")
     if isinstance(parts, int) and parts > 1:
-        text = f"the file is one of the {parts:,} parts of a model; what the others hold was not seen"
+        text = f"the file is one of the {counted(parts, 'part')} of a model; what the others hold was not seen"
         yield Reason(text, source, "unknown", _key_span(subject, "split.count"))
         return
     name = _text(subject, "general.architecture")
@@ -199,7 +199,7 @@ def _tokenizer(subject: Subject, runtime: Runtime, architecture: Architecture) -
     if vocab in metadata and "tokenizer.ggml.tokens" in metadata:
         size, tokens = _value(subject, vocab), metadata.entry("tokenizer.ggml.tokens").count
         if isinstance(size, int) and size != tokens:
-            text = f"vocab size mismatch: {vocab} is {size:,}, and there are {tokens:,} tokens"
+            text = f"vocab size mismatch: {vocab} is {size:,}, and there are {counted(tokens, 'token')}"
             yield Reason(text, "", "no", _key_span(subject, vocab), "count")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from math import isinf
 from typing import TYPE_CHECKING, Any, Final
 
-from i2s_spec.errors import Span, quote
+from i2s_spec.errors import Span, counted, quote
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.runtimes.reason import Reason
 from i2s_spec.schema.architectures.architecture import Architecture
@@ -134,7 +134,7 @@ def of_vocabulary(subject: Subject, runtime: Runtime) -> Iterator[Reason]:
             stated = known.keys.value(name)
             beyond = not isinstance(stated, int) or stated >= known.tokens
             if beyond and number >= known.tokens:
-                text = f"its {name} is {number}, and there are {known.tokens:,} tokens: it reads behind them"
+                text = f"its {name} is {number}, and there are {counted(known.tokens, 'token')}: it reads behind them"
                 yield _ended(subject, runtime, "special-token", _TOKENS, text)
 
 

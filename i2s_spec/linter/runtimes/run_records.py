@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from i2s_spec.errors import counted
+
 RECORDS_FILE: Final = Path(__file__).with_name("records.json")
 SCHEMA_VERSION: Final = 1
 
@@ -53,7 +55,7 @@ class Computed(NamedTuple):
         """The comparison as part of a sentence."""
         return (
             f"correlation {self.correlation:.5f} with our forward pass, the likeliest token the same at "
-            f"{self.argmax} of {self.positions} positions"
+            f"{self.argmax} of {counted(self.positions, 'position')}"
         )
 
 

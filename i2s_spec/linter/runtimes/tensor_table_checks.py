@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-from i2s_spec.errors import Span, quote
+from i2s_spec.errors import Span, counted, quote
 from i2s_spec.inspect.placement import INT64_END
 from i2s_spec.linter.analysis.lenient_records import SeenTensor
 from i2s_spec.linter.runtimes.lenient_header import Header
@@ -48,7 +48,7 @@ def placed(subject: Subject, runtime: Runtime, header: Header, alignment: int) -
         if row % block and policy.split_block != "yes":
             at = _field(tensor, 12, "type")
             yield Reason(
-                f"{shown(tensor)} has rows of {row:,} elements, and its type packs {block}",
+                f"{shown(tensor)} has rows of {counted(row, 'element')}, and its type packs {block}",
                 source,
                 policy.split_block,
                 at,

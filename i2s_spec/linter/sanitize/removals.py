@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from i2s_spec.convert.container.rewrite import Replacement, Value
-from i2s_spec.errors import FormatError, Span, TrustedText, quote
+from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.source import chunks
@@ -100,7 +100,7 @@ def _unwanted(known: ArchitectureView, entry: KeyValue, keep_unknown: bool, drop
         return f"key {name}, of type {entry.label} instead of {' or '.join(types)}"
     size = entry.value_span.stop - entry.value_span.start
     if _is_text(entry) and size > _LONGEST_TEXT:
-        return f"key {name}, a text of {size:,} bytes"
+        return f"key {name}, a text of {counted(size, 'byte')}"
     return None
 
 

@@ -17,7 +17,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from i2s_spec.errors import SettingError, quote
+from i2s_spec.errors import SettingError, counted, quote
 from i2s_spec.gguf.regular_file import read_regular
 from i2s_spec.linter.report_data import FileReport
 from i2s_spec.linter.selection.suppressions import seen_from
@@ -98,7 +98,7 @@ class Baseline:
             for field, count in fields.items():
                 now = occurring.get(code, {}).get(field, 0)
                 if now < count:
-                    times = f" {count - now:,} times less" if now else ""
+                    times = f" {counted(count - now, 'time')} less" if now else ""
                     self._stale.append(f"{_shown(key)}: {code} at {quote(field, bare=True)} no longer occurs{times}")
 
     def stale(self) -> Iterator[str]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from i2s_spec.errors import SettingError, quote
+from i2s_spec.errors import SettingError, counted, quote
 
 if TYPE_CHECKING:
     from i2s_spec.schema.architectures.rotation import Rotation
@@ -150,7 +150,9 @@ class Graph:
             elif len(inputs) == 1:
                 skipped[node.name] = inputs[0]
             else:
-                raise ValueError(f"{node.name} has {len(inputs)} inputs; only operations of one can be left out")
+                raise ValueError(
+                    f"{node.name} has {counted(len(inputs), 'input')}; only operations of one can be left out"
+                )
         if unknown := set(names) - skipped.keys():
             raise ValueError(f"the graph has no value called {', '.join(sorted(map(quote, unknown)))}")
         return replace(self, nodes=tuple(nodes))

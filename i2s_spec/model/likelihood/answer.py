@@ -7,6 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.draw.terminal import Line, Piece
+from i2s_spec.errors import counted
 
 if TYPE_CHECKING:
     from i2s_spec.model.likelihood.measure import Likelihood, Standing
@@ -88,7 +89,7 @@ def lines(found: Likelihood, everything: bool = False) -> Iterator[Line]:
     if found.why_not:
         return
     read = f"read as {found.dialect}, " if found.dialect else ""
-    yield [Piece(f"  {read}{found.tokens:,} tokens; by the frequency of tokens {found.chance:.3f}", "dim")]
+    yield [Piece(f"  {read}{counted(found.tokens, 'token')}; by the frequency of tokens {found.chance:.3f}", "dim")]
     if found.not_tried:
         yield [Piece(f"  not tried: {found.not_tried}", "dim")]
     yield [Piece(f"  {'nats a token':>12}  {'tokens':>6}  {'behind by':>10}  {'sigmas':>6}  hypothesis", "dim")]

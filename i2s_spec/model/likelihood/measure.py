@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.convert.trained.card import unseen_text
-from i2s_spec.errors import FormatError, SettingError
+from i2s_spec.errors import FormatError, SettingError, counted
 from i2s_spec.inspect.evidence.balance import likely_code_map
 from i2s_spec.inspect.identify.packing import USED
 from i2s_spec.model.likelihood.possible_mistakes import ROLES, hypotheses, ternary_roles
@@ -133,7 +133,7 @@ def _measured(file: File, text: str, dialect: Dialect, threads: int | None, prog
     pieces = split(tokens, first, model.context_length)
     scored = sum(len(piece) - 1 for piece in pieces)
     if scored < FIRST:
-        return Likelihood(why_not=f"the text has {scored:,} tokens to predict; at least {FIRST} are needed")
+        return Likelihood(why_not=f"the text has {counted(scored, 'token')} to predict; at least {FIRST} are needed")
     runners = [Runner(each) for each in hypotheses(model)]
     race(runners, model, pieces, progress)
     packed = any(model.weights.tensor_type(name) == "I2_S" for name in file.tensors)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from i2s_spec.errors import counted
 from i2s_spec.model.graph.activation import STEPS
 from i2s_spec.model.graph.architectures import graph_of
 from i2s_spec.model.likelihood import changed_weights as changed
@@ -214,7 +215,7 @@ def _graphs(model: Model) -> Iterator[Hypothesis]:
         rotated = sizes._replace(rope_dims=sizes.head_dim if h.rope_dims else 0)
         whole = (sizes.q_width, sizes.k_width, sizes.v_width) == (h.q_width, h.k_width, h.v_width) and sizes.heads_kv
         if whole and not h.varying and sizes.head_dim % 2 == 0 and h.rope_dims in (0, h.head_dim):
-            title = f"there are {sizes.heads} heads of {sizes.head_dim}, not {h.heads} of {h.head_dim}"
+            title = f"there are {counted(sizes.heads, 'head')} of {sizes.head_dim}, not {h.heads} of {h.head_dim}"
             yield Hypothesis(name, title, partial(_sized, rotated))
 
 

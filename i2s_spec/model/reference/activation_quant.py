@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from i2s_spec.errors import SettingError
+from i2s_spec.errors import SettingError, counted
 from i2s_spec.model.reference import bitlinear
 
 if TYPE_CHECKING:
@@ -181,5 +181,6 @@ def require_groups(columns: int, rule: ActivationQuantizer) -> None:
     unit = {**BLOCKS, "interleaved-4": FOUR * FOUR}.get(rule.groups, 1)
     if columns % unit:
         raise SettingError(
-            f"activations of {columns:,} columns cannot be quantized by {rule.groups}: it takes multiples of {unit} columns"
+            f"activations of {counted(columns, 'column')} cannot be quantized by {rule.groups}: it "
+            f"takes multiples of {counted(unit, 'column')}"
         )

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.codec.payload import unpack_codes
+from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CANONICAL
 
 if TYPE_CHECKING:
@@ -145,9 +146,9 @@ def check_product(codes: NDArray[np.int8], rows: int, columns: int) -> None:
     if codes.dtype != np.int8:
         raise TypeError(f"activation codes are int8, not {codes.dtype}")
     if columns > MAX_COLUMNS:
-        raise ValueError(f"with {columns:,} columns a sum may leave int32; {MAX_COLUMNS:,} is the most")
+        raise ValueError(f"with {counted(columns, 'column')} a sum may leave int32; {MAX_COLUMNS:,} is the most")
     if rows < 0 or columns < 1:
-        raise ValueError(f"a matrix of {rows:,} rows and {columns:,} columns holds no weights")
+        raise ValueError(f"a matrix of {counted(rows, 'row')} and {counted(columns, 'column')} holds no weights")
     if codes.ndim != 2 or codes.shape[1] != columns:
         raise ValueError(f"activation codes have the shape [tokens, {columns:,}], not {list(codes.shape)}")
     CANONICAL.layout.check(rows, columns)

@@ -17,6 +17,7 @@ import numpy as np
 from i2s_spec.codec import kernels
 from i2s_spec.codec.isa import VARIABLE, KernelSet, chosen, table
 from i2s_spec.codec.shape import octets
+from i2s_spec.errors import counted
 from i2s_spec.model import _matmul
 from i2s_spec.model.reference.bitlinear import Activations, check_product, check_tokens
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE
@@ -150,7 +151,9 @@ def _whole(
     )
     raw = payload if flat else octets(payload)
     if raw.size != (want := rows * columns // CODES_PER_BYTE):
-        raise ValueError(f"{rows:,} x {columns:,} codes take {want:,} bytes; there are {raw.size:,} bytes")
+        raise ValueError(
+            f"{rows:,} x {columns:,} codes take {counted(want, 'byte')}; there are {counted(raw.size, 'byte')}"
+        )
     if columns % _BLOCK == 0:
         return raw, codes if codes.flags.c_contiguous else np.ascontiguousarray(codes)
     packed, wide = whole_rows(raw, rows, columns)
@@ -172,5 +175,5 @@ def _array(shape: tuple[int, int], dtype: type[Any], out: NDArray[Any] | None) -
 
 def _count(threads: int) -> int:
     if threads < 1:
-        raise ValueError(f"{threads} threads do nothing; at least 1 is needed")
+        raise ValueError(f"{counted(threads, 'thread does', 'threads do')} nothing; at least 1 is needed")
     return threads

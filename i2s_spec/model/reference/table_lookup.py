@@ -31,6 +31,7 @@ import numpy as np
 
 from i2s_spec.codec.isa import VARIABLE, KernelSet, chosen, table
 from i2s_spec.codec.shape import octets
+from i2s_spec.errors import counted
 from i2s_spec.model import _matmul
 from i2s_spec.model.reference.bitlinear import check_product
 from i2s_spec.schema.dialect import CANONICAL, CODES_PER_BYTE
@@ -61,7 +62,7 @@ def lookup_tables(codes: NDArray[np.int8]) -> NDArray[np.int16]:
     """
     tokens, columns = codes.shape
     if columns % _BLOCK:
-        raise ValueError(f"rows of {columns:,} codes are no whole blocks of {_BLOCK}")
+        raise ValueError(f"rows of {counted(columns, 'code')} are no whole blocks of {_BLOCK}")
     fields = codes.reshape(tokens, columns // _BLOCK, 4, _BLOCK_BYTES).astype(
         np.int16
     )  # the four columns that a byte holds
@@ -137,8 +138,10 @@ def _checked(payload: Any, rows: int, columns: int, codes: NDArray[np.int8]) -> 
     """The payload as bytes [rows, columns / 4]."""
     check_product(codes, rows, columns)
     if columns % _BLOCK:
-        raise ValueError(f"rows of {columns:,} weights are no whole blocks of {_BLOCK}")
+        raise ValueError(f"rows of {counted(columns, 'weight')} are no whole blocks of {_BLOCK}")
     raw = octets(payload)
     if raw.size != (want := rows * columns // CODES_PER_BYTE):
-        raise ValueError(f"{rows:,} x {columns:,} codes take {want:,} bytes; there are {raw.size:,} bytes")
+        raise ValueError(
+            f"{rows:,} x {columns:,} codes take {counted(want, 'byte')}; there are {counted(raw.size, 'byte')}"
+        )
     return raw.reshape(rows, columns // CODES_PER_BYTE)

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from i2s_spec.errors import FormatError, MissingExtra, SettingError, Span, quote
+from i2s_spec.errors import FormatError, MissingExtra, SettingError, Span, counted, quote
 from i2s_spec.schema.architectures.architecture import declared_architecture
 from i2s_spec.schema.faults import TEMPLATE_FAILED
 
@@ -205,7 +205,7 @@ def render(
         return FormatError(TEMPLATE_FAILED, span, got=reason)
 
     if len(template) > TEMPLATE_CHARACTERS:
-        raise fail(f"it has {len(template):,} characters; the limit is {TEMPLATE_CHARACTERS:,}")
+        raise fail(f"it has {counted(len(template), 'character')}; the limit is {TEMPLATE_CHARACTERS:,}")
     request = {
         "template": template,
         "context": {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
-from i2s_spec.errors import SettingError
+from i2s_spec.errors import SettingError, counted
 from i2s_spec.model.outputs import logits_of
 from i2s_spec.model.text.sampling import Sampler, Sampling
 
@@ -66,14 +66,19 @@ class Generation:
     ) -> None:
         self.room = model.context_length if room is None else room
         if self.room > model.context_length:
-            raise SettingError(f"{room:,} tokens are asked for in all; the model's context is {model.context_length:,}")
+            raise SettingError(
+                f"{counted(self.room, 'token is', 'tokens are')} asked for in all; the model's context "
+                f"is {model.context_length:,}"
+            )
         self.prompt = list(prompt)
         check_tokens(self.prompt, model.vocab_size)
         if limit is not None and limit < 0:
-            raise SettingError(f"{limit} tokens are to be generated; it must be 0 or more")
+            raise SettingError(f"{counted(limit, 'token is', 'tokens are')} to be generated; it must be 0 or more")
         if len(self.prompt) > self.room:
             more = f" (the model's context is {model.context_length:,})" if self.room < model.context_length else ""
-            raise SettingError(f"the prompt has {len(self.prompt):,} tokens; there is room for {self.room:,}{more}")
+            raise SettingError(
+                f"the prompt has {counted(len(self.prompt), 'token')}; there is room for {self.room:,}{more}"
+            )
         self.model = model
         self.sampler = sampling if isinstance(sampling, Sampler) else Sampler(sampling or Sampling())
         self.ends = frozenset(ends)

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from i2s_spec.errors import FormatError, SettingError, Span
+from i2s_spec.errors import FormatError, SettingError, Span, counted
 from i2s_spec.model.outputs import logits_of
 from i2s_spec.model.text.generate import check_tokens
 from i2s_spec.schema.faults import LOGITS_NOT_FINITE
@@ -62,10 +62,11 @@ def chunks(
     if context < 4:
         raise SettingError(f"the context is {context}; it must be at least 4, because half of it is scored")
     if most is not None and most < 1:
-        raise SettingError(f"{most} chunks are asked for; it must be 1 or more")
+        raise SettingError(f"{counted(most, 'chunk is', 'chunks are')} asked for; it must be 1 or more")
     if len(tokens) < 2 * context:
         raise SettingError(
-            f"the text has {len(tokens):,} tokens; two chunks of {context:,} need {2 * context:,}. Take a longer text or "
+            f"the text has {counted(len(tokens), 'token')}; two chunks of {context:,} need "
+            f"{2 * context:,}. Take a longer text or "
             "a smaller context"
         )
     count = len(tokens) // context if most is None else min(most, len(tokens) // context)
@@ -164,7 +165,7 @@ def perplexity(
     longest = max((len(piece.tokens) for piece in pieces), default=0)
     if longest > model.context_length:
         raise SettingError(
-            f"chunks of {longest:,} tokens are asked for; the model's context is {model.context_length:,}"
+            f"chunks of {counted(longest, 'token')} are asked for; the model's context is {model.context_length:,}"
         )
     check_tokens([token for piece in pieces for token in piece.tokens], model.vocab_size, "text")
     running = Running()

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, Final
 
 from i2s_spec.convert.synthetic.vocabulary import alphabet
-from i2s_spec.errors import SettingError
+from i2s_spec.errors import SettingError, counted
 from i2s_spec.model.tokenizer.pretokenizers import PreTokenizer
 from i2s_spec.model.tokenizer.splitting import Splitting
 from i2s_spec.model.tokenizer.vocabulary import CONTROL, USER_DEFINED, Vocabulary
@@ -79,7 +79,8 @@ class ByteLevel:
             longest = max((match.end() - match.start() for match in re.finditer(r"\s+", text)), default=0)
             if longest > MOST_WHITE_SPACE:
                 raise SettingError(
-                    f"the text has {longest:,} characters of white space in a row; {MOST_WHITE_SPACE:,} are the limit"
+                    f"the text has {counted(longest, 'character')} of white space in a row; "
+                    f"{MOST_WHITE_SPACE:,} are the limit"
                 )
         return self._ids(text)
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.light_typing import Any, Final, NamedTuple
 from i2s_spec.schema.architectures.keys import EXPECTED, OPTIONAL, REQUIRED, Key
 
@@ -93,7 +93,7 @@ class Rotation(NamedTuple):
         if not self.signs:
             return None
         if width not in self.signs:
-            raise RotationError("sign_widths", f"has no signs for rows of {width:,} elements")
+            raise RotationError("sign_widths", f"has no signs for rows of {counted(width, 'element')}")
         return self.signs[width]
 
     def require_width(self, width: int) -> None:
@@ -102,7 +102,9 @@ class Rotation(NamedTuple):
         :raises RotationError: for them
         """
         if width % self.block:
-            raise RotationError("block_size", f"is {self.block:,}, which does not divide rows of {width:,} elements")
+            raise RotationError(
+                "block_size", f"is {self.block:,}, which does not divide rows of {counted(width, 'element')}"
+            )
 
 
 def declared(metadata: Mapping[str, Any]) -> Rotation | None:
@@ -139,7 +141,9 @@ def _signs(found: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
     if min(widths) < 1 or len(set(widths)) < len(widths):
         raise RotationError("sign_widths", f"is {widths}: widths are positive, and each is there once")
     if sum(widths) != len(values):
-        raise RotationError("sign_values", f"has {len(values):,} signs, and the widths add up to {sum(widths):,}")
+        raise RotationError(
+            "sign_values", f"has {counted(len(values), 'sign')}, and the widths add up to {sum(widths):,}"
+        )
     signs, at = {}, 0
     for width in widths:
         signs[width] = tuple(int(value) for value in values[at : at + width])

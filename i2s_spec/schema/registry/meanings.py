@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from i2s_spec.errors import counted
 from i2s_spec.light_typing import Final
 from i2s_spec.schema import types
 from i2s_spec.schema.registry.file_types import FILE_TYPES
@@ -70,7 +71,7 @@ def telling(meaning: Meaning) -> str:
         alone = len({each.name for each in tensor_meanings(meaning.number)}) == 1
         return "no other meaning is known" if alone else "its size is not known here; only its program tells"
     front = f", {size.row_bytes} in front of a row" if size.row_bytes else ""
-    return f"{size.bytes} bytes for {size.block} weight{'s' if size.block != 1 else ''}{front}"
+    return f"{counted(size.bytes, 'byte')} for {counted(size.block, 'weight')}{front}"
 
 
 def fitting(

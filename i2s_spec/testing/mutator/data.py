@@ -11,7 +11,7 @@ from typing import Any
 
 from construct import Container
 
-from i2s_spec.errors import FormatError
+from i2s_spec.errors import FormatError, counted
 from i2s_spec.gguf.reader import File
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.schema import checks, gguf, limits
@@ -145,9 +145,10 @@ def shift(anatomy: Anatomy, chance: Random) -> Edit | None:
     start, data = anatomy.data_start, anatomy.data
     by = chance.choice((1, 4, 8, 16, 32, 64, 4096, -1, -4, -(start - anatomy.infos_end)))
     if by < 0:
-        return Edit(data[: start + by] + data[start:], f"the data section moved by {by} bytes", "padding")
+        return Edit(data[: start + by] + data[start:], f"the data section moved by {counted(by, 'byte')}", "padding")
     return Edit(
-        data[:start] + chance.choice((b"\0", b"\xa5")) * by + data[start:], f"the data section moved by {by} bytes",
+        data[:start] + chance.choice((b"\0", b"\xa5")) * by + data[start:], f"the data section "
+                                                                            f"moved by {counted(by, 'byte')}",
         "padding",
     )  # fmt: skip
 
@@ -203,7 +204,7 @@ def turn(anatomy: Anatomy, chance: Random) -> Edit | None:
 def behind(anatomy: Anatomy, chance: Random) -> Edit | None:
     """Something is put after the file."""
     more = chance.choice((bytes(32), b"\xff" * 7, b"PK\x03\x04" + bytes(60), begun(), b"\0"))
-    return Edit(anatomy.data + more, f"{len(more)} bytes put after the file")
+    return Edit(anatomy.data + more, f"{counted(len(more), 'byte')} put after the file")
 
 
 def _opened(anatomy: Anatomy) -> tuple[Any, list[bytes]] | None:

@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -78,12 +79,22 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def compiled(compiler: str, folder: Path, *flags: str) -> Path:
-    program = folder / "block_driver"
-    command = [compiler, *WARNINGS, "-ffp-contract=off", *flags, f"-I{HEADERS}", str(SOURCE)]
-    done = subprocess.run([*command, "-o", str(program)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return program
+Build = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """Compile the driver, every warning an error, once for each choice of flags."""
+
+    @cache
+    def compiled(compiler: str, *flags: str) -> Path:
+        program = tmp_path_factory.mktemp("built") / "block_driver"
+        command = [compiler, *WARNINGS, "-ffp-contract=off", *flags, f"-I{HEADERS}", str(SOURCE)]
+        done = subprocess.run([*command, "-o", str(program)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return program
+
+    return compiled
 
 
 def sets_that_ran(*command: str | Path) -> set[str]:
@@ -103,12 +114,12 @@ def host_compiler() -> str:
 
 
 @pytest.mark.thorough
-def test_kernels_of_this_processor(cases: Path, tmp_path: Path) -> None:
-    assert "portable" in sets_that_ran(compiled(host_compiler(), tmp_path, "-O3"), cases)
+def test_kernels_of_this_processor(build: Build, cases: Path) -> None:
+    assert "portable" in sets_that_ran(build(host_compiler(), "-O3"), cases)
 
 
 @pytest.mark.thorough
-def test_neon_under_emulation(cases: Path, tmp_path: Path) -> None:
+def test_neon_under_emulation(build: Build, cases: Path) -> None:
     compiler, emulators = "aarch64-linux-gnu-gcc", ("qemu-aarch64", "qemu-aarch64-static")
     if platform.machine() == "aarch64":
         pytest.skip("this processor runs NEON itself")
@@ -117,7 +128,7 @@ def test_neon_under_emulation(cases: Path, tmp_path: Path) -> None:
     emulator = next(filter(shutil.which, emulators), None)
     if emulator is None:
         pytest.skip(f"no emulator: neither {' nor '.join(emulators)} is there")
-    assert sets_that_ran(emulator, compiled(compiler, tmp_path, "-O3", "-static"), cases) == {"portable", "neon"}
+    assert sets_that_ran(emulator, build(compiler, "-O3", "-static"), cases) == {"portable", "neon"}
 
 
 @pytest.mark.thorough
@@ -129,8 +140,8 @@ def test_as_windows_calls_kernels(cases: Path, tmp_path: Path, run_by_wine: Call
 
 
 @pytest.mark.thorough
-def test_the_driver_can_fail(tmp_path: Path) -> None:
-    driver = compiled(host_compiler(), tmp_path, "-O1")
+def test_the_driver_can_fail(build: Build, tmp_path: Path) -> None:
+    driver = build(host_compiler(), "-O3")
     path = tmp_path / "x"
     path.write_bytes(b"I2SBLOCK" + case("unpack", 0, (1, 1, 0), 0, 0, bytes(18), bytes(64)))
     done = subprocess.run([driver, path], capture_output=True, text=True, check=False)

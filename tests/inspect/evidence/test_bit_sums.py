@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from examples import examples
@@ -314,6 +316,13 @@ def test_grams_of_what_does_not_fit() -> None:
         _bit_sums.gram(99, bytes(8), 8, 8, False, False, table, found)
 
 
+def as_read(one: Any, others: dict[bool, Any], read: grams.Reads) -> Any:
+    """What `score_as_read` writes, among no numbers."""
+    found = np.full((2, len(HYPOTHESES)), np.nan)
+    grams.score_as_read(one, others, read, found)
+    return found
+
+
 @pytest.mark.parametrize("name", SCORE_SETS)
 @pytest.mark.parametrize("hypothesis", HYPOTHESES, ids=lambda each: each.name)
 def test_scores_of_grams_are_those_of_what_is_read(
@@ -338,8 +347,9 @@ def test_scores_of_grams_are_those_of_what_is_read(
             for each in (other, opposite)
         ]
         read = grams.reads(4, cols, known, hypothesis.in_rows)
-        found = grams.scores_as_read(one, {True: other, False: opposite}, read)
-        assert found[:, read.numbers == HYPOTHESES.index(hypothesis)][:, 0] == pytest.approx(wanted, abs=1e-3)
+        found = as_read(one, {True: other, False: opposite}, read)
+        assert found[:, HYPOTHESES.index(hypothesis)] == pytest.approx(wanted, abs=1e-3)
+        assert np.isnan(np.delete(found, read.numbers, axis=1)).all()
 
 
 @pytest.mark.parametrize("name", SCORE_SETS)
@@ -354,7 +364,10 @@ def test_scores_of_heads_that_share_are_those_of_their_sums(
     others = {True: grams.correlations(other), False: grams.correlations(opposite)}
     for side in (True, False):
         read = grams.reads(4, known, known, side)
-        found = grams.scores_as_shared(products, others, read, share, width)
+        scores = np.full((2, len(HYPOTHESES)), np.nan)
+        grams.score_as_shared(products, others, read, share, width, scores)
+        found = scores[:, read.numbers]
+        assert np.isnan(np.delete(scores, read.numbers, axis=1)).all()
         for way, number in enumerate(read.numbers.tolist()):
             matrix, first = grams.as_read(products, HYPOTHESES[number], known)
             grouped = grams.shared(matrix, width, share) if first == 0 else None
@@ -387,20 +400,37 @@ def test_scores_of_few_or_constant_channels_are_no_numbers() -> None:
     read = grams.reads(4, 256, 256, in_rows=True)
     one = grams.correlations(np.random.default_rng(3).normal(size=(256, 256)).astype(np.float32))
     few = np.ascontiguousarray(one[: profiles.VALUES - 1, : profiles.VALUES - 1])
-    assert np.isnan(grams.scores_as_read(one, {True: few, False: few}, read)).all()
-    constant = grams.scores_as_read(one, {True: np.zeros_like(one), False: one}, read)
+    assert np.isnan(as_read(one, {True: few, False: few}, read)).all()
+    constant = as_read(one, {True: np.zeros_like(one), False: one}, read)[:, read.numbers]
     assert np.isnan(constant[0]).all()
     assert not np.isnan(constant[1]).any()
 
 
 def test_scores_of_grams_of_what_does_not_fit() -> None:
     one, found = np.zeros((4, 4), np.float32), np.empty((2, 1))
-    places, starts, firsts = np.arange(4, dtype=np.int32), np.array([0, 4]), np.array([0])
-    good = [0, one, one, one, places, starts, firsts, 4, found]
+    places, starts, firsts, numbers = np.arange(4, dtype=np.int32), np.array([0, 4]), np.array([0]), np.array([0])
+    good: list[Any] = [0, one, one, one, places, starts, firsts, numbers, 4, found]
     _bit_sums.gram_scores(*good)
     for place, wrong in ((0, 99), (1, one[:, :3].copy()), (2, one[:3].copy()), (3, one[:3].copy()),
                          (3, one[:3, :3].copy()), (4, places + 1), (4, places - 1), (5, np.array([0, 5])),
                          (5, np.array([-1, 4])), (5, np.array([4, 0])), (5, np.array([0])), (6, np.array([-1])),
-                         (6, np.array([0, 0])), (8, found[:1])):  # fmt: skip
-        with pytest.raises(ValueError, match=r"no such|another shape|not among|not in the matrix"):
+                         (6, np.array([0, 0])), (7, np.array([1])), (7, np.array([-1])), (7, np.array([0, 0])),
+                         (9, found[:1])):  # fmt: skip
+        with pytest.raises(ValueError, match=r"no such|another shape|not among|not in the matrix|no column"):
             _bit_sums.gram_scores(*[wrong if place == number else each for number, each in enumerate(good)])
+
+
+def test_scores_of_heads_of_what_does_not_fit() -> None:
+    one, found = np.eye(8, dtype=np.float32), np.empty((2, 1))
+    places, starts, firsts, numbers = np.arange(8, dtype=np.int32), np.array([0, 8]), np.array([0]), np.array([0])
+    good: list[Any] = [0, 0, one, one, one, places, starts, firsts, numbers, 2, 2, 2, found]
+    _bit_sums.shared_scores(*good)
+    cases: list[tuple[int, Any]] = [
+        (0, 99), (1, 99), (2, one[:, :7].copy()), (3, one[:7].copy()), (4, one[:7].copy()), (4, one[:7, :7].copy()),
+        (5, places + 1), (5, places - 1), (6, np.array([0, 9])), (6, np.array([-1, 8])), (6, np.array([8, 0])),
+        (6, np.array([0])), (7, np.array([0, 0])), (8, np.array([1])), (8, np.array([-1])), (9, 0), (9, 9), (10, 0),
+        (10, 9), (12, found[:1]),
+    ]  # fmt: skip
+    for place, wrong in cases:
+        with pytest.raises(ValueError, match=r"no such|another shape|not among|not in the matrix|no column"):
+            _bit_sums.shared_scores(*[wrong if place == number else each for number, each in enumerate(good)])

@@ -135,6 +135,25 @@ def test_a_file_without_matrices() -> None:
         assert layout_evidence(file, CODE_MAPS["offset-1"]) is None
 
 
+@pytest.mark.parametrize("many", [1, 2, 3, 4, 5])
+def test_some_layers_are_those_of_all_that_have_matrices(many: int) -> None:
+    tensors: dict[str, np.ndarray] = {}
+    for layer in range(7):
+        tensors[f"blk.{layer}.attn_norm.weight"] = np.full(128, layer, np.float32)
+        for name in ("attn_q", "attn_v"):  # of layer 1 only one is a matrix of weights, and of layers 2 and 5 none
+            is_float = layer in (2, 5) or (layer, name) == (1, "attn_q")
+            tensors[f"blk.{layer}.{name}.weight"] = np.ones((128, 128), np.float32 if is_float else np.int8)
+    with opened(written(tensors)) as file:
+        every, some = roles(file), roles(file, many)
+        assert every.layers == [0, 1, 3, 4, 6]
+        chosen = {1: [0], 2: [0, 6], 3: [0, 3, 6], 4: [0, 1, 3, 6], 5: every.layers}[many]
+        assert some.matrices == {key: each for key, each in every.matrices.items() if key[0] in chosen}
+        for layer in chosen:
+            gain = some.gains.get((layer, "attn_norm"))
+            assert gain is not None
+            assert gain.tolist() == [layer] * 128
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_file_with_nothing_to_compare(learned: dict[str, np.ndarray], threads: int) -> None:
     found = asked(written({"blk.0.attn_q.weight": learned["blk.0.attn_q.weight"]}), threads=threads)

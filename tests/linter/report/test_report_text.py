@@ -72,7 +72,7 @@ def test_as_many_carets_as_bytes(size: int, data: st.DataObject) -> None:
     stop = data.draw(st.integers(start, size))
     lines = drawn(bytes(size), start, stop)
     carets = sum(line.count("^^") for line in lines if "|" not in line)
-    more = [int(line.split()[1].replace(",", "")) for line in lines if "more bytes" in line]
+    more = [int(line.split()[1].replace(",", "")) for line in lines if "more byte" in line]
     assert carets + sum(more) == (stop - start or (1 if start else 0))  # nothing at 0: about the file as a whole
     assert all(char.isascii() and char.isprintable() for line in lines for char in line)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from i2s_spec.conformance.run.results import FAILURES, CaseResult, RunResult, Status, by_op
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 
 #: Columns of a table, with their heads.
 _COLUMNS: Final = (Status.PASS, Status.FAIL, Status.ERRORED, Status.SKIPPED, Status.NOTED, Status.NOT_RUN)
@@ -52,11 +52,11 @@ def summary(run: RunResult) -> str:
     """A run in one sentence."""
     counts = run.counts
     asked = len(run.results) - counts[Status.SKIPPED.value] - counts[Status.NOTED.value]
-    known = f"; {len(run.known):,} failures are known" if run.known else ""
+    known = f"; {counted(len(run.known), 'failure is', 'failures are')} known" if run.known else ""
     right, stated = run.phases
-    phases = f"; {right:,} of {stated:,} refusals name the right phase" if stated else ""
+    phases = f"; {right:,} of {counted(stated, 'refusal')} name the right phase" if stated else ""
     mistakes = f"; {same}" if (same := common_mistake(run)) else ""
-    passed = f"{title(run)}: {counts['pass']:,} of {asked:,} vectors passed"
+    passed = f"{title(run)}: {counts['pass']:,} of {counted(asked, 'vector')} passed"
     return f"{passed}{known}{phases}{mistakes}; suite {run.suite_version}"
 
 
@@ -66,7 +66,9 @@ def common_mistake(run: RunResult) -> str:
     (mistake, count), *_ = Counter(each.mistake for each in failed if each.mistake).most_common(1) or [("", 0)]
     if count < _SEVERAL:
         return ""
-    return f"one mistake explains {count:,} of {len(failed):,} failures: {quote(mistake, limit=200, bare=True)}"
+    return (
+        f"one mistake explains {count:,} of {counted(len(failed), 'failure')}: {quote(mistake, limit=200, bare=True)}"
+    )
 
 
 def markdown_report(runs: Sequence[RunResult]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from i2s_spec.convert.container.edits import Edit
 from i2s_spec.convert.container.key_renames import check_architecture
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.repair.derived_values import Undecided, derived
 from i2s_spec.linter.repair.registry import Action, Declined, Outcome, repair
@@ -197,7 +197,9 @@ def _renamed(workspace: Workspace, finding: Finding, former: str, arch: str) -> 
         return Declined(finding.code, finding.span, str(error))
     keys = _prefixed(workspace, former, arch)
     entry = workspace.file.metadata.entry(_ARCHITECTURE)
-    does = f"the architecture becomes {arch}" + (f", and {len(keys)} keys are renamed with it" if keys else "")
+    does = f"the architecture becomes {arch}" + (
+        f", and {counted(len(keys), 'key is', 'keys are')} renamed with it" if keys else ""
+    )
     edits = (workspace.with_value(entry, arch, ValueType.STRING), *keys)
     return Action(finding.code, finding.span, does, edits, safe=False)
 
@@ -229,5 +231,5 @@ def own_prefix(workspace: Workspace) -> Iterator[Outcome]:
         suffix = str(finding.want).removeprefix(known.name)
         former = workspace.entry(finding).key.removesuffix(suffix)
         edits = _prefixed(workspace, former, known.name)
-        does = f"{len(edits)} keys of {quote(former)} become keys of {known.name}"
+        does = f"{counted(len(edits), 'key')} of {quote(former)} renamed to those of {known.name}"
         yield Action("M018", finding.span, does, tuple(edits), safe=False)

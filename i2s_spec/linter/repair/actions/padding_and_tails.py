@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from i2s_spec.convert.container.edits import Edit, zeros
-from i2s_spec.errors import Span, quote
+from i2s_spec.errors import Span, counted, quote
 from i2s_spec.gguf import _scanner
 from i2s_spec.gguf.byte_order import swapped_tail
 from i2s_spec.gguf.regular_file import require_written
@@ -34,7 +34,13 @@ def zero_padding(workspace: Workspace) -> Iterator[Outcome]:
             yield Declined("G406", finding.span, f"where the tensors begin is disputed ({disputed}): it may be weights")
             continue
         edit = Edit(finding.span, zeros(stop - start))
-        yield Action("G406", finding.span, f"{stop - start:,} bytes of padding become zeros", (edit,), safe=True)
+        yield Action(
+            "G406",
+            finding.span,
+            counted(stop - start, "byte of padding becomes zero", "bytes of padding become zeros"),
+            (edit,),
+            safe=True,
+        )
 
 
 @repair("G215", Fix.SAFE, "booleans become 1")
@@ -56,7 +62,7 @@ def plain_booleans(workspace: Workspace) -> Iterator[Outcome]:
                 edits += (Edit(Span(start + i, start + i + 1, path), b"\1") for i, byte in enumerate(part) if byte > 1)
             start += len(part)
         else:
-            what = "a boolean becomes" if len(edits) == 1 else f"{len(edits):,} booleans become"
+            what = "a boolean becomes" if len(edits) == 1 else counted(len(edits), "boolean becomes", "booleans become")
             yield Action("G215", finding.span, f"{what} 1 in key {quote(entry.name)}", tuple(edits), safe=True)
 
 
@@ -66,7 +72,13 @@ def padded_end(workspace: Workspace) -> Iterator[Outcome]:
     for finding in workspace.findings("G408"):
         size = workspace.source.size
         edit = Edit(Span(size, size, "padding"), zeros(finding.got))
-        yield Action("G408", finding.span, f"{finding.got:,} zero bytes are appended", (edit,), safe=True)
+        yield Action(
+            "G408",
+            finding.span,
+            f"{counted(finding.got, 'zero byte is', 'zero bytes are')} appended",
+            (edit,),
+            safe=True,
+        )
 
 
 @repair("G407", Fix.UNSAFE, "the file is cut after the last tensor; safe where only zeros go")
@@ -92,7 +104,7 @@ def swapped_scales(workspace: Workspace) -> Iterator[Outcome]:
             turned = swapped_tail(tail)
             stop = TAIL_BYTES if turned[4:] != tail[4:] else 4
             edits.append(Edit(Span(start, start + stop, f"data[{placement.row}].tail.scale"), turned[:stop]))
-        does = f"the scales of {len(edits):,} tensors are swapped: the weights change"
+        does = f"the scales of {counted(len(edits), 'tensor')} are swapped: the weights change"
         yield Action("I301", finding.span, does, tuple(edits), safe=False)
 
 
@@ -118,7 +130,7 @@ def _scrubbed(workspace: Workspace, code: str) -> Iterator[Outcome]:
             )
             yield Declined(code, finding.span, why)
             continue
-        does = f"the 28 bytes after the scales of {len(edits):,} tensors become zeros"
+        does = f"the 28 bytes after the scales of {counted(len(edits), 'tensor')} become zeros"
         yield Action(code, finding.span, does, tuple(edits), safe=True)
 
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 
 from i2s_spec.convert.container.edits import Edit
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.gguf.header_index import TensorInfo
 from i2s_spec.gguf.reader import Tensor
 from i2s_spec.linter.repair.registry import Action, Declined, Outcome, repair
@@ -65,7 +65,7 @@ def count_all(workspace: Workspace) -> Iterator[Outcome]:
     """What is after the last info that the header counts is in the form of more of them (clause 2.6)."""
     for finding in workspace.findings("G320"):
         edit = Edit(TENSOR_COUNT_SPAN, finding.want.to_bytes(8, workspace.file.byte_order))
-        yield Action("G320", finding.span, f"the header counts {finding.want:,} tensors", (edit,), safe=False)
+        yield Action("G320", finding.span, f"the header counts {counted(finding.want, 'tensor')}", (edit,), safe=False)
 
 
 @repair("G302", Fix.UNSAFE, "names are cut at 63 bytes", weights=True)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from i2s_spec.convert.container.edits import Edit
 from i2s_spec.convert.container.key_renames import check_architecture, renamed_keys
-from i2s_spec.errors import quote
+from i2s_spec.errors import counted, quote
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.repair.actions.tensor_layout import Unclear, relaid_with
 from i2s_spec.linter.repair.registry import Action, Declined, Outcome, repair
@@ -59,7 +59,11 @@ def embedding_rows(workspace: Workspace) -> Iterator[Outcome]:
     key = f"{known.name}.vocab_size"
     for finding in workspace.findings("M105"):
         if known.tokens not in (None, finding.got) or key not in workspace.file.metadata:
-            yield Declined("M105", finding.span, f"{known.tokens or 0:,} tokens are listed: which rows are theirs?")
+            yield Declined(
+                "M105",
+                finding.span,
+                f"{counted(known.tokens or 0, 'token is', 'tokens are')} listed: which rows are theirs?",
+            )
             continue
         edit = workspace.with_value(workspace.file.metadata.entry(key), finding.got, ValueType.UINT32)
         yield Action("M105", finding.span, f"key {quote(key)} becomes {finding.got:,}", (edit,), safe=False)
@@ -118,7 +122,7 @@ def gemma_norms(workspace: Workspace) -> Iterator[Outcome]:
                 continue
             values = np.frombuffer(tensor.read(), dtype=workspace.mark + kind)
             edits.append(Edit(tensor.span, (values + values.dtype.type(1)).astype(workspace.mark + kind).tobytes()))
-        yield Action("M116", finding.span, f"1 is added to {len(edits)} norms", tuple(edits), safe=False)
+        yield Action("M116", finding.span, f"1 is added to {counted(len(edits), 'norm')}", tuple(edits), safe=False)
 
 
 @repair("M117", Fix.UNSAFE, "the architecture becomes the one with the other activation", by_name=True)
@@ -149,5 +153,5 @@ def _as_architecture(workspace: Workspace, finding: Finding, known: Architecture
     keys = renamed_keys(file, known.name, arch)
     edits = [workspace.with_key(file.metadata.entry(key), new) for key, new in keys.items() if new not in file.metadata]
     value = workspace.with_value(file.metadata.entry("general.architecture"), arch, ValueType.STRING)
-    does = f"the architecture becomes {arch}, and {len(edits)} keys are renamed with it"
+    does = f"the architecture becomes {arch}, and {counted(len(edits), 'key is', 'keys are')} renamed with it"
     return Action(finding.code, finding.span, does, (value, *edits), safe=False)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from i2s_spec.convert.container.edits import Edit
-from i2s_spec.errors import Span, quote
+from i2s_spec.errors import Span, counted, quote
 from i2s_spec.gguf.reader import KeyValue
 from i2s_spec.linter.analysis.architecture_view import architecture_view
 from i2s_spec.linter.repair.registry import Action, Declined, Outcome, repair
@@ -84,9 +84,13 @@ def _filled(workspace: Workspace, code: str) -> Iterator[Outcome]:
                 edits.append(item.edit(workspace, entry, name))
             met.add(item.text)
         if len(edits) > MOST:
-            yield Declined(code, finding.span, f"{len(edits):,} tokens are empty or equal: it is no vocabulary")
+            yield Declined(
+                code,
+                finding.span,
+                f"{counted(len(edits), 'token is', 'tokens are')} empty or equal: it is no vocabulary",
+            )
             continue
-        does = f"{len(edits):,} tokens that are empty or there already become fillers such as [PAD7]"
+        does = f"fillers such as [PAD7] replace {counted(len(edits), 'token')} that is empty or there already"
         yield Action(code, finding.span, does, tuple(edits), safe=False)
 
 
@@ -106,7 +110,7 @@ def paired_merges(workspace: Workspace) -> Iterator[Outcome]:
             struct.pack(workspace.mark + "Q", len(items) - len(odd)),
         )
         edits = [item.edit(workspace, entry, b"")._replace(new=b"") for item in odd]
-        does = f"{len(odd):,} merges that are no pairs are taken out"
+        does = f"{counted(len(odd), 'merge')} not of two parts taken out"
         yield Action("T003", finding.span, does, (count, *edits), safe=False)
 
 
@@ -132,7 +136,7 @@ def equal_lengths(workspace: Workspace) -> Iterator[Outcome]:
             change = Edit(Span(start + 4 * wanted, stop, path), b"")
         else:
             change = Edit(Span(stop, stop, path), fill * (wanted - count))
-        does = f"key {quote(entry.name)} gets {wanted:,} elements, it had {count:,}"
+        does = f"key {quote(entry.name)} gets {counted(wanted, 'element')}, it had {count:,}"
         yield Action("T004", finding.span, does, (length, change), safe=False)
 
 

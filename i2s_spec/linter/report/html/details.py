@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from i2s_spec.draw.text import float32_words, size_words, visible
+from i2s_spec.draw.text import exact_size_words, float32_words, visible
+from i2s_spec.errors import counted
 from i2s_spec.linter.report.html.regions import RECORDS, regions
 
 if TYPE_CHECKING:
@@ -91,18 +92,18 @@ def _first(survey: Survey) -> Iterator[Any]:
 
 def _facts(about: dict[str, Any], subject: Subject) -> Iterator[tuple[str, str]]:
     header, size = about["header"], about["size"]
-    yield "size", _size(size)
+    yield "size", exact_size_words(size)
     if header["version"] is None:
         return
     order = f", {header['byte_order']}-endian" if header["byte_order"] else ""
     yield "container", f"GGUF version {header['version']}{order}"
     if subject.architecture:
         yield "architecture", visible(subject.architecture, NAME, bare=True)
-    counts = f"{header['key_count']:,} key-values, {header['tensor_count']:,} tensors"
+    counts = f"{counted(header['key_count'], 'key-value')}, {counted(header['tensor_count'], 'tensor')}"
     if header["header_bytes"] is None:
         yield "header", f"{counts} promised"
     else:
-        yield "header", f"{counts} in {_size(header['header_bytes'])}"
+        yield "header", f"{counts} in {exact_size_words(header['header_bytes'])}"
     if header["data_start"] is not None:
         source = "general.alignment" if header["alignment_declared"] else "the default"
         yield "data", f"from 0x{header['data_start']:x}, aligned to {header['alignment']:,} ({source})"
@@ -165,7 +166,3 @@ def _run(run: Any) -> list[int] | None:
 def _shown(text: Any) -> str:
     """Text as `describe` gives it, as one printable line."""
     return visible(bytes.fromhex(text["hex"]) if isinstance(text, dict) else text, NAME, bare=True)
-
-
-def _size(size: int) -> str:
-    return f"{size:,} bytes ({size_words(size)})" if size >= 1024 else size_words(size)

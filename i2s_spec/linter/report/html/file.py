@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from i2s_spec.errors import counted
 from i2s_spec.linter.next_step import repair_option
 from i2s_spec.linter.report.html.map import file_map
-from i2s_spec.linter.report.html.table import code, count, counted, facts, span_words, table
+from i2s_spec.linter.report.html.table import code, count_by_kind, facts, span_words, table
 from i2s_spec.linter.report.html.tensors import tensors
 from i2s_spec.linter.report.html.weights import weights
 from i2s_spec.linter.report.proof import proof
@@ -42,7 +43,7 @@ _MOODS = {
 
 def verdict(file_report: FileReport) -> tuple[str, str]:
     """The mood of a verdict (`ok`, `warning`, `error`), and the verdict in words."""
-    counts = counted(file_report["summary"], [severity.value for severity in Severity])
+    counts = count_by_kind(file_report["summary"], [severity.value for severity in Severity])
     if "skipped" in file_report:
         return "plain", "skipped"
     if file_report["bugs"]:
@@ -117,7 +118,7 @@ def _grouped(number: str, made: list[str]) -> str:
     first, left = "".join(made[:UNFOLDED]), made[UNFOLDED:]
     if not left:
         return first
-    return f'{first}<details class="others"><summary>{count(len(left), "more finding")} of {number}</summary>\n' + (
+    return f'{first}<details class="others"><summary>{counted(len(left), "more finding")} of {number}</summary>\n' + (
         "".join(left) + "</details>\n"
     )
 
@@ -177,20 +178,20 @@ def _remarks(file_report: FileReport) -> Iterator[str]:
     """Remarks beside the listed findings."""
     left = len(file_report["findings"]) - LISTED
     if left > 0:
-        yield f"{count(left, 'more finding')}; this page lists the first {LISTED:,}"
+        yield f"{counted(left, 'more finding')}; this page lists the first {LISTED:,}"
     yield from map(escape, reading_words(file_report))
     for number, elided in file_report["summary"]["elided"].items():
-        yield f'{count(elided, "more finding")} of <a href="#rule-{number}">{number}</a>, counted and not listed'
+        yield f'{counted(elided, "more finding")} of <a href="#rule-{number}">{number}</a>, counted and not listed'
     for bug in file_report["bugs"]:
         yield f"internal error in {code(bug['where'])}: {escape(bug['message'])}; this is a bug in i2s-spec"
     for suppressed in file_report["excused"]:
         number = suppressed["code"]
         yield (
-            f'{count(suppressed["findings"], "finding")} of <a href="#rule-{number}">{number}</a> suppressed: '
+            f'{counted(suppressed["findings"], "finding")} of <a href="#rule-{number}">{number}</a> suppressed: '
             f"{escape(suppressed['reason'])}"
         )
     if known := file_report["summary"].get("baseline", 0):
-        yield f"{count(known, 'finding')} left out: the baseline holds {'it' if known == 1 else 'them'}"
+        yield f"{counted(known, 'finding')} left out: the baseline holds {'it' if known == 1 else 'them'}"
 
 
 def _runtimes(runtimes: list[dict[str, Any]], name: str) -> str:
@@ -231,7 +232,7 @@ def _keys(details: dict[str, Any], name: str) -> str:
     if not rows:
         return ""
     left = details["keys_left"]
-    more = f'<p class="hint">{count(left, "more key-value")} after these are not listed.</p>' if left else ""
+    more = f'<p class="hint">{counted(left, "more key-value")} after these are not listed.</p>' if left else ""
     inside = table(["key", "type", "value", "bytes"], rows, "keys")
     return f'<section id="{name}-keys"><h3>Key-values</h3>\n{inside}{more}</section>\n'
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from i2s_spec.draw.plot import Segment, wrapped
 from i2s_spec.draw.text import size_words
+from i2s_spec.errors import counted
 from i2s_spec.linter.report.html.regions import KINDS, Region
-from i2s_spec.linter.report.html.table import count, framed, span_words
+from i2s_spec.linter.report.html.table import framed, span_words
 
 #: Fewest and most lines that a map runs over.
 LINES = 3, 24
@@ -34,7 +35,8 @@ def file_map(name: str, details: dict[str, Any], size: int, findings: Sequence[M
         size,
         lines,
         "Map of the file",
-        f"{count(len(found), 'region')} to scale in {lines} lines of {per}; the list below the map names each of them.",
+        f"{counted(len(found), 'region')} to scale in {counted(lines, 'line')} of {per}; the list "
+        f"below the map names each of them.",
         marks=[
             Segment(span["start"], span["stop"], f"mark {finding['severity']}", f"{finding['code']} {finding['slug']}")
             for finding in findings
@@ -43,11 +45,12 @@ def file_map(name: str, details: dict[str, Any], size: int, findings: Sequence[M
     )
     return (
         f'<section id="{name}-map" class="map-part"><h3>Map of the file</h3>\n'
-        f'<p class="hint">To scale: the file runs through {lines} lines of {per} each; what is thinner than a line of'
+        f'<p class="hint">To scale: the file runs through {counted(lines, "line")} of {per} each; '
+        f'what is thinner than a line of'
         " the screen is drawn that wide.<span class=\"js\"> Select a region here, or step through all of them with the"
         " arrow keys in the magnifier.</span></p>\n"
         f"{_legend(found)}{drawn}\n{_magnifier(name)}"
-        f"<details><summary>All {count(len(found), 'region')}</summary>\n{_list(found, labels)}</details></section>\n"
+        f"<details><summary>All {counted(len(found), 'region')}</summary>\n{_list(found, labels)}</details></section>\n"
     )  # fmt: skip
 
 
@@ -66,7 +69,7 @@ def label(region: Region, keys: Sequence[dict[str, Any]], tensors: Sequence[dict
 
 def _place(region: Region) -> str:
     length = region.stop - region.start
-    more = f" ({length:,} bytes)" if length >= 1024 else ""
+    more = f" ({counted(length, 'byte')})" if length >= 1024 else ""
     return f"{span_words(region.start, region.stop)}, {size_words(length)}{more}"
 
 

@@ -19,11 +19,12 @@ from importlib.resources import files
 
 from i2s_spec.draw.made_by import made_by
 from i2s_spec.draw.palette import report_style
+from i2s_spec.errors import counted, plural
 from i2s_spec.linter.explain import facts, find
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.html.details import gather
 from i2s_spec.linter.report.html.file import file_part, head, used_codes
-from i2s_spec.linter.report.html.table import count, table
+from i2s_spec.linter.report.html.table import table
 from i2s_spec.linter.report_data import FileReport, Totals
 from i2s_spec.linter.rule import Severity
 
@@ -101,7 +102,7 @@ def _totals(totals: Totals) -> str:
     names = ["files", "ok", "unreadable", *(f"{level.value}s" for level in Severity), "excused", "baseline", "skipped"]
     cells = [f"{totals[name]:,}" for name in names]
     inside = table([f"#{name}" for name in names], [cells], "totals")
-    return f'<section id="totals"><h2>{count(totals["files"], "file")}</h2>\n{inside}</section>\n'
+    return f'<section id="totals"><h2>{counted(totals["files"], "file")}</h2>\n{inside}</section>\n'
 
 
 def _explanations(codes: Iterable[str]) -> str:
@@ -109,7 +110,7 @@ def _explanations(codes: Iterable[str]) -> str:
     made = ""
     for number in codes:
         rule = find(number)
-        pairs = [*rule.sections.items(), ("Says", rule.fault.message), *facts(rule)]
+        pairs = [*rule.sections.items(), ("Says", plural(rule.fault.message)), *facts(rule)]
         inside = "".join(f"<dt>{escape(name)}</dt><dd>{escape(words)}</dd>" for name, words in pairs)
         made += (
             f"<details><summary><b>{number}</b> {escape(rule.slug)}: {escape(rule.title)}</summary>"

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from i2s_spec.errors import counted
+
 
 def code(text: str) -> str:
     """Text in the type of code; writing from right to left stays inside it."""
@@ -52,11 +54,6 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
     return f'<dl class="facts">{inside}</dl>\n' if inside else ""
 
 
-def count(number: int, noun: str) -> str:
-    """How many there are of something: `1 tensor`, `2 tensors`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def counted(counts: Any, nouns: Iterable[str]) -> str:
+def count_by_kind(counts: Any, nouns: Iterable[str]) -> str:
     """The counts that are not 0, in words: `2 errors, 1 note`."""
-    return ", ".join(count(counts[f"{noun}s"], noun) for noun in nouns if counts[f"{noun}s"])
+    return ", ".join(counted(counts[f"{noun}s"], noun) for noun in nouns if counts[f"{noun}s"])

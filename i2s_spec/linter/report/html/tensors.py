@@ -16,7 +16,8 @@ from typing import Any
 from i2s_spec.draw.layer_lines import Line, Value, layer_lines
 from i2s_spec.draw.plot import Point, Share, bars, columns, points, strip
 from i2s_spec.draw.text import float32_words
-from i2s_spec.linter.report.html.table import count, framed, table
+from i2s_spec.errors import counted
+from i2s_spec.linter.report.html.table import framed, table
 from i2s_spec.linter.report.html.weights import CODES
 
 #: The colours of kinds of tensors in the plot of scales.
@@ -31,7 +32,7 @@ def tensors(name: str, details: dict[str, Any], findings: Sequence[Mapping[str, 
     if not rows:
         return ""
     left = details["tensors_left"]
-    more = f'<p class="hint">{count(left, "more tensor")} after these are not listed.</p>' if left else ""
+    more = f'<p class="hint">{counted(left, "more tensor")} after these are not listed.</p>' if left else ""
     return (
         f'<section id="{name}-tensors"><h3>Tensors</h3>\n{_totals(details["totals"])}'
         f"{_plots(name, rows, details['reading'])}{_filters(rows)}{_table(name, rows, findings)}{more}</section>\n"
@@ -58,7 +59,7 @@ def _plots(name: str, rows: Sequence[dict[str, Any]], reading: str) -> str:
         stacks = [(_shares(row["counts"]), f"{row['name']}\n{_percentages(row['counts'])}") for row in seen]
         legend = "".join(f'<li><i class="c{i}"></i>{code}</li>' for i, code in enumerate(CODES))
         part = ", of a sample of each" if reading == "sample" else ""
-        more = f"{count(len(seen), 'I2_S tensor')} by layer, each a column of its codes{part}."
+        more = f"{counted(len(seen), 'I2_S tensor')} by layer, each a column of its codes{part}."
         first, last = (row["name"] if row["layer"] is None else f"layer {row['layer']}" for row in (seen[0], seen[-1]))
         made += (
             f'<figure data-rows="{" ".join(str(row["row"]) for row in seen)}"><figcaption>Codes of the I2_S tensors'
@@ -90,16 +91,14 @@ def _scales(scaled: Sequence[dict[str, Any]]) -> str:
     drawn = ""
     if layered:
         lines = [Line(style.get(kind, f"g{GROUPS - 1}"), values) for kind, values in _by_kind(layered).items()]
-        more = (
-            f"The scales of {count(len(layered), 'I2_S tensor')} by layer, a line for each kind, on a logarithmic axis."
-        )
+        more = f"The scales of {counted(len(layered), 'I2_S tensor')} by layer, a line for each kind, on a logarithmic axis."
         drawn += layer_lines(lines, "Scales by layer", more, "scale")
     if loose:
         marks = [
             Point(_value(row), style.get(row["group"], f"g{GROUPS - 1}"), _scale_words(row), row["row"])
             for row in loose
         ]
-        more = f"The scales of {count(len(loose), 'I2_S tensor')} in the order of the table, on a logarithmic axis."
+        more = f"The scales of {counted(len(loose), 'I2_S tensor')} in the order of the table, on a logarithmic axis."
         drawn += points(marks, "Scales", more)
     return (
         f'<figure><figcaption>Scales of the I2_S tensors<ul class="legend">{legend}</ul></figcaption>{drawn}</figure>\n'
@@ -232,6 +231,6 @@ def _words(row: dict[str, Any], siblings: Mapping[str, list[float]]) -> Iterator
         yield "tail", row["bytes_of_tail"]
     if row.get("run"):
         at, length, value = row["run"]
-        yield "longest run", f"{length:,} bytes of 0x{value:02x}, from byte {at:,} on"
+        yield "longest run", f"{counted(length, 'byte')} of 0x{value:02x}, from byte {at:,} on"
     if row.get("odd"):
-        yield "not finite", f"{row['odd']:,} values"
+        yield "not finite", counted(row["odd"], "value")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from i2s_spec.draw.plot import Share, decades
 from i2s_spec.draw.small_plots import Layer, layer_plot, rank_plot
+from i2s_spec.errors import counted
 
 #: The codes by their trits (clause 5.1).
 CODES: Final = ("−1", "0", "+1", "code 3")
@@ -85,7 +86,7 @@ def layer_plots(rows: Sequence[dict[str, Any]]) -> str:
 
 def _kind(kind: str, found: dict[int, dict[str, Any]], low: float, high: float) -> str:
     layers = [_layer(layer, found[layer]) for layer in sorted(found)[:LAYERS]]
-    more = f"{len(layers)} layers; columns are shares of the codes, the line below is the scale."
+    more = f"{counted(len(layers), 'layer')}; columns are shares of the codes, the line below is the scale."
     plot = layer_plot(layers, low, high, kind, more)
     return f'<div class="facet-part"><p>{escape(kind)}</p>{plot}</div>\n'
 

@@ -51,7 +51,7 @@ def file_type_contents(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     stated, common = _stated(known), _commonest(known)
-    if stated is None or common is None:
+    if stated is None or common is None or (stated[0], common[0]) in keys.USUAL_FILE_TYPES:
         return
     from i2s_spec.schema import numbers
 
@@ -92,13 +92,13 @@ def file_type_collision(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     stated, common = _stated(known), _commonest(known)
-    if stated is None or common is None:
+    if stated is None or common is None or (stated[0], common[0]) in keys.USUAL_FILE_TYPES:
         return
     from i2s_spec.schema import numbers
 
     value, span = stated
     meanings = numbers.file_types(value)
-    if len(meanings) < 2 or (value, common[0]) in numbers.USUAL or not known.is_ternary:
+    if len(meanings) < 2 or not known.is_ternary:
         return
     if any(common[0] in meaning.tensors for meaning in meanings):
         words = TrustedText(numbers.file_type_words(value))

@@ -275,7 +275,7 @@ def unusual_value(subject: Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-@rule("M013", "vocabulary-size", "vocab_size is {got}, and {want} tokens are listed", clause="3.2",
+@rule("M013", "vocabulary-size", "vocab_size is {got}, and {want:token is|tokens are} listed", clause="3.2",
       fix=Fix.UNSAFE, cwe=125, when=MODELS)  # fmt: skip
 def vocabulary_size(subject: Subject) -> Iterator[Finding]:
     """vocab_size is not the number of tokens that are listed.
@@ -295,7 +295,7 @@ def vocabulary_size(subject: Subject) -> Iterator[Finding]:
         yield vocabulary_size.at(known.keys.value_span(f"{known.name}.vocab_size"), got=size, want=known.tokens)
 
 
-@rule("M014", "experts-used", "of {want} experts, {got} are used for a token", clause="3.2",
+@rule("M014", "experts-used", "{got:expert is|experts are} used for a token, and the model has {want}", clause="3.2",
       fix=Fix.UNSAFE, cwe=617, when=MODELS)  # fmt: skip
 def experts_used(subject: Subject) -> Iterator[Finding]:
     """expert_used_count does not fit expert_count.

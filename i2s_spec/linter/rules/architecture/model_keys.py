@@ -165,7 +165,7 @@ def quantization_version_missing(subject: Subject) -> Iterator[Finding]:
 def name_missing(subject: Subject) -> Iterator[Finding]:
     """The model has no name.
 
-    Why: nothing but people read general.name; programs list the file as unknown.
+    Why: programs show general.name to people; without it they list the file as unknown.
 
     Example: a file that was assembled by hand.
 

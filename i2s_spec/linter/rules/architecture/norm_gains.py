@@ -46,7 +46,7 @@ def _is_norm(row: Row) -> bool:
     return row.spec is not None and row.spec.role == "norm"
 
 
-@rule("M121", "gains-all-one", "all gains of {got} norms that were looked at are exactly 1; the first is {name}",
+@rule("M121", "gains-all-one", "all gains are exactly 1 in {got:norm}, all that were read; the first is {name}",
       severity=WARNING, clause="4.4", when=WITH_NORMS, payload=True, sampled=Sampled.SPREAD)  # fmt: skip
 def gains_all_one(subject: Subject) -> Iterator[Finding]:
     """The gains of all norms are exactly 1.

@@ -114,8 +114,9 @@ def rotation_ignored(subject: Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@rule("M042", "rotation-unsaid", "{count} tensors have type {got}, and no key says how they are rotated: programs take them "
-      "for not rotated at all", severity=NOTE, clause="3.8", when="files with tensors of types 142 and 143",
+@rule("M042", "rotation-unsaid", "{count:tensor has|tensors have} type {got}, and no key says how "
+      "their rows are rotated: programs take these for not rotated", severity=NOTE, clause="3.8",
+      when="files with tensors of types 142 and 143",
       provenance=("PrismML-Eng/llama.cpp#242",))  # fmt: skip
 def rotation_unsaid(subject: Subject) -> Iterator[Finding]:
     """Tensors are of types that PrismML made for rotated weights, and no key speaks of a rotation.

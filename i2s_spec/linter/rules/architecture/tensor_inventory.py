@@ -54,12 +54,12 @@ def tensor_unknown(subject: Subject) -> Iterator[Finding]:
     """A tensor does not belong to the architecture.
 
     Why: loaders count the tensors that they know against those that the file has, and refuse: 'wrong number of
-    tensors'. So fail sub-norms under llama, scales beside the tails under anything but bitnet, and output.weight under
-    bitnet.
+    tensors'. Typical cases are sub-norms under llama, scales beside the tails under any architecture but bitnet, and
+    output.weight under bitnet.
 
     Example: blk.0.attn_sub_norm.weight in a file of architecture llama.
 
-    Fix: name the architecture that the tensors are of, or drop the tensor.
+    Fix: name the architecture that has these tensors, or drop the tensor.
     """
     known = architecture_view(subject)
     absent = _absent(known)
@@ -146,7 +146,7 @@ def block_count(subject: Subject) -> Iterator[Finding]:
         yield block_count.at(span, got=len(known.layers), want=known.h.layers, which=words)
 
 
-@rule("M105", "embedding-rows", "tensor {name} has {got} rows; the vocabulary has {want} tokens", clause="4.1",
+@rule("M105", "embedding-rows", "tensor {name} has {got:row}; the vocabulary has {want:token}", clause="4.1",
       fix=Fix.UNSAFE, when=MODELS, cwe=125)  # fmt: skip
 def embedding_rows(subject: Subject) -> Iterator[Finding]:
     """The embedding, or the head, has another number of rows than there are tokens.
@@ -187,7 +187,7 @@ def head_missing(subject: Subject) -> Iterator[Finding]:
                 yield head_missing.at(TENSOR_COUNT_SPAN)
 
 
-@rule("M113", "head-ignored", "tensor {name} of {got} bytes is loaded and never used", severity=NOTE, clause="4.1",
+@rule("M113", "head-ignored", "tensor {name} of {got:byte} is loaded and never used", severity=NOTE, clause="4.1",
       fix=Fix.UNSAFE, when="models of architecture bitnet-25 or bitnet-b1.58",
       provenance=("microsoft/BitNet#226", "ikawrakow/ik_llama.cpp#388"))  # fmt: skip
 def head_ignored(subject: Subject) -> Iterator[Finding]:
@@ -208,7 +208,8 @@ def head_ignored(subject: Subject) -> Iterator[Finding]:
         yield head_ignored.at(subject.name_span(row.i), got=got, want=0, name=row.name)
 
 
-@rule("M115", "input-norms-missing", "{got} norms on what enters projections are missing; the first is {name}",
+@rule("M115", "input-norms-missing", "{got:input norm is|input norms are} missing (each normalizes "
+      "what enters a projection); the first is {name}",
       severity=WARNING, clause="4.6", when="ternary embedding models")  # fmt: skip
 def input_norms_missing(subject: Subject) -> Iterator[Finding]:
     """Norms on what enters projections are missing in a ternary embedding model.
@@ -232,7 +233,7 @@ def input_norms_missing(subject: Subject) -> Iterator[Finding]:
 _PUBLISHED_NAMES: Final = frozenset({"bitnet2b", "bitnet2b_2501"})
 
 
-@rule("M120", "release-changed", "the name, the sizes and the tensors are those of {name}, whose file has {want} bytes; "
+@rule("M120", "release-changed", "the name, the sizes and the tensors are those of {name}, whose file has {want:byte}; "
       "this one has {got}", severity=NOTE, clause="4.7", when="files that bear a published model's name",
       provenance=("microsoft/BitNet#226",))  # fmt: skip
 def release_changed(subject: Subject) -> Iterator[Finding]:
@@ -257,7 +258,7 @@ def release_changed(subject: Subject) -> Iterator[Finding]:
             yield release_changed.at(span, got=subject.file.size, want=release.size, name=TrustedText(release.name))
 
 
-@rule("P301", "input-norms-upstream", "{got} norms on what enters projections are unknown to stock llama.cpp, which refuses "
+@rule("P301", "input-norms-upstream", "{got:input norm is|input norms are} unknown to stock llama.cpp, which refuses "
       "the file; the first is {name}", severity=WARNING, clause="4.6", when="embedding models")  # fmt: skip
 def input_norms_upstream(subject: Subject) -> Iterator[Finding]:
     """The file has norms that stock loaders of qwen3 and gemma3 do not know.

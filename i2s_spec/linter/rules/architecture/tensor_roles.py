@@ -4,7 +4,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator
 
-from i2s_spec.errors import TrustedText
+from i2s_spec.errors import TrustedText, counted
 from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, Row, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
@@ -73,7 +73,7 @@ def embedding_type(subject: Subject) -> Iterator[Finding]:
         if row.is_ternary:
             reason = "rows of it are not read by every loader, and embeddings are not of that type"
         elif row.type == "Q8_0" and row.ne[0] % 256 == 0:
-            reason = f"with {row.ne[0]:,} columns, a multiple of 256, llama-quantize would not have chosen it"
+            reason = f"with {counted(row.ne[0], 'column')}, a multiple of 256, llama-quantize would not have chosen it"
         elif row.type not in row.spec.types:
             reason = "no published model has it so"
         if reason:

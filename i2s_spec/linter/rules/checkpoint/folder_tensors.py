@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from i2s_spec.errors import Span, TrustedText, quote
+from i2s_spec.errors import Span, TrustedText, counted, quote
 from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.checkpoint_facts import PIECE, CheckpointFacts
 from i2s_spec.linter.rule import NOTE, Finding, Needs, rule
@@ -76,17 +76,17 @@ def _numbered(facts: CheckpointFacts) -> Iterator[str]:
         match = _NUMBERED.fullmatch(shard)
         if match is None or int(match[3]) < 2:
             continue
-        yield f"{quote(shard)} is one of {int(match[3]):,} shards, and there is no {INDEX}"
+        yield f"{quote(shard)} is one of {counted(int(match[3]), 'shard')}, and there is no {INDEX}"
         return
 
 
 @rule("H202", "checkpoint-family", "names and shapes of the checkpoint were not checked: {reason}", severity=NOTE,
       clause="12.1", when=CHECKPOINTS, needs=Needs.OTHER_FORMAT)  # fmt: skip
 def checkpoint_family(facts: CheckpointFacts) -> Iterator[Finding]:
-    """A checkpoint is of no known family with ternary weights.
+    """The checkpoint belongs to no known family of ternary models.
 
-    Why: which tensors there have to be, and of which shapes, follows from the family. Rules on them do not apply to a
-    checkpoint of another one, and that nothing was found then says little.
+    Why: which tensors a checkpoint must have, and their shapes, follow from its family. The rules about them do not
+    apply to other checkpoints, so a report without findings then says little.
 
     Example: `architectures` names a class that no declared family has, or the weights are ordinary floats.
 
@@ -187,8 +187,9 @@ def tensor_shape(facts: CheckpointFacts) -> Iterator[Finding]:
 def head(facts: CheckpointFacts) -> Iterator[Finding]:
     """The head and config.json contradict each other.
 
-    Why: with `tie_word_embeddings` the embedding is the head, and `lm_head.weight` is not read; without, it has to be
-    there. Where both disagree, programs choose differently, and one of them computes with other logits.
+    Why: with `tie_word_embeddings` the embedding is the head, and `lm_head.weight` is not read; without it,
+    `lm_head.weight` has to be there. Where both disagree, programs choose differently, and one
+    of them computes with other logits.
 
     Example: `tie_word_embeddings` is true, and lm_head.weight was trained on.
 

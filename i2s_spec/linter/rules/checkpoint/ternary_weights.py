@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from i2s_spec.errors import Span, TrustedText, quote
+from i2s_spec.errors import Span, TrustedText, counted, quote
 from i2s_spec.light_typing import TYPE_CHECKING, Final
 from i2s_spec.linter.analysis.checkpoint_facts import WORDS, CheckpointFacts
-from i2s_spec.linter.rule import WARNING, Finding, Needs, rule, weights
+from i2s_spec.linter.rule import WARNING, Finding, Needs, rule
 from i2s_spec.linter.rules.checkpoint.folder_tensors import CHECKPOINTS
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _pair(facts: CheckpointFacts, name: str) -> Iterator[str]:
         yield f"is packed, and its scale is {scale}, not a positive number"
 
 
-@rule("H208", "checkpoint-code-3", "packed tensor {name} has {got} {weights} of code 3, which stands for no trit",
+@rule("H208", "checkpoint-code-3", "packed tensor {name} has {got:weight} of code 3, which stands for no trit",
       clause="12.1", when=CHECKPOINTS, needs=Needs.OTHER_FORMAT, payload=True)  # fmt: skip
 def code_3(facts: CheckpointFacts) -> Iterator[Finding]:
     """A packed matrix has a code that stands for no trit.
@@ -80,7 +80,7 @@ def code_3(facts: CheckpointFacts) -> Iterator[Finding]:
             if both.any():
                 found += int(np.unpackbits(both).sum())
         if found:
-            yield code_3.at(Span(0, 0, facts.shard_of[name]), got=found, name=name, weights=weights(found))
+            yield code_3.at(Span(0, 0, facts.shard_of[name]), got=found, name=name)
 
 
 @rule("H209", "checkpoint-quantization", "quantization_config of config.json does not fit the weights: {reason}",
@@ -115,7 +115,8 @@ def quantization(facts: CheckpointFacts) -> Iterator[Finding]:
             yield quantization.at(_CONFIG, reason=TrustedText(reason))
     if facts.packed and about.get("quantization_mode") == "online":
         reason = (
-            f"quantization_mode is online, which reads no weight_scale, and {len(facts.packed):,} matrices are packed"
+            f"quantization_mode is online, which reads no weight_scale, and "
+            f"{counted(len(facts.packed), 'matrix is', 'matrices are')} packed"
         )
         yield quantization.at(_CONFIG, reason=TrustedText(reason))
 
@@ -150,7 +151,8 @@ def scale_convention(facts: CheckpointFacts) -> Iterator[Finding]:
         )
 
 
-@rule("H211", "checkpoint-quantized-twice", "{got} matrices are ternary already, the first is {name}, and quantization_mode "
+@rule("H211", "checkpoint-quantized-twice", "{got:matrix is|matrices are} ternary already, the "
+      "first is {name}, and quantization_mode "
       "online makes trits of them once more", clause="12.1",
       when=CHECKPOINTS, needs=Needs.OTHER_FORMAT, payload=True)  # fmt: skip
 def quantized_twice(facts: CheckpointFacts) -> Iterator[Finding]:
@@ -185,7 +187,8 @@ def _is_ternary(stored: Stored | None) -> bool:
     return bool(present.size > 1 and (present == present[0]).all())
 
 
-@rule("H213", "checkpoint-not-finite", "tensor {name} of the checkpoint has {got} values that are infinite or NaN",
+@rule("H213", "checkpoint-not-finite", "tensor {name} of the checkpoint has "
+      "{got:value that is|values that are} infinite or NaN",
       clause="12.1", when=CHECKPOINTS, needs=Needs.OTHER_FORMAT, payload=True)  # fmt: skip
 def not_finite(facts: CheckpointFacts) -> Iterator[Finding]:
     """Weights are infinite or NaN.

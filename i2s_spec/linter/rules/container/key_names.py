@@ -86,7 +86,7 @@ def empty_key(subject: Subject) -> Iterator[Finding]:
             yield empty_key.at(_length_span(start, i), got=0, index=i)
 
 
-@rule("G203", "duplicate-key", "key {key} is given {got} times; loaders disagree which one counts", clause="2.4",
+@rule("G203", "duplicate-key", "key {key} is given {got:time}; loaders disagree which one counts", clause="2.4",
       fix=Fix.UNSAFE, cwe=694,
       provenance=("ggml 41c67eea", "llama.cpp tests/test-gguf.cpp KV_DUPLICATE_KEY"), ambiguous=True)  # fmt: skip
 def duplicate_key(subject: Subject) -> Iterator[Finding]:

@@ -204,7 +204,7 @@ def alignment_not_honoured(subject: Subject) -> Iterator[Finding]:
 
     Example: a file with general.alignment = 64 that was quantized to I2_S.
 
-    Fix: drop the key if the data really begin at the multiple of 32.
+    Fix: drop the key if the data section really begins at a multiple of 32.
     """
     if subject.ignores_alignment and (subject.file.alignment or 0) % 8 == 0:  # else the value is wrong anyway
         i = subject.file.index.alignment_key

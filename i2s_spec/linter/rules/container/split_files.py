@@ -19,7 +19,7 @@ _WANTED = {
 }
 
 
-@rule("G230", "split-number", "split.no is {got}, but there are {want} parts, numbered from 0", clause="2.8",
+@rule("G230", "split-number", "split.no is {got} in a model of {want:part}, numbered from 0", clause="2.8",
       cwe=129)  # fmt: skip
 def split_number(subject: Subject) -> Iterator[Finding]:
     """The number of a part is not below the number of parts.
@@ -35,7 +35,7 @@ def split_number(subject: Subject) -> Iterator[Finding]:
         yield split_number.at(_span(subject, b"split.no"), got=number, want=count)
 
 
-@rule("G231", "split-incomplete", "this is part {got} of a model of {want} parts, and {reason}", clause="2.8")  # fmt: skip
+@rule("G231", "split-incomplete", "this is part {got} of a model of {want:part}, and {reason}", clause="2.8")  # fmt: skip
 def split_incomplete(subject: Subject) -> Iterator[Finding]:
     """The other parts of a split model are not there.
 

@@ -62,7 +62,7 @@ def name_too_long(subject: Subject) -> Iterator[Finding]:
             yield name_too_long.at(subject.name_span(i), got=len(name), want=limits.TENSOR_NAME_BYTES, index=i)
 
 
-@rule("G303", "duplicate-name", "tensor name {name} is given {got} times", clause="2.6",
+@rule("G303", "duplicate-name", "tensor name {name} is given {got:time}", clause="2.6",
       fix=Fix.UNSAFE, cwe=694,
       provenance=("llama.cpp tests/test-gguf.cpp TENSORS_DUPLICATE_NAME",), ambiguous=True)  # fmt: skip
 def duplicate_name(subject: Subject) -> Iterator[Finding]:
@@ -210,7 +210,7 @@ def huge_dimension(subject: Subject) -> Iterator[Finding]:
             yield huge_dimension.at(span, got=tensor.ne, name=tensor.raw_name)
 
 
-@rule("G312", "too-many-elements", "tensor {name} of shape {shape} has {got} elements, more than 2^63 - 1",
+@rule("G312", "too-many-elements", "tensor {name} of shape {shape} has {got:element}, more than 2^63 - 1",
       clause="2.6", cwe=190,
       provenance=("CVE-2026-33298", "ggml-org/llama.cpp#18674", "ggml-org/llama.cpp#25401",
                   "llama.cpp tests/test-gguf.cpp TENSORS_NE_TOO_BIG"), ambiguous=True, stops=DATA_MISSING)  # fmt: skip
@@ -342,7 +342,7 @@ def scale_companion(subject: Subject) -> Iterator[Finding]:
 _SCALE = pattern(rb"_scale\Z")
 
 
-@rule("G320", "tensor-count-short", "the header counts {got} tensors, and more tensor infos follow: {more}; the first is "
+@rule("G320", "tensor-count-short", "the header counts {got:tensor}, and more tensor infos follow: {more}; the first is "
       "{name}", clause="2.6", fix=Fix.UNSAFE, cwe=130, ambiguous=True)  # fmt: skip
 def tensor_count_short(subject: Subject) -> Iterator[Finding]:
     """There are more tensor infos than the header counts.

@@ -12,7 +12,7 @@ from i2s_spec.schema import faults, limits
 from i2s_spec.schema.types import padded
 
 
-@rule(faults.TENSOR_PAST_END._replace(message="the file ends at byte {got}, but its tensors need {want} bytes: {count} "
+@rule(faults.TENSOR_PAST_END._replace(message="the file ends at byte {got}, but its tensors need {want:byte}: {count} "
                                       "of {tensors} are incomplete, the first is {name}"),
       clause="2.7", cwe=125,
       provenance=("microsoft/BitNet#122", "llama.cpp tests/test-gguf.cpp DATA_NOT_ENOUGH_DATA"),
@@ -39,7 +39,7 @@ def data_truncated(subject: Subject) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-@rule(faults.OFFSET_PAST_END._replace(message="tensor {name} has offset {got}; the data section has {want} bytes"),
+@rule(faults.OFFSET_PAST_END._replace(message="tensor {name} has offset {got}; the data section has {want:byte}"),
       clause="2.7", cwe=125,
       provenance=("CVE-2026-7482", "ml-explore/mlx#4179"), ambiguous=True,
       stops=DATA_MISSING._replace(case="known size"))  # fmt: skip
@@ -123,7 +123,7 @@ def tensors_overlap(subject: Subject) -> Iterator[Finding]:
             reach, end = placement, placement.end
 
 
-@rule("G410", "sizes-overflow", "the padded sizes of the tensors add up to {got} bytes, more than 2^63 - 1",
+@rule("G410", "sizes-overflow", "the padded sizes of the tensors add up to {got:byte}, more than 2^63 - 1",
       clause="2.7", cwe=190,
       provenance=("CVE-2025-53630", "CVE-2026-27940", "llama.cpp tests/test-gguf.cpp DATA_MEM_SIZE_OVERFLOW"),
       ambiguous=True)  # fmt: skip
@@ -142,7 +142,7 @@ def sizes_overflow(subject: Subject) -> Iterator[Finding]:
         yield sizes_overflow.at(span, got=subject.total, want=INT64_END - 1)
 
 
-@rule("G408", "last-tensor-unpadded", "the file ends {got} bytes before the padded end of its last tensor",
+@rule("G408", "last-tensor-unpadded", "the file ends {got:byte} before the padded end of its last tensor",
       severity=NOTE, clause="2.7", fix=Fix.SAFE)  # fmt: skip
 def last_tensor_unpadded(subject: Subject) -> Iterator[Finding]:
     """The last tensor is not padded to the alignment.
@@ -162,7 +162,8 @@ def last_tensor_unpadded(subject: Subject) -> Iterator[Finding]:
         yield last_tensor_unpadded.at(span, got=missing, want=0)
 
 
-@rule("P101", "gap-between-tensors", "{got} bytes after tensor {name} belong to no tensor; upstream refuses such a file",
+@rule("P101", "gap-between-tensors", "{got:byte that belongs to no tensor follows|bytes that belong "
+      "to no tensor follow} tensor {name}; upstream refuses such a file",
       severity=WARNING, clause="2.7", fix=Fix.UNSAFE,
       provenance=("llama.cpp tests/test-gguf.cpp TENSORS_BAD_OFFSET",))  # fmt: skip
 def gap_between_tensors(subject: Subject) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from i2s_spec.schema.types import BY_NAME, READINGS, padded
 _OLD: Final = BY_NAME["Q2_0_G128"]
 
 
-@rule("G321", "groups-of-128", "tensors of type 42 ({count}) have groups of 128 weights, {want} bytes, as PrismML wrote "
+@rule("G321", "groups-of-128", "tensors of type 42 ({count}) have groups of 128 weights, {want:byte}, as PrismML wrote "
       "them before August 2026: programs for groups of 64 {stop}; i2s convert --to Q2_0 makes a file that they read",
       clause="2.6",
       when="files with tensors of type 42", command="i2s convert {path} OUT.gguf --to Q2_0",

@@ -97,7 +97,8 @@ def _behind_the_last(subject: Subject) -> tuple[int, int] | None:
     return (start, file.size) if start < file.size else None
 
 
-@rule("G407", "trailing-bytes", "{got} bytes follow the padded end of the last tensor", severity=WARNING, clause="2.7",
+@rule("G407", "trailing-bytes", "{got:byte follows|bytes follow} the padded end of the last "
+      "tensor", severity=WARNING, clause="2.7",
       fix=Fix.UNSAFE)  # fmt: skip
 def trailing_bytes(subject: Subject) -> Iterator[Finding]:
     """Bytes follow the last tensor.
@@ -168,7 +169,7 @@ def _looked_at(subject: Subject, start: int, stop: int) -> Iterator[tuple[int, b
         yield again, source.read(again, stop - again)
 
 
-@rule("G411", "zero-run", "tensor {name} has at least {got} zero bytes in a row{what}",
+@rule("G411", "zero-run", "tensor {name} has at least {got:zero byte} in a row{what}",
       severity=WARNING, clause="5.4", provenance=("microsoft/BitNet#608",), late=True)  # fmt: skip
 def zero_run(subject: Subject) -> Iterator[Finding]:
     """A long stretch of a tensor is zero bytes.
@@ -219,7 +220,7 @@ def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
         for at in range(start, stop - 64, step):
             if at not in asked:
                 continue
-            if any(a <= at < b for a, b in empty) or any(source.read(at, 64)):
+            if (empty and any(a <= at < b for a, b in empty)) or any(source.read(at, 64)):
                 continue
             least, most = max(start, at - budget), min(stop, at + budget)
             first, last = _zeros_before(source, least, at), _zeros_behind(source, at, most)

@@ -52,7 +52,7 @@ raised(
 )
 
 
-@rule("S103", "many-keys", "the file has {got} key-values; more than {want} are unusual", severity=WARNING, clause="12.2",
+@rule("S103", "many-keys", "the file has {got:key-value}; more than {want} are unusual", severity=WARNING, clause="12.2",
       cwe=407)  # fmt: skip
 def many_keys(subject: Subject) -> Iterator[Finding]:
     """The file has an unusual number of key-values.
@@ -69,7 +69,7 @@ def many_keys(subject: Subject) -> Iterator[Finding]:
         yield many_keys.at(KEY_COUNT_SPAN, got=count, want=limits.MANY_KEYS)
 
 
-@rule("S104", "many-tensors", "the file has {got} tensors; more than {want} are unusual", severity=WARNING, clause="12.2",
+@rule("S104", "many-tensors", "the file has {got:tensor}; more than {want} are unusual", severity=WARNING, clause="12.2",
       cwe=407)  # fmt: skip
 def many_tensors(subject: Subject) -> Iterator[Finding]:
     """The file has an unusual number of tensors.

@@ -168,8 +168,7 @@ raised(
     faults.RECEIPT_MALFORMED,
     """A receipt cannot be read.
 
-    Why: `i2s verify` compares a file with what its receipt records. Of a receipt that is not complete it could only say that
-    nothing differs from nothing.
+    Why: `i2s verify` compares a file with what its receipt records. An incomplete receipt leaves nothing to compare.
 
     Example: another JSON file under the name of the receipt, or one that a later version wrote.
 

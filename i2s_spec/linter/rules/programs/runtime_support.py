@@ -44,10 +44,10 @@ def _details(verdict: "Verdict", reason: "Reason") -> dict[str, TrustedText]:
       when=_WHEN, late=True,
       needs=Needs.RUNTIMES)  # fmt: skip
 def runtime_refuses(subject: Subject) -> Iterator[Finding]:
-    """A runtime does not load the file, or dies of it.
+    """A runtime does not load the file, or crashes on it.
 
-    Why: the commonest thing that happens to an I2_S file is a runtime that does not know type 36, and says something
-    else: that the magic is invalid, or that a row is no multiple of 0. The file is sound; the runtime is not for it.
+    Why: most often the runtime does not know type 36, and reports something else: that the magic is
+    invalid, or that a row is no multiple of 0. The file is sound; the runtime is not for it.
 
     Example: any I2_S file in llama.cpp, in Ollama and LM Studio that are made with it, and in gguf-py.
 

@@ -63,7 +63,8 @@ def packed_otherwise(subject: Subject) -> Iterator[Finding]:
 
     Example: 'i2s lint model.gguf --reference model-f32.gguf' for a file whose tensors are rows-1x4.
 
-    Fix: 'i2s convert --from rows-1x4 --to canonical' with the dialect named; --expect says it where it is meant so.
+    Fix: 'i2s convert --from rows-1x4 --to canonical' with the dialect named; where that dialect is intended, name
+    it with --expect.
     """
     for row, start, size, outcome in _outcomes(subject):
         if outcome.match is not None and subject.weights is not None:

@@ -17,7 +17,7 @@ from i2s_spec.linter.analysis.group_anomalies import (
     scale_span,
 )
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.rule import WARNING, Finding, rule, weights
+from i2s_spec.linter.rule import WARNING, Finding, rule
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey.result import OtherSurvey
@@ -36,12 +36,12 @@ def _of_codes(other: OtherSurvey, groups: Groups, layout: BlockLayout) -> dict[s
     """The values of a finding on codes."""
     blocks = prod(other.ne) // layout.block if layout.scale.apart else other.read // layout.nbytes
     return {
-        "got": groups.odd, "want": 0, "name": other.name, "type": TrustedText(other.type), "weights": weights(groups.odd),
+        "got": groups.odd, "want": 0, "name": other.name, "type": TrustedText(other.type),
         "share": _share(groups.odd, blocks * layout.block), "first": groups.first_odd,
     }  # fmt: skip
 
 
-@rule("B101", "reserved-code", "{type} tensor {name} has {got} {weights} of code 3, {share} of all; the first is in byte "
+@rule("B101", "reserved-code", "{type} tensor {name} has {got:weight} of code 3, {share} of all; the first is in byte "
       "{first} of its payload", clause="5.6", when=WITH_TYPES.format("TQ2_0, IQ2_BN or I2_SR"), payload=True)  # fmt: skip
 def reserved_code(subject: Subject) -> Iterator[Finding]:
     """A payload holds a code that the type does not use.
@@ -57,7 +57,7 @@ def reserved_code(subject: Subject) -> Iterator[Finding]:
         yield reserved_code.at(block_span(other, layout, groups.first_odd), **_of_codes(other, groups, layout))
 
 
-@rule("B102", "plus-two-code", "{type} tensor {name} has {got} {weights} of +2 times the scale, {share} of all; the first "
+@rule("B102", "plus-two-code", "{type} tensor {name} has {got:weight} of +2 times the scale, {share} of all; the first "
       "is in byte {first} of its payload", severity=WARNING, clause="5.6",
       when=WITH_TYPES.format("Q2_0 or PQ2_0"), payload=True)  # fmt: skip
 def plus_two_code(subject: Subject) -> Iterator[Finding]:
@@ -75,7 +75,8 @@ def plus_two_code(subject: Subject) -> Iterator[Finding]:
         yield plus_two_code.at(block_span(other, layout, groups.first_odd), **_of_codes(other, groups, layout))
 
 
-@rule("B103", "foreign-digits", "{type} tensor {name} has {got} bytes that no packer writes, {share} of its digits' bytes; "
+@rule("B103", "foreign-digits", "{type} tensor {name} has {got:byte that|bytes that} no packer "
+      "writes, {share} of its digits' bytes; "
       "the first is byte {first} of its payload", severity=WARNING, clause="5.6",
       when=WITH_TYPES.format("TQ1_0, PTQ1_0 or IQ1_BN"), payload=True)  # fmt: skip
 def foreign_digits(subject: Subject) -> Iterator[Finding]:
@@ -105,7 +106,8 @@ def _of_scales(other: OtherSurvey, groups: Groups, count: int, group: int) -> di
     }  # fmt: skip
 
 
-@rule("B201", "group-scale-not-finite", "{got} scales of {type} tensor {name} are infinite or NaN, {share} of all; the "
+@rule("B201", "group-scale-not-finite", "{type} tensor {name} has "
+      "{got:scale that is|scales that are} infinite or NaN, {share} of all; the "
       "first is that of group {group}", clause="5.6", when=WITH_GROUPS, payload=True,
       provenance=("llama.cpp --check-tensors",))  # fmt: skip
 def group_scale_not_finite(subject: Subject) -> Iterator[Finding]:
@@ -124,7 +126,7 @@ def group_scale_not_finite(subject: Subject) -> Iterator[Finding]:
         yield group_scale_not_finite.at(span, **_of_scales(other, groups, groups.infinite, groups.first_infinite))
 
 
-@rule("B202", "group-scale-negative", "{got} scales of {type} tensor {name} are negative, {share} of all; the first is that "
+@rule("B202", "group-scale-negative", "{type} tensor {name} has {got:negative scale}, {share} of all; the first is that "
       "of group {group}", severity=WARNING, clause="5.6", when=WITH_GROUPS, payload=True)  # fmt: skip
 def group_scale_negative(subject: Subject) -> Iterator[Finding]:
     """The scale of a group is negative.
@@ -142,7 +144,8 @@ def group_scale_negative(subject: Subject) -> Iterator[Finding]:
         yield group_scale_negative.at(span, **_of_scales(other, groups, groups.negative, groups.first_negative))
 
 
-@rule("B203", "group-scale-zero", "{got} scales of {type} tensor {name} are 0 while their groups have weights, {share} "
+@rule("B203", "group-scale-zero", "{type} tensor {name} has "
+      "{got:scale of 0 whose group has|scales of 0 whose groups have} weights, {share} "
       "of all; the first is that of group {group}", severity=WARNING, clause="5.6",
       when=WITH_TYPES.format("TQ1_0, TQ2_0, Q2_0, PQ2_0 or PTQ1_0"), payload=True)  # fmt: skip
 def group_scale_zero(subject: Subject) -> Iterator[Finding]:
@@ -162,7 +165,8 @@ def group_scale_zero(subject: Subject) -> Iterator[Finding]:
         yield group_scale_zero.at(span, **_of_scales(other, groups, groups.lost, groups.first_lost))
 
 
-@rule("B204", "group-scales-far-apart", "{got} scales of {type} tensor {name} are more than {times} times as large as most "
+@rule("B204", "group-scales-far-apart", "{type} tensor {name} has "
+      "{got:scale that is|scales that are} more than {times} times as large as most "
       "others, {share} of all; the largest is {largest}, that of group {group}", severity=WARNING, clause="5.6",
       when=WITH_GROUPS, payload=True)  # fmt: skip
 def group_scales_far_apart(subject: Subject) -> Iterator[Finding]:

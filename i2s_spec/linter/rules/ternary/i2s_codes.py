@@ -12,7 +12,7 @@ from i2s_spec.linter.analysis.duplicates import duplicate_payloads, rows_repeat
 from i2s_spec.linter.analysis.payload_stats import COMPARED, Region, payload_anomalies
 from i2s_spec.linter.analysis.scales import odd
 from i2s_spec.linter.analysis.subject import Subject
-from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, Sampled, rule, weights
+from i2s_spec.linter.rule import NOTE, WARNING, Finding, Rule, Sampled, rule
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.survey.result import TensorSurvey
@@ -42,7 +42,7 @@ def _percent(share: float) -> TrustedText:
     return TrustedText(f"{100 * share:.3g} %")
 
 
-@rule("I201", "unused-code", "I2_S tensor {name} has {got} {weights} of code 3{partly}, which means nothing; the first "
+@rule("I201", "unused-code", "I2_S tensor {name} has {got:weight} of code 3{partly}, which means nothing; the first "
       "is in byte {first} of its payload", clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
 def unused_code(subject: Subject) -> Iterator[Finding]:
     """A payload holds code 3.
@@ -68,11 +68,11 @@ def unused_code(subject: Subject) -> Iterator[Finding]:
             name=tensor.name,
             first=tensor.first_unused,
             partly=partly,
-            weights=weights(tensor.counts[3]),
         )
 
 
-@rule("I202", "foreign-code-map", "I2_S tensor {name} has {got} codes 3 and none of code {absent}: its code map is {map}",
+@rule("I202", "foreign-code-map", "in I2_S tensor {name} code 3 occurs {got:time} and code {absent} "
+      "never: its code map is {map}",
       clause="5.5", when=WITH_I2S, payload=True,
       provenance=("Eddie-Wang1120/llama.cpp, June to August 2024", "microsoft/BitNet utils/convert.py"))  # fmt: skip
 def foreign_code_map(subject: Subject) -> Iterator[Finding]:
@@ -113,7 +113,7 @@ def float_payload(subject: Subject) -> Iterator[Finding]:
         )
 
 
-@rule("I204", "unfilled-end", "the last {got} bytes of the payload of I2_S tensor {name} are zero: {weights} weights of -1",
+@rule("I204", "unfilled-end", "the payload of I2_S tensor {name} ends in {got:zero byte}: {weights:weight} of -1",
       clause="5.4", when=WITH_I2S, payload=True,
       provenance=("microsoft/BitNet setup_env.py passes one thread", "microsoft/BitNet#608"))  # fmt: skip
 def unfilled_end(subject: Subject) -> Iterator[Finding]:
@@ -158,7 +158,7 @@ def constant_payload(subject: Subject) -> Iterator[Finding]:
         )
 
 
-@rule("I206", "constant-region", "{got} bytes in a row of I2_S tensor {name} are 0x{hex}: {weights} weights without a "
+@rule("I206", "constant-region", "I2_S tensor {name} has {got:byte} of 0x{hex} in a row: {weights:weight} without a "
       "change", severity=WARNING, clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
 def constant_region(subject: Subject) -> Iterator[Finding]:
     """A long stretch of a payload is one byte.
@@ -265,7 +265,7 @@ def nearly_all_zeros(subject: Subject) -> Iterator[Finding]:
     yield from _one_for_all(subject, nearly_all_zeros, "mostly_zeros", 1)
 
 
-@rule("I211", "lopsided-signs", "I2_S tensor {name} has {got} weights of -1 and {plus} of +1 (tensors as far from "
+@rule("I211", "lopsided-signs", "I2_S tensor {name} has {got:weight} of -1 and {plus} of +1 (tensors as far from "
       "balance: {tensors})", severity=WARNING, clause="5.4", when=WITH_I2S, payload=True)  # fmt: skip
 def lopsided_signs(subject: Subject) -> Iterator[Finding]:
     """There are far more weights of one sign than of the other.
@@ -301,7 +301,8 @@ def uncommon_zeros(subject: Subject) -> Iterator[Finding]:
     yield from _one_for_all(subject, uncommon_zeros, "uncommon", 1)
 
 
-@rule("G413", "not-finite", "{got} of the values of {type} tensor {name} are infinite or NaN; the first is value "
+@rule("G413", "not-finite", "{type} tensor {name} has {got:value that is|values that are} infinite "
+      "or NaN; the first is value "
       "{first}", clause="2.7", when="files with F16, BF16, F32 or F64 tensors that are read",
       payload=True, provenance=("llama.cpp --check-tensors",))  # fmt: skip
 def not_finite(subject: Subject) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ def tail_cut(subject: Subject) -> Placement | None:
     return last if payload_end <= subject.data_size < last.end else None
 
 
-@rule("I101", "elements-not-in-fours", "I2_S tensor {name} of shape {shape} has {got} elements, not a multiple of 4",
+@rule("I101", "elements-not-in-fours", "I2_S tensor {name} of shape {shape} has {got:element}, not a multiple of 4",
       clause="5.2", ambiguous=True)  # fmt: skip
 def elements_not_in_fours(subject: Subject) -> Iterator[Finding]:
     """An I2_S tensor's number of elements is not a multiple of four.
@@ -47,7 +47,7 @@ def elements_not_in_fours(subject: Subject) -> Iterator[Finding]:
             )
 
 
-@rule("I102", "partial-block", "I2_S tensor {name} of shape {shape} has {got} elements, not a multiple of 128: "
+@rule("I102", "partial-block", "I2_S tensor {name} of shape {shape} has {got:element}, not a multiple of 128: "
       "the last {lost} are lost", clause="5.3", ambiguous=True)  # fmt: skip
 def partial_block(subject: Subject) -> Iterator[Finding]:
     """An I2_S tensor ends inside a block of 128.
@@ -66,7 +66,7 @@ def partial_block(subject: Subject) -> Iterator[Finding]:
             yield partial_block.at(span, got=n, want=BLOCK, name=subject.name(i), shape=ne, lost=n % BLOCK)
 
 
-@rule("I103", "row-not-whole-blocks-of-128", "I2_S tensor {name} has rows of {got} elements, not a multiple of 128",
+@rule("I103", "row-not-whole-blocks-of-128", "I2_S tensor {name} has rows of {got:element}, not a multiple of 128",
       clause="5.3",
       provenance=("ikawrakow/ik_llama.cpp discussion 95", "microsoft/BitNet README"))  # fmt: skip
 def row_not_whole_blocks_of_128(subject: Subject) -> Iterator[Finding]:
@@ -85,14 +85,14 @@ def row_not_whole_blocks_of_128(subject: Subject) -> Iterator[Finding]:
             yield row_not_whole_blocks_of_128.at(span, got=ne[0], want=BLOCK, name=subject.name(i))
 
 
-@rule("I104", "tail-missing", "the file ends inside the tail of I2_S tensor {name}, of which it holds {got} of {want} bytes",
+@rule("I104", "tail-missing", "the file ends inside the tail of I2_S tensor {name}, of which it holds {got} of {want:byte}",
       clause="6.1", cwe=125,
       ambiguous=True, stops=Stops("tensors", "the scale is not in the file", "known size"))  # fmt: skip
 def tail_missing(subject: Subject) -> Iterator[Finding]:
     """The file ends inside the tail of its last I2_S tensor.
 
     Why: the scale is the float32 after the payload. Readers take four bytes there without looking at the size; a writer
-    that thinks of n/4 bytes, or of n/4 + 4, leaves them out.
+    that assumes n/4 bytes, or n/4 + 4, leaves bytes out.
 
     Example: a file that ends with the payload of its last tensor.
 
@@ -105,7 +105,7 @@ def tail_missing(subject: Subject) -> Iterator[Finding]:
         yield tail_missing.at(span, got=got, want=TAIL_BYTES, name=subject.name(last.row))
 
 
-@rule("I105", "tail-overlapped", "tensor {other} begins {got} bytes after the payload of I2_S tensor {name}, "
+@rule("I105", "tail-overlapped", "tensor {other} begins {got:byte} after the payload of I2_S tensor {name}, "
       "inside its tail of {want}", clause="6.1", cwe=119, ambiguous=True)  # fmt: skip
 def tail_overlapped(subject: Subject) -> Iterator[Finding]:
     """The next tensor begins inside an I2_S tensor's tail.
@@ -133,7 +133,7 @@ def tail_overlapped(subject: Subject) -> Iterator[Finding]:
             yield last
 
 
-@rule("I106", "unpacked-size", "I2_S tensor {name} has room for {got} bytes, one for each weight; packed it takes {want}",
+@rule("I106", "unpacked-size", "I2_S tensor {name} has room for {got:byte}, one for each weight; packed it takes {want}",
       clause="5.2", ambiguous=True)  # fmt: skip
 def unpacked_size(subject: Subject) -> Iterator[Finding]:
     """An I2_S tensor has the room of one byte for each weight.
@@ -148,7 +148,7 @@ def unpacked_size(subject: Subject) -> Iterator[Finding]:
     yield from _rooms(subject, "unpacked", unpacked_size)
 
 
-@rule("I107", "whole-block-size", "I2_S tensor {name} has room for {got} bytes, its payload padded to whole blocks; "
+@rule("I107", "whole-block-size", "I2_S tensor {name} has room for {got:byte}, its payload padded to whole blocks; "
       "{want} are expected", severity=WARNING, clause="5.2", ambiguous=True)  # fmt: skip
 def whole_block_size(subject: Subject) -> Iterator[Finding]:
     """An I2_S tensor's payload seems padded to whole blocks.
@@ -168,7 +168,7 @@ def _rooms(subject: Subject, idea: str, made: Rule) -> Iterator[Finding]:
         yield made.at(span, got=allotted, want=placement.size, name=subject.name(placement.row))
 
 
-@rule("I108", "chunked-payload", "I2_S tensor {name} has {got} bytes where {want} are expected, as if {chunks} chunks had "
+@rule("I108", "chunked-payload", "I2_S tensor {name} has {got:byte} where {want} are expected, as if {chunks:chunk} had "
       "been written with a tail each", clause="5.2",
       provenance=("microsoft/BitNet setup_env.py passes one thread",), ambiguous=True)  # fmt: skip
 def chunked_payload(subject: Subject) -> Iterator[Finding]:

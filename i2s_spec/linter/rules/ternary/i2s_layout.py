@@ -33,7 +33,8 @@ def _score(decision: Decision, name: str) -> TrustedText:
     return TrustedText(f"{decision.sums.get(name, 0.0):,.0f}")
 
 
-@rule("I213", "layout-contradicted", "the weights are laid out as {got}, not as {want}: {comparisons} comparisons score "
+@rule("I213", "layout-contradicted", "the weights are laid out as {got}, not as {want}: "
+      "{comparisons:comparison scores|comparisons score} "
       "{score} read so, and {canonical} read canonically", clause="7.7", when=WITH_LAYERS, payload=True,
       sampled=Sampled.LOCAL, command=REPACK,
       provenance=("microsoft/BitNet 112f853", "microsoft/BitNet without ACT_PARALLEL"))  # fmt: skip
@@ -98,7 +99,8 @@ _ROTATED: Final = {"neox": "rows in the two halves", "norm": "neighboring rows"}
 
 
 @rule("I215", "rows-for-other-rotation", "the densities of {got} of a head go together in attn_q and attn_k, and {arch} "
-      "rotates {want} together: {comparisons} comparisons score {halves} for the halves of heads, {neighbors} for "
+      "rotates {want} together: {comparisons:comparison scores|comparisons score} {halves} for the "
+      "halves of heads, {neighbors} for "
       "neighbors",
       severity=WARNING, clause="7.7", when=WITH_LAYERS, payload=True,
       sampled=Sampled.LOCAL)  # fmt: skip

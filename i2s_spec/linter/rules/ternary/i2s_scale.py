@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isfinite
 
-from i2s_spec.errors import TrustedText
+from i2s_spec.errors import TrustedText, counted
 from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.duplicates import duplicate_payloads
 from i2s_spec.linter.analysis.payload_stats import COMPARED, payload_anomalies
@@ -313,7 +313,7 @@ def same_codes_other_scale(subject: Subject) -> Iterator[Finding]:
             )
 
 
-@rule("I112", "scale-in-rows", "I2_S tensor {name} has room for {got} bytes where {want} are expected: {rows} rows with a "
+@rule("I112", "scale-in-rows", "I2_S tensor {name} has room for {got:byte} where {want} are expected: {rows} rows with a "
       "{type} in front of each", clause="6.1", provenance=("ikawrakow/ik_llama.cpp IQ2_BN",),
       ambiguous=True)  # fmt: skip
 def scale_in_rows(subject: Subject) -> Iterator[Finding]:
@@ -354,7 +354,7 @@ def scale_in_front(subject: Subject) -> Iterator[Finding]:
         found = in_front(subject, tensor)
         assert found is not None
         width = 2 if found.type == "float16" else 4
-        zeros = f" and {found.size - width} zero bytes" if found.size > width else ""
+        zeros = f" and {counted(found.size - width, 'zero byte')}" if found.size > width else ""
         yield scale_in_front.at(
             tensor.span(0, found.size),
             got=TrustedText(f"{found.scale:.6g}"),

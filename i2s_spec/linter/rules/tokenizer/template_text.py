@@ -219,7 +219,8 @@ def template_trigger(subject: Subject) -> Iterator[Finding]:
     yield from _hazards(subject, "trigger", template_trigger)
 
 
-@rule("S206", "encoded-blob", "{key} has {size} characters that look like encoded data: {got}", severity=WARNING,
+@rule("S206", "encoded-blob", "{key} has {size:character that looks|characters that look} like "
+      "encoded data: {got}", severity=WARNING,
       clause="12.5", cwe=506, when=TEXTS)  # fmt: skip
 def encoded_blob(subject: Subject) -> Iterator[Finding]:
     """A text has a long stretch of what looks like encoded data.
@@ -244,7 +245,7 @@ def encoded_blob(subject: Subject) -> Iterator[Finding]:
 @rule("S207", "template-address", "{key} has the address {got}", severity=WARNING, clause="12.5",
       when=TEMPLATES)  # fmt: skip
 def template_address(subject: Subject) -> Iterator[Finding]:
-    """A chat template has an address of the web in it.
+    """A chat template contains a web address.
 
     Why: the model reads what a template says. No published template has one; one that is added is advertisement at
     best.
@@ -305,7 +306,7 @@ def control_characters(subject: Subject) -> Iterator[Finding]:
             yield control_characters.at(text.span(*found.span()), got=found[0], key=text.key, count=count)
 
 
-@rule("S210", "long-text", "{what} has {got} bytes; more than {want} is unusual", severity=WARNING, clause="12.5",
+@rule("S210", "long-text", "{what} has {got:byte}; more than {want} is unusual", severity=WARNING, clause="12.5",
       cwe=770, when=TEXTS, provenance=("CVE-2025-49847",))  # fmt: skip
 def long_text(subject: Subject) -> Iterator[Finding]:
     """A text is unusually long.
@@ -333,7 +334,7 @@ def long_text(subject: Subject) -> Iterator[Finding]:
             yield long_text.at(known.item_span(name, array.longest_at), got=array.longest, want=LONG_ITEM, what=what)
 
 
-@rule("S211", "text-not-read", "the last {got} bytes of {key} were not looked at: only {want} are{what}",
+@rule("S211", "text-not-read", "the last {got:byte} of {key} were not read: only {want} are read{what}",
       severity=WARNING, clause="12.5", cwe=770, when=TEXTS)  # fmt: skip
 def text_not_read(subject: Subject) -> Iterator[Finding]:
     """A text, or the end of it, was not looked at.

@@ -70,7 +70,7 @@ def tokenizer_unknown(subject: Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@rule("T004", "tokenizer-array-length", "{key} has {got} elements for {want} tokens", clause="3.5",
+@rule("T004", "tokenizer-array-length", "{key} has {got:element} for {want:token}", clause="3.5",
       fix=Fix.UNSAFE, cwe=125, when="files with tokens",
       provenance=("ggml-org/llama.cpp#26690",))  # fmt: skip
 def tokenizer_array_length(subject: Subject) -> Iterator[Finding]:
@@ -96,7 +96,7 @@ def default_id(tokenizer: str, name: str) -> int:
     return DEFAULT_SPECIAL_TOKENS.get(tokenizer, {}).get(name, -1)
 
 
-@rule("T008", "token-id-range", "{key} is {got}; there are {want} tokens", severity=WARNING, clause="3.5",
+@rule("T008", "token-id-range", "{key} is {got}; the file lists {want:token}", severity=WARNING, clause="3.5",
       fix=Fix.UNSAFE, cwe=125, when="files with tokens",
       provenance=("GHSA-g4cc-763q-h9h6",))  # fmt: skip
 def token_id_range(subject: Subject) -> Iterator[Finding]:
@@ -132,7 +132,7 @@ def pre_tokenizer_missing(subject: Subject) -> Iterator[Finding]:
     """The file does not say how text is cut before merges apply.
 
     Why: loaders take 'default', which cuts numbers and spaces in another way than the model was trained with, and say
-    that quality will be degraded; ik_llama.cpp takes llama3. The official 2B-4T file is so, and needs llama-bpe.
+    that quality will be degraded; ik_llama.cpp takes llama3. The official 2B-4T file lacks the key, and needs llama-bpe.
 
     Example: any file that convert-ms-to-gguf-bitnet.py wrote.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.gguf import string_arrays
+from i2s_spec.gguf.string_arrays import Strings
 from i2s_spec.light_typing import Final
 from i2s_spec.linter.analysis.architecture_view import TEXT_BEGINS, TEXT_ENDS, ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
@@ -70,6 +71,15 @@ def _types(known: ArchitectureView, start: int, count: int) -> tuple[int, ...]:
     count = min(count, total - start)
     place = known.file.index.key(known.keys.places[_TYPES]).value_start + 4 * start
     return struct.unpack(f"{order_prefix(known.file.byte_order)}{count}i", known.file.source.read(place, 4 * count))
+
+
+def _count_of(known: ArchitectureView, wanted: int) -> int:
+    """How many tokens are of a type, of the first `_COUNTED`."""
+    total = known.keys.count(_TYPES)
+    if total is None or known.file.fault is not None:
+        return 0
+    start, big = known.file.index.key(known.keys.places[_TYPES]).value_start, known.file.byte_order == "big"
+    return string_arrays.count_equal(known.file.source, start, min(_COUNTED, total), big, wanted)
 
 
 @rule("T018", "special-token-normal", "{key} is token {got}, {text}, whose type is normal", severity=WARNING, clause="3.5",
@@ -138,14 +148,11 @@ def template_marker_missing(subject: Subject) -> Iterator[Finding]:
     seen = known.vocabulary if templates and known.has_usual_vocabulary else None
     if seen is None:
         return
-    entry, big = known.file.index.key(known.keys.places[_TOKENS]), known.file.byte_order == "big"
     for text in templates:
         markers = {found[0]: found for found in reversed(list(_MARKER.finditer(text.data)))}
         sought = list(markers)[:_MARKERS]
-        look = string_arrays.look(known.file.source, entry.value_start, entry.stop, entry.count, big, sought, 0)
-        missing = sorted(
-            (markers[marker].start(), marker) for marker, at in zip(sought, look.found, strict=True) if at < 0
-        )
+        places = _places(known, seen, sought)
+        missing = sorted((markers[marker].start(), marker) for marker, at in zip(sought, places, strict=True) if at < 0)
         has_markers = len(missing) < len(sought) or any(
             at >= 0 and _MARKER.fullmatch(each) for each, at in zip(known.sought, seen.found, strict=True)
         )
@@ -156,7 +163,15 @@ def template_marker_missing(subject: Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-@rule("T021", "merge-order", "of the first {want} merges {got} join parts that no merge before them makes; the first is "
+def _places(known: ArchitectureView, seen: Strings, markers: list[bytes]) -> tuple[int, ...]:
+    """Which token each marker is, or -1; the tokens are walked over again only where there are more than were kept."""
+    if seen.markers == len(seen.marked):
+        return tuple(seen.marked.get(marker, -1) for marker in markers)
+    entry, big = known.file.index.key(known.keys.places[_TOKENS]), known.file.byte_order == "big"
+    return string_arrays.look(known.file.source, entry.value_start, entry.stop, entry.count, big, markers, 0).found
+
+
+@rule("T021", "merge-order", "of the first {want:merge}, {got} join parts that no earlier merge makes; the first is "
       "merge {index}, {text}", severity=WARNING, clause="3.5", when=BYTE_LEVEL)  # fmt: skip
 def merge_order(subject: Subject) -> Iterator[Finding]:
     """Merges stand in another order than they were learned in, or some are missing.
@@ -187,7 +202,7 @@ def merge_order(subject: Subject) -> Iterator[Finding]:
         yield merge_order.at(span, got=len(wrong), want=len(merges), index=wrong[0], text=known.item(span))
 
 
-@rule("T022", "merges-missing", "there are {got} merges for {want} tokens that merges make", severity=WARNING, clause="3.5",
+@rule("T022", "merges-missing", "the file has {got:merge} for {want:token} that merges make", severity=WARNING, clause="3.5",
       when=BYTE_LEVEL)  # fmt: skip
 def merges_missing(subject: Subject) -> Iterator[Finding]:
     """There are far fewer merges than tokens that are made by merges.
@@ -203,7 +218,7 @@ def merges_missing(subject: Subject) -> Iterator[Finding]:
     merges, seen = known.keys.count(_MERGES), known.vocabulary if known.tokenizer == "gpt2" else None
     if merges is None or seen is None or known.keys.count(_TYPES) != known.tokens:
         return
-    normal = _types(known, 0, _COUNTED).count(_NORMAL)
+    normal = _count_of(known, _NORMAL)
     wanted = normal - BYTES - seen.numbered
     if wanted >= LEAST and merges < MERGES_FOR_TOKENS * wanted:
         yield merges_missing.at(known.keys.value_span(_MERGES), got=merges, want=wanted)

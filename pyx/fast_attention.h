@@ -1,0 +1,211 @@
+/* Attention: rows of queries meet keys and values of a cache, which are halves, some at a time. */
+#ifndef I2S_FAST_ATTENTION_H
+#define I2S_FAST_ATTENTION_H
+
+#include "fast_pass.h"
+
+/* What rows of queries have come to: sums of values, and the largest score and the total share of each row. */
+typedef struct {
+    float *sums, *most, *total;
+} i2s_state;
+
+static void i2s_attend_clear(const i2s_state *state, int64_t rows, int64_t value) {
+    for (int64_t r = 0; r < rows; r++) {
+        state->most[r] = -INFINITY;
+        state->total[r] = 0;
+    }
+    memset(state->sums, 0, (size_t)(rows * value) * 4);
+}
+
+/* Memory that is asked for a few lines at a time, while there is something to compute: [at, end) of keys and of values. */
+typedef struct {
+    const char *at[2], *end[2];
+    int64_t lines[2]; /* at a time */
+} i2s_asking;
+
+/* The `part`th of `parts` of the next keys or values, for `times` askings. */
+static void i2s_asking_of(i2s_asking *ask, int which, const uint16_t *from, const uint16_t *to, int64_t part, int64_t parts,
+                          int64_t times) {
+    const int64_t lines = ((const char *)to - (const char *)from + 63) / 64, first = lines * part / parts;
+    const int64_t count = lines * (part + 1) / parts - first;
+    ask->at[which] = (const char *)from + 64 * first;
+    ask->end[which] = ask->at[which] + 64 * count;
+    ask->lines[which] = (count + times - 1) / times;
+}
+
+static inline void i2s_ask(i2s_asking *ask) {
+    for (int i = 0; i < 2; i++)
+        for (int64_t n = 0; n < ask->lines[i] && ask->at[i] < ask->end[i]; n++, ask->at[i] += 64)
+            __builtin_prefetch(ask->at[i], 0, 2);
+}
+
+/* Keys or values of one group, `pitch` halves apart, as floats side by side. */
+static const uint8_t *i2s_widened(const i2s_pass *p, const uint16_t *from, int64_t pitch, int64_t count, int64_t width,
+                                  float *wide) {
+    for (int64_t k = 0; k < count; k++) p->fast->widen(from + k * pitch, width, wide + k * width);
+    return (const uint8_t *)wide;
+}
+
+/* Rows of queries that share keys meet the keys [from, to), no more than I2S_KEYS. Row r sees `sees` + r / share of all.
+ * `wide` is room for floats where the rows are many, else NULL: each half is then made a float once, and not for every four
+ * rows. `ask` is what is needed next, or NULL. How keys are cut changes no sum. */
+static void i2s_attend_keys(const i2s_pass *p, const uint16_t *keys, const uint16_t *values, const float *queries,
+                            int64_t rows, int64_t share, int64_t sees, int64_t from, int64_t to, float *scores,
+                            const i2s_state *state, float *wide, i2s_asking *ask) {
+    const i2s_step *s = p->step;
+    const int64_t k_pitch = s->groups * s->inner, v_pitch = s->groups * s->value, z_pitch = I2S_KEYS + 16;
+    const int64_t count = to - from, few = wide != NULL ? I2S_WIDENED : ask != NULL ? I2S_FEW : count;
+    for (int64_t k = 0; k < count; k += few) {
+        const int64_t some = k + few < count ? few : count - k;
+        const uint16_t *at = keys + (from + k) * k_pitch;
+        if (ask != NULL) i2s_ask(ask);
+        if (wide != NULL)
+            p->fast->dots(I2S_F32, i2s_widened(p, at, k_pitch, some, s->inner, wide), some, s->inner * 4, s->inner, queries,
+                          s->inner, rows, scores + k, z_pitch);
+        else
+            p->fast->dots(I2S_F16, (const uint8_t *)at, some, k_pitch * 2, s->inner, queries, s->inner, rows, scores + k,
+                          z_pitch);
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        float *z = scores + r * z_pitch;
+        int64_t seen = s->kind ? sees + r / share - from : count;
+        seen = seen < 0 ? 0 : seen > count ? count : seen;
+        const float before = state->most[r], added = p->fast->soft_max(z, seen, s->factor, state->most + r);
+        if (seen < count) memset(z + seen, 0, (size_t)(count - seen) * 4);
+        if (before != state->most[r] && before != -INFINITY) { /* what was added by a smaller measure */
+            const float less = expf(before - state->most[r]);
+            state->total[r] *= less;
+            p->fast->times(state->sums + r * s->value, less, s->value, state->sums + r * s->value);
+        }
+        state->total[r] += added;
+    }
+    for (int64_t k = 0; k < count; k += few) {
+        const int64_t some = k + few < count ? few : count - k;
+        const uint16_t *at = values + (from + k) * v_pitch;
+        if (ask != NULL) i2s_ask(ask);
+        if (wide != NULL)
+            p->fast->weighted_sum(I2S_F32, scores + k, z_pitch, rows, i2s_widened(p, at, v_pitch, some, s->value, wide),
+                                  s->value * 4, some, s->value, state->sums, s->value);
+        else
+            p->fast->weighted_sum(I2S_F16, scores + k, z_pitch, rows, (const uint8_t *)at, v_pitch * 2, some, s->value,
+                                  state->sums, s->value);
+    }
+}
+
+static int64_t i2s_token_units(const i2s_pass *p, const i2s_sequence *each) { /* tokens whose queries go together */
+    const int64_t share = p->step->heads / p->step->groups, most = share < I2S_QUERIES ? I2S_QUERIES / share : 1;
+    return most < each->stop - each->start ? most : each->stop - each->start;
+}
+
+/* Queries of `tokens` tokens from `token` on that meet the keys of a group, heads of a token side by side. A token may have
+ * more heads than fit: those from `head` on. */
+static void i2s_attend_unit(const i2s_pass *p, int64_t q, int64_t group, int64_t token, int64_t tokens, float *room) {
+    const i2s_step *s = p->step;
+    const i2s_sequence *each = p->sequence + q;
+    const int64_t share = s->heads / s->groups;
+    const uint16_t *keys = p->caches[(q * p->layers + s->layer) * 2] + group * s->inner;
+    const uint16_t *values = p->caches[(q * p->layers + s->layer) * 2 + 1] + group * s->value;
+    float *queries = room, *scores = queries + I2S_QUERIES * I2S_WIDEST;
+    float *sums = scores + I2S_QUERIES * (I2S_KEYS + 16), *most = sums + I2S_QUERIES * I2S_WIDEST;
+    float *wide = most + 2 * I2S_QUERIES;
+    const i2s_state state = {sums, most, most + I2S_QUERIES};
+    for (int64_t head = 0; head < share; head += I2S_QUERIES) {
+        const int64_t some = share - head < I2S_QUERIES ? share - head : I2S_QUERIES, rows = tokens * some;
+        for (int64_t t = 0; t < tokens; t++)
+            memcpy(queries + t * some * s->inner,
+                   i2s_slot(p, s->in) + ((token + t) * s->heads + group * share + head) * s->inner,
+                   (size_t)(some * s->inner) * 4);
+        const int64_t sees = each->past + token - each->start + 1;
+        const int64_t to = s->kind ? sees + tokens - 1 : each->past + each->stop - each->start;
+        i2s_attend_clear(&state, rows, s->value);
+        for (int64_t k = 0; k < to; k += I2S_KEYS)
+            i2s_attend_keys(p, keys, values, queries, rows, some, sees, k, k + I2S_KEYS < to ? k + I2S_KEYS : to, scores,
+                            &state, rows > 4 ? wide : NULL, NULL);
+        for (int64_t r = 0; r < rows; r++)
+            p->fast->times(sums + r * s->value, 1.0f / state.total[r], s->value,
+                           i2s_slot(p, s->out) +
+                               ((token + r / some) * s->heads + group * share + head + r % some) * s->value);
+    }
+}
+
+static void i2s_attend_part(void *of, int64_t part) {
+    const i2s_pass *p = (const i2s_pass *)of;
+    const i2s_step *s = p->step;
+    int64_t unit = 0;
+    for (int64_t q = 0; q < p->sequences; q++) {
+        const i2s_sequence *each = p->sequence + q;
+        const int64_t tokens = i2s_token_units(p, each);
+        for (int64_t t = each->start; t < each->stop; t += tokens)
+            for (int64_t g = 0; g < s->groups; g++, unit++)
+                if (unit % p->parts == part)
+                    i2s_attend_unit(p, q, g, t, t + tokens < each->stop ? tokens : each->stop - t, p->room + part * I2S_ROOM);
+    }
+}
+
+/* One token and many keys: a piece of the keys, of all groups, as they lie in memory; put together afterwards. */
+static void i2s_split_part(void *of, int64_t piece) {
+    const i2s_pass *p = (const i2s_pass *)of;
+    const i2s_step *s = p->step;
+    const int64_t share = s->heads / s->groups, seen = p->sequence->past + 1, pieces = (seen + I2S_SPLIT - 1) / I2S_SPLIT;
+    const int64_t from = piece * I2S_SPLIT, to = from + I2S_SPLIT < seen ? from + I2S_SPLIT : seen;
+    const uint16_t *keys = p->caches[s->layer * 2], *values = p->caches[s->layer * 2 + 1];
+    const int64_t k_pitch = s->groups * s->inner, v_pitch = s->groups * s->value;
+    float scores[I2S_QUERIES * (I2S_KEYS + 16)];
+    for (int64_t k = from; k < to; k += I2S_KEYS) {
+        const int64_t end = k + I2S_KEYS < to ? k + I2S_KEYS : to, next = end + I2S_KEYS < seen ? end + I2S_KEYS : seen;
+        const int64_t times = 2 * ((end - k + I2S_FEW - 1) / I2S_FEW); /* once for so many keys, then for as many values */
+        for (int64_t g = 0; g < s->groups; g++) {
+            float *sums = p->partial + (g * pieces + piece) * share * (s->value + 2);
+            const i2s_state state = {sums, sums + share * s->value, sums + share * (s->value + 1)};
+            if (k == from) i2s_attend_clear(&state, share, s->value);
+            i2s_asking ask;
+            i2s_asking_of(&ask, 0, keys + end * k_pitch, keys + next * k_pitch, g, s->groups, times);
+            i2s_asking_of(&ask, 1, values + end * v_pitch, values + next * v_pitch, g, s->groups, times);
+            i2s_attend_keys(p, keys + g * s->inner, values + g * s->value, i2s_slot(p, s->in) + g * share * s->inner, share,
+                            share, seen, k, end, scores, &state, NULL, &ask);
+        }
+    }
+}
+
+static void i2s_join(const i2s_pass *p) {
+    const i2s_step *s = p->step;
+    const int64_t share = s->heads / s->groups, seen = p->sequence->past + 1, pieces = (seen + I2S_SPLIT - 1) / I2S_SPLIT;
+    for (int64_t h = 0; h < s->heads; h++) {
+        const float *first = p->partial + h / share * pieces * share * (s->value + 2);
+        const int64_t step = share * (s->value + 2), r = h % share;
+        float most = -INFINITY, total = 0, *out = i2s_slot(p, s->out) + h * s->value;
+        for (int64_t i = 0; i < pieces; i++) {
+            const float each = first[i * step + share * s->value + r];
+            most = each > most ? each : most;
+        }
+        memset(out, 0, (size_t)s->value * 4);
+        for (int64_t i = 0; i < pieces; i++) {
+            const float *sums = first + i * step, top = sums[share * s->value + r];
+            const float by = top == -INFINITY ? 1.0f : expf(top - most);
+            total += by * sums[share * (s->value + 1) + r];
+            for (int64_t c = 0; c < s->value; c++) out[c] += by * sums[r * s->value + c];
+        }
+        p->fast->times(out, 1.0f / total, s->value, out);
+    }
+}
+
+static void i2s_attention(i2s_pass *p) {
+    const i2s_step *s = p->step;
+    const int64_t share = s->heads / s->groups, most = p->threads < I2S_PARTS / 4 ? p->threads * 4 : I2S_PARTS;
+    if (p->tokens == 1 && p->sequence->past >= I2S_SPLIT && share <= I2S_QUERIES) {
+        i2s_spread(p, i2s_split_part, (p->sequence->past + I2S_SPLIT) / I2S_SPLIT);
+        i2s_join(p);
+        return;
+    }
+    int64_t units = 0, work = 0;
+    for (int64_t q = 0; q < p->sequences; q++) {
+        const i2s_sequence *each = p->sequence + q;
+        const int64_t tokens = i2s_token_units(p, each), count = each->stop - each->start;
+        units += (count + tokens - 1) / tokens * s->groups;
+        work += count * (each->past + count) * s->heads * s->inner;
+    }
+    p->parts = p->threads == 1 || work < 1 << 17 ? 1 : units < most ? units : most;
+    i2s_spread(p, i2s_attend_part, p->parts);
+}
+
+#endif

@@ -1,0 +1,234 @@
+/* ---- AVX-512 VNNI: two blocks a step, 4 rows. Activations of a step: field by field, and in it token by token. ---- */
+
+#define I2S_MM_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
+#define I2S_DP512(acc, w, q) __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(w), "v"(q))
+
+I2S_MM_TARGET static void i2s_arrange_avx512(const int8_t *codes, int64_t blocks, int tokens, int8_t *arranged) {
+    const int64_t columns = blocks * I2S_MM_COLUMNS;
+    for (int64_t b = 0; b < blocks; b += 2)
+        for (int field = 0; field < 4; field++)
+            for (int t = 0; t < tokens; t++, arranged += 64) {
+                const int8_t *from = codes + t * columns + b * I2S_MM_COLUMNS + 32 * field;
+                const int both = b + 1 < blocks;
+                const __m256i low = _mm256_loadu_si256((const __m256i *)from);
+                const __m256i high = both ? _mm256_loadu_si256((const __m256i *)(from + 128)) : _mm256_setzero_si256();
+                _mm512_storeu_si512(arranged, _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
+            }
+}
+
+I2S_MM_TARGET I2S_MM_INLINE __m128i i2s_sums4_512(__m512i a, __m512i b, __m512i c, __m512i d) {
+    const __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    const __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+    const __m512i all = _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+    const __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+    return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+}
+
+/* Two blocks of a row, or the one that is left, with zeros for the other. */
+I2S_MM_TARGET I2S_MM_INLINE __m512i i2s_weights512(const uint8_t *w, int both) {
+    return both ? _mm512_loadu_si512(w) : _mm512_zextsi256_si512(_mm256_loadu_si256((const __m256i *)w));
+}
+
+I2S_MM_TARGET I2S_MM_INLINE void i2s_vector_step512(const int R, const uint8_t *w, int64_t pitch, int both, const int8_t *q,
+                                                    __m512i acc[4][4]) {
+    const __m512i mask[4] = I2S_MM_MASKS(_mm512_set1_epi8);
+    __m512i x[4];
+    I2S_MM_UNROLL for (int f = 0; f < 4; f++) x[f] = _mm512_loadu_si512(q + 64 * f);
+    I2S_MM_UNROLL for (int r = 0; r < R; r++) {
+        const __m512i v = i2s_weights512(w + r * pitch, both);
+        I2S_MM_UNROLL for (int f = 0; f < 4; f++) {
+            const __m512i u = _mm512_and_si512(v, mask[f]);
+            I2S_DP512(acc[r][f], u, x[f]);
+        }
+    }
+}
+
+/* R rows and one token. With TOUCH as many rows follow, and what was asked for is also read. */
+I2S_MM_TARGET I2S_MM_INLINE void i2s_vector512(const int R, const int TOUCH, const uint8_t *w, int64_t blocks, const int8_t *q,
+                                               int32_t *out) {
+    const int64_t pitch = blocks * I2S_MM_BYTES;
+    const uint8_t *touch = TOUCH ? w + R * pitch : w;
+    __m512i acc[4][4];
+    I2S_MM_UNROLL for (int r = 0; r < R; r++)
+        I2S_MM_UNROLL for (int f = 0; f < 4; f++) acc[r][f] = _mm512_setzero_si512();
+    const uint8_t *ahead = (const uint8_t *)((uintptr_t)w + (uintptr_t)(R * pitch + I2S_MM_AHEAD));
+    int64_t b = 0;
+    for (; b + 1 < blocks; b += 2) {
+        I2S_MM_UNROLL for (int r = 0; r < R; r++) {
+            I2S_MM_ASK(ahead, 64 * r);
+            if (TOUCH) I2S_MM_TOUCH(touch + 64 * r);
+        }
+        i2s_vector_step512(R, w, pitch, 1, q, acc);
+        w += 64, q += 256, touch += 64 * R, ahead = (const uint8_t *)((uintptr_t)ahead + 64 * R);
+    }
+    if (b < blocks) {
+        I2S_MM_UNROLL for (int r = 0; r < R; r++) I2S_MM_ASK(ahead, 32 * r);
+        i2s_vector_step512(R, w, pitch, 0, q, acc);
+    }
+    __m512i sum[4];
+    I2S_MM_UNROLL for (int r = 0; r < R; r++)
+        sum[r] = _mm512_add_epi32(
+            _mm512_add_epi32(_mm512_srai_epi32(acc[r][0], 6), _mm512_srai_epi32(acc[r][1], 4)),
+            _mm512_add_epi32(_mm512_srai_epi32(acc[r][2], 2), acc[r][3]));
+    if (R == 4)
+        _mm_storeu_si128((__m128i *)out, i2s_sums4_512(sum[0], sum[1], sum[2], sum[3]));
+    else
+        I2S_MM_UNROLL for (int r = 0; r < R; r++) out[r] = _mm512_reduce_add_epi32(sum[r]);
+}
+
+/* R rows and one token, half as wide: for processors that halve wide vectors anyway, and then lose most where a load lies in
+ * two cache lines, which it does where a payload begins at an odd multiple of 32. */
+I2S_MM_TARGET I2S_MM_INLINE void i2s_vector_step512vl(const int R, const uint8_t *w, int64_t pitch, const int8_t *q,
+                                                      __m256i acc[4][4]) {
+    const __m256i mask[4] = I2S_MM_MASKS(_mm256_set1_epi8);
+    __m256i x[4];
+    I2S_MM_UNROLL for (int f = 0; f < 4; f++) x[f] = _mm256_loadu_si256((const __m256i *)(q + 64 * f));
+    I2S_MM_UNROLL for (int r = 0; r < R; r++) {
+        const __m256i v = _mm256_loadu_si256((const __m256i *)(w + r * pitch));
+        I2S_MM_UNROLL for (int f = 0; f < 4; f++) {
+            const __m256i u = _mm256_and_si256(v, mask[f]);
+            I2S_DP512(acc[r][f], u, x[f]);
+        }
+    }
+}
+
+I2S_MM_TARGET I2S_MM_INLINE void i2s_vector512vl(const int R, const uint8_t *w, int64_t blocks, const int8_t *q,
+                                                 int32_t *out) {
+    const int64_t pitch = blocks * I2S_MM_BYTES;
+    __m256i acc[4][4];
+    I2S_MM_UNROLL for (int r = 0; r < R; r++)
+        I2S_MM_UNROLL for (int f = 0; f < 4; f++) acc[r][f] = _mm256_setzero_si256();
+    const uint8_t *ahead = (const uint8_t *)((uintptr_t)w + (uintptr_t)(R * pitch + I2S_MM_AHEAD_512VL));
+    int64_t b = 0;
+    for (; b + 1 < blocks; b += 2) {
+        I2S_MM_UNROLL for (int r = 0; r < R; r += 2) I2S_MM_ASK(ahead, 32 * r);
+        i2s_vector_step512vl(R, w, pitch, q, acc);
+        I2S_MM_UNROLL for (int r = 0; r < R; r += 2) I2S_MM_ASK(ahead, 32 * (R + r));
+        i2s_vector_step512vl(R, w + 32, pitch, q + 32, acc);
+        w += 64, q += 256, ahead = (const uint8_t *)((uintptr_t)ahead + 64 * R);
+    }
+    if (b < blocks) i2s_vector_step512vl(R, w, pitch, q, acc);
+    __m256i sum[4];
+    I2S_MM_UNROLL for (int r = 0; r < 4; r++)
+        sum[r] = r >= R ? _mm256_setzero_si256()
+                        : _mm256_add_epi32(
+                              _mm256_add_epi32(_mm256_srai_epi32(acc[r][0], 6), _mm256_srai_epi32(acc[r][1], 4)),
+                              _mm256_add_epi32(_mm256_srai_epi32(acc[r][2], 2), acc[r][3]));
+    const __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(sum[0], sum[1]), _mm256_hadd_epi32(sum[2], sum[3]));
+    const __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+    if (R == 4)
+        _mm_storeu_si128((__m128i *)out, sums);
+    else
+        *out = _mm_cvtsi128_si32(sums);
+}
+
+I2S_MM_TARGET I2S_MM_INLINE void i2s_matrix_step512(const int R, const int C, const uint8_t *w, int64_t pitch, int both,
+                                                    const int8_t *q, __m512i acc[4][4]) {
+    const __m512i three = _mm512_set1_epi8(3);
+    __m512i v[4];
+    I2S_MM_UNROLL for (int r = 0; r < R; r++) v[r] = i2s_weights512(w + r * pitch, both);
+    I2S_MM_UNROLL for (int f = 0; f < 4; f++) {
+        __m512i u[4];
+        I2S_MM_UNROLL for (int r = 0; r < R; r++)
+            u[r] = _mm512_and_si512(f == 3 ? v[r] : _mm512_srli_epi16(v[r], 6 - 2 * f), three);
+        I2S_MM_UNROLL for (int c = 0; c < C; c++) {
+            const __m512i x = _mm512_loadu_si512(q + 64 * (C * f + c));
+            I2S_MM_UNROLL for (int r = 0; r < R; r++) I2S_DP512(acc[r][c], u[r], x);
+        }
+    }
+}
+
+/* R rows and C tokens. */
+I2S_MM_TARGET I2S_MM_INLINE void i2s_matrix512(const int R, const int C, const uint8_t *w, int64_t blocks, const int8_t *q,
+                                               int32_t *out, int64_t stride) {
+    const int64_t pitch = blocks * I2S_MM_BYTES;
+    __m512i acc[4][4];
+    I2S_MM_UNROLL for (int r = 0; r < R; r++)
+        I2S_MM_UNROLL for (int c = 0; c < C; c++) acc[r][c] = _mm512_setzero_si512();
+    const uint8_t *ahead = (const uint8_t *)((uintptr_t)w + (uintptr_t)(R * pitch + I2S_MM_AHEAD));
+    int64_t b = 0;
+    for (; b + 1 < blocks; b += 2) {
+        I2S_MM_UNROLL for (int r = 0; r < R; r++) I2S_MM_ASK(ahead, 64 * r);
+        i2s_matrix_step512(R, C, w, pitch, 1, q, acc);
+        w += 64, q += 256 * C, ahead = (const uint8_t *)((uintptr_t)ahead + 64 * R);
+    }
+    if (b < blocks) i2s_matrix_step512(R, C, w, pitch, 0, q, acc);
+    I2S_MM_UNROLL for (int c = 0; c < C; c++) {
+        if (R == 4)
+            _mm_storeu_si128((__m128i *)(out + c * stride), i2s_sums4_512(acc[0][c], acc[1][c], acc[2][c], acc[3][c]));
+        else
+            I2S_MM_UNROLL for (int r = 0; r < R; r++) out[c * stride + r] = _mm512_reduce_add_epi32(acc[r][c]);
+    }
+}
+
+I2S_MM_PRODUCT(i2s_product_avx512vl, i2s_vector512vl, 4, i2s_matrix512, 4)
+
+I2S_MM_TARGET static void i2s_product_avx512wide(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *q, int tokens,
+                                                 int32_t *out, int64_t stride) {
+    const int64_t pitch = blocks * I2S_MM_BYTES;
+    int64_t r = 0;
+    if (tokens > 1) {
+        i2s_product_avx512vl(w, rows, blocks, q, tokens, out, stride);
+        return;
+    }
+    if (rows * pitch > I2S_MM_NEAR)
+        for (; r + 8 <= rows; r += 4) i2s_vector512(4, 1, w + r * pitch, blocks, q, out + r);
+    for (; r + 4 <= rows; r += 4) i2s_vector512(4, 0, w + r * pitch, blocks, q, out + r);
+    for (; r < rows; r++) i2s_vector512(1, 0, w + r * pitch, blocks, q, out + r);
+}
+
+static void i2s_product_avx512(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *q, int tokens, int32_t *out,
+                               int64_t stride) {
+    (i2s_cpu_halves_avx512() ? i2s_product_avx512vl : i2s_product_avx512wide)(w, rows, blocks, q, tokens, out, stride);
+}
+
+/* R rows and one token, for weights that come from memory: half as wide and two rows at a time, so that what is needed next
+ * was asked for longest ago, and few loads wait at once. With `second` it is asked for into the second-level cache. */
+I2S_MM_TARGET I2S_MM_INLINE void i2s_stream512(const int R, const int second, const uint8_t *w, int64_t blocks,
+                                               const int8_t *q, int32_t *out) {
+    const int64_t pitch = blocks * I2S_MM_BYTES;
+    const __m256i mask[4] = I2S_MM_MASKS(_mm256_set1_epi8);
+    __m256i acc[2][4];
+    I2S_MM_UNROLL for (int r = 0; r < R; r++)
+        I2S_MM_UNROLL for (int f = 0; f < 4; f++) acc[r][f] = _mm256_setzero_si256();
+    uintptr_t ahead = (uintptr_t)w + (uintptr_t)(R * pitch + I2S_MM_AHEAD_STREAM);
+    for (int64_t b = 0; b < blocks; b++, w += 32, q += 128, ahead += (uintptr_t)(32 * R)) {
+        if (second)
+            I2S_MM_ASK_SECOND(ahead, 0);
+        else
+            I2S_MM_ASK(ahead, 0);
+        __m256i v[2];
+        I2S_MM_UNROLL for (int r = 0; r < R; r++) v[r] = _mm256_loadu_si256((const __m256i *)(w + r * pitch));
+        I2S_MM_UNROLL for (int f = 0; f < 4; f++) {
+            const __m256i x = _mm256_loadu_si256((const __m256i *)(q + 32 * f));
+            I2S_MM_UNROLL for (int r = 0; r < R; r++) {
+                const __m256i u = _mm256_and_si256(v[r], mask[f]);
+                I2S_DP512(acc[r][f], u, x);
+            }
+        }
+    }
+    I2S_MM_UNROLL for (int r = 0; r < R; r++) {
+        __m256i sum = _mm256_add_epi32(_mm256_add_epi32(_mm256_srai_epi32(acc[r][0], 6), _mm256_srai_epi32(acc[r][1], 4)),
+                                       _mm256_add_epi32(_mm256_srai_epi32(acc[r][2], 2), acc[r][3]));
+        sum = _mm256_hadd_epi32(sum, sum);
+        sum = _mm256_hadd_epi32(sum, sum);
+        out[r] = _mm_cvtsi128_si32(_mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1)));
+    }
+}
+
+I2S_MM_TARGET static void i2s_stream_avx512(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *codes,
+                                            int32_t *out) {
+    const int64_t pitch = blocks * I2S_MM_BYTES;
+    const int second = i2s_cpu_asks_second();
+    int64_t r = 0;
+    for (; r + 2 <= rows; r += 2) i2s_stream512(2, second, w + r * pitch, blocks, codes, out + r);
+    if (r < rows) i2s_stream512(1, second, w + r * pitch, blocks, codes, out + r);
+}
+
+I2S_MM_TARGET static void i2s_quantize_avx512(const float *x, int64_t n, int8_t *codes, float *scale, int32_t *sum) {
+    i2s_quantize_body(x, n, codes, scale, sum);
+}
+I2S_MM_TARGET static void i2s_epilogue_avx512(int32_t *acc, int64_t n, int32_t sum, float scale, float weight_scale) {
+    i2s_epilogue_body(acc, n, sum, scale, weight_scale);
+}
+#undef I2S_MM_TARGET
