@@ -25,6 +25,7 @@ from i2s_spec.codec.quantization.remainder import (
 )
 from i2s_spec.codec.reference import pack_codes, unpack_codes
 from i2s_spec.codec.shape import PayloadShape, payload_shape
+from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import LAYOUTS
 
 IN_GGUF = [layout for layout in LAYOUTS.values() if layout.in_gguf]
@@ -80,9 +81,8 @@ def test_what_blocks_hold_and_what_they_do_not(codec: Any, layout: Any, rows: in
         data = codec.pack(trits, 0.5, layout.name, strict=False)
         assert (codec.unpack(data, trits.shape, layout.name)[0] == trits).all()
         if split_row(layout, rows, cols) is not None:
-            with pytest.raises(
-                ValueError, match=f"rows of {cols} elements are no whole blocks of {layout.block}: row 1"
-            ):
+            width = counted(cols, "element")
+            with pytest.raises(ValueError, match=f"rows of {width} are no whole blocks of {layout.block}: row 1"):
                 codec.pack(trits, 0.5, layout.name)
         else:
             assert codec.pack(trits, 0.5, layout.name) == data

@@ -77,7 +77,8 @@ def test_it_is_right_by_its_own_numerics(dumped: Dump, tmp_path: Path, architect
     assert text.counted("ok", "flips") >= 20
     assert result.whole is not None
     assert result.whole.same_top == 1
-    assert result.whole.relative < (1e-3 if type == "F16" else 1e-5 if type == "Q2_0" else 3e-2)
+    # Where an activation lies between two codes, another processor's sums may give the other code: 2e-4 of the logits.
+    assert result.whole.relative < (3e-2 if type == "TQ2_0" else 1e-3)
 
 
 @EACH
