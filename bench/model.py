@@ -25,6 +25,7 @@ import numpy as np
 
 from bench import processes
 from bench.goals import goals
+from bench.matmul import TILES
 from bench.measure import Claim, Contender, Result, Row, interleaved, ratios
 from bench.parts import Benchmark, Setting
 from i2s_spec.model import _matmul
@@ -40,9 +41,6 @@ LONG = 4000
 DECODE_SECONDS, PROMPT_SECONDS = 40.0, 15.0
 
 READ, MULTIPLY = "reading probe", "multiplication probe"
-
-#: The set whose multiplications of tiles are eight times those of vectors: a prompt may come out faster than the bound.
-TILES = "amx"
 
 
 def benchmarks() -> list[Benchmark]:
@@ -156,7 +154,10 @@ def _reaching(model: Any, tokens: int) -> float:
 
 def _multiplying(products: int, threads: int) -> float:
     """Seconds for so many multiplications at the most that vectors can do."""
-    row, rounds = next(each.row for each in reversed(matmul.kernel_sets()) if each.available and each.name != TILES), 1 << 22
+    row, rounds = (
+        next(each.row for each in reversed(matmul.kernel_sets()) if each.available and each.name != TILES),
+        1 << 22,
+    )
     start = perf_counter()
     done = _matmul.probe_multiplications(row, rounds, threads)
     return (perf_counter() - start) * products / done

@@ -1,6 +1,7 @@
 """Products of many tokens by panels are the definition, bit for bit, and which processors use them.
 
-Whatever the processor would choose, both kernels are run: panels from one token on, and tiles for any number of tokens.
+Whatever the processor would choose, both kernels of every set that it can run are run: panels, which AMX multiplies by
+tiles, from one token on, and the kernel of few tokens for any number.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from i2s_spec.model.load import load_model
 from i2s_spec.model.reference import bitlinear, matmul
 
 #: From so many tokens on: always, and never.
-PANELS, TILES, BY_PROCESSOR = 1, 1 << 40, -1
+PANELS, FEW, BY_PROCESSOR = 1, 1 << 40, -1
 
 
 def _can_be_forced(row: int) -> bool:
@@ -34,6 +35,9 @@ def _can_be_forced(row: int) -> bool:
         return False
     return True
 
+
+#: From so many tokens on sets use it, whoever made the processor.
+LEAST: Final = {"dotprod": 16, "i8mm": 8, "amx": 12}
 
 #: Sets that have a kernel for many tokens of their own; that of AVX-512VL is that of AVX-512.
 SETS: Final = {
@@ -89,7 +93,7 @@ def test_both_kernels(
     payload = np.frombuffer(bytes(offset) + content, dtype=np.uint8)[offset:]
     want = want_of(content, rows, columns, codes)
     assert np.array_equal(got_of(name, PANELS, payload, rows, codes, threads), want)
-    assert np.array_equal(got_of(name, TILES, payload, rows, codes, threads), want)
+    assert np.array_equal(got_of(name, FEW, payload, rows, codes, threads), want)
 
 
 @needs_panels
@@ -106,7 +110,7 @@ def test_every_number_of_tokens(name: str, tokens: int) -> None:
 
 @needs_panels
 @each_set
-@pytest.mark.parametrize("forced", [PANELS, TILES, BY_PROCESSOR])
+@pytest.mark.parametrize("forced", [PANELS, FEW, BY_PROCESSOR])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_floats_of_many_tokens(monkeypatch: pytest.MonkeyPatch, name: str, forced: int, threads: int) -> None:
     """The results of the parts of a product become floats in place: by the definition, each once."""
@@ -122,13 +126,14 @@ def test_floats_of_many_tokens(monkeypatch: pytest.MonkeyPatch, name: str, force
     assert np.array_equal(matmul.linear(content, scale, rows, columns, x, threads=threads), want)
 
 
-def test_whole_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_panels
+@each_set
+def test_whole_passes(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A prompt has the same logits, bit for bit, whichever kernel and however many threads."""
-    row = some_row()
-    monkeypatch.delenv("I2S_ISA", raising=False)
+    monkeypatch.setenv(isa.VARIABLE, name)
     data, tokens, seen = model_file("bitnet-b1.58"), list(range(3, 43)), set()
-    for forced in (PANELS, TILES):
-        _matmul.force_panels(row, forced)
+    for forced in (PANELS, FEW):
+        _matmul.force_panels(SETS[name], forced)
         for threads in (1, 3):
             logits = load_model(data, "fast", threads=threads).forward(tokens).logits
             assert logits is not None
@@ -136,12 +141,14 @@ def test_whole_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen) == 1
 
 
-def test_which_processors_use_them() -> None:
+@needs_panels
+@each_set
+def test_which_processors_use_them(name: str) -> None:
     """By the maker: Intel's multiply and mask on the same ports, as all do of ARM; nothing is measured."""
-    row = some_row()
+    row = SETS[name]
     facts = Path("/proc/cpuinfo")
-    if platform.machine() == "aarch64":
-        assert _matmul.panels_from(row) == {"dotprod": 16, "i8mm": 8}[matmul.kernel_sets()[row].name]
+    if name in LEAST:
+        assert _matmul.panels_from(row) == LEAST[name]
     elif platform.machine() == "x86_64" and facts.exists():
         assert _matmul.panels_from(row) == (24 if "GenuineIntel" in facts.read_text(encoding="latin-1") else None)
     else:
