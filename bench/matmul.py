@@ -40,6 +40,9 @@ PLACES = {"at 32 bytes, as in a file": (32, False), "at 64 bytes, huge pages": (
 
 READ, PEAK, MASKED, TORCH = "read probe", "multiplication probe", "probe with masks", "torch._int_mm"
 
+#: The set with AMX multiplies eight times as fast as vectors. What vectors can do stays the goal, as on all processors.
+TILES = "amx"
+
 #: What a kernel is held to, and what that is.
 SHARE = "share of its limit"
 BESIDE = (
@@ -71,7 +74,14 @@ def benchmarks() -> list[Benchmark]:
 
 def _sets() -> list[KernelSet]:
     """The compiled sets that this processor runs, but plain C and the one that only some processors would choose."""
-    return [each for each in matmul.kernel_sets() if each.available and each.name not in ("portable", "avx512vl")]
+    return [
+        each for each in matmul.kernel_sets() if each.available and each.name not in ("portable", "avx512vl", TILES)
+    ]
+
+
+def _of_many() -> list[KernelSet]:
+    """`_sets`, and the one whose tiles multiply many tokens; its products of one token are those of the set before it."""
+    return [*_sets(), *(each for each in matmul.kernel_sets() if each.available and each.name == TILES)]
 
 
 def _memory_at(nbytes: int, start: int, huge: bool) -> Any:
@@ -313,8 +323,11 @@ def _matrix(setting: Setting, threads: int) -> Result:
             codes, out = _codes(tokens, columns), np.empty((tokens, rows), dtype=np.int32)
             products = rows * columns * tokens
             contenders = [Contender(READ, _read(payload, threads, least))]
-            for each in _sets():
-                contenders.append(Contender(f"{MASKED}, {each.name}", _peak(each, products, threads, least, tokens)))
+            for each in _of_many():
+                if each.name != TILES:
+                    contenders.append(
+                        Contender(f"{MASKED}, {each.name}", _peak(each, products, threads, least, tokens))
+                    )
                 job = partial(_matmul.product, each.row, payload, rows, codes, out, threads)
                 contenders.append(Contender(each.name, partial(_seconds, job, least)))
                 if each == _sets()[-1] and (other := _other_kernel(each.row, tokens, contenders[-1].run)):
@@ -349,11 +362,14 @@ def _claims_of_products(shape: str, tokens: int, times: dict[str, tuple[float, .
     shares = {
         each.name: ratios(_slower(times[READ], times[f"{MASKED}, {each.name}"]), times[each.name]) for each in _sets()
     }
-    torch = ratios(times[TORCH], times[best]) if TORCH in times else None
+    torch = ratios(times[TORCH], times[TILES if TILES in times else best]) if TORCH in times else None
     either = goal.either and torch is not None
     for name, share in shares.items():
         least = {best: None if either else goal.peak, "avx2": min(goal.peak, 0.6)}.get(name) if judged else None
         claims.append(Claim(f"{name}, {shape}: {SHARE}", share, "x", least=least))
+    if TILES in times:
+        share = ratios(_slower(times[READ], times[f"{MASKED}, {best}"]), times[TILES])
+        claims.append(Claim(f"{TILES}, {shape}: in shares of the limit of {best}", share, "x"))
     if torch is not None:
         least = goal.torch if judged and not either else None
         claims.append(Claim(f"{shape}: speed of torch", torch, "x", least=least))

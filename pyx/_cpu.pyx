@@ -21,6 +21,9 @@ cdef extern from *:
     #endif
         {"avx512vl", i2s_cpu_avx512bw},
         {"avx512", i2s_cpu_avx512bw},
+    #if defined(I2S_KNOWS_AMX)
+        {"amx", i2s_cpu_amx},
+    #endif
     #elif defined(I2S_CPU_ARM)
         {"neon", i2s_cpu_neon},
         {"dotprod", i2s_cpu_dotprod},

@@ -8,7 +8,7 @@
 /* Features by the names that compilers have for them. What another architecture has is missing here. */
 #define I2S_CPU_FEATURES(X)                                                                                             \
     X(ssse3) X(popcnt) X(avx2) X(fma) X(f16c) X(avxvnni) X(avx512f) X(avx512bw) X(avx512vl) X(avx512dq) X(avx512vnni)  \
-    X(avx512vbmi) X(avx512vpopcntdq) X(neon) X(dotprod) X(i8mm)
+    X(avx512vbmi) X(avx512vpopcntdq) X(amxint8) X(neon) X(dotprod) X(i8mm)
 
 enum {
 #define I2S_CPU_NUMBER(name) I2S_CPU_##name,
@@ -52,6 +52,11 @@ static inline unsigned i2s_cpu_needs(int (*available)(void)) {
 #include <cpuid.h>
 #if defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11  /* older compilers do not know it */
 #define I2S_KNOWS_AVXVNNI 1
+#if defined(__x86_64__) && defined(__linux__)  /* elsewhere a program cannot ask for what it needs */
+#define I2S_KNOWS_AMX 1
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 #elif defined(__aarch64__)
 #define I2S_CPU_ARM 1
@@ -76,6 +81,18 @@ __declspec(dllimport) int __stdcall IsProcessorFeaturePresent(unsigned long feat
 #endif
 #endif
 
+#if defined(I2S_KNOWS_AMX)
+/* Whether there are tiles (AMX) with products of bytes, which the system saves and lets this process use: Linux gives them to
+ * who asks (arch_prctl, ARCH_REQ_XCOMP_PERM of XTILEDATA), and refuses where a signal stack is too small for them. */
+static int i2s_cpu_tiles(void) {
+    unsigned a, b, c, d, saved;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 24 & 3) != 3) return 0; /* AMX-TILE, AMX-INT8 */
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) return 0;              /* OSXSAVE */
+    __asm__("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
+    return (saved >> 17 & 3) == 3 && syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+}
+#endif
+
 __attribute__((constructor)) static void i2s_cpu_ask(void) {
     const char *at = getenv("I2S_HIDE");
     while (at != NULL && *at) {
@@ -92,6 +109,9 @@ __attribute__((constructor)) static void i2s_cpu_ask(void) {
     I2S_CPU_ASK(ssse3) I2S_CPU_ASK(popcnt) I2S_CPU_ASK(avx2) I2S_CPU_ASK(fma) I2S_CPU_ASK(avx512f)
     I2S_CPU_ASK(avx512bw) I2S_CPU_ASK(avx512vl) I2S_CPU_ASK(avx512dq) I2S_CPU_ASK(avx512vnni) I2S_CPU_ASK(avx512vbmi)
     I2S_CPU_ASK(avx512vpopcntdq)
+#if defined(I2S_KNOWS_AMX)
+    if (__builtin_cpu_supports("avx512vnni")) I2S_CPU_FIND(amxint8, i2s_cpu_tiles())
+#endif
 #if defined(__clang__)  /* which has no names for these two */
     {
         unsigned a, b, c, d;
@@ -140,6 +160,7 @@ static inline int i2s_cpu_avx512bw(void) {
     return i2s_cpu_avx2fma() && I2S_HAS(avx512f) && I2S_HAS(avx512bw) && I2S_HAS(avx512vl) && I2S_HAS(avx512dq);
 }
 static inline int i2s_cpu_avx512vnni(void) { return i2s_cpu_avx512bw() && I2S_HAS(avx512vnni); }
+static inline int i2s_cpu_amx(void) { return i2s_cpu_avx512vnni() && I2S_HAS(amxint8); }
 static inline int i2s_cpu_avx512vpopcntdq(void) { return i2s_cpu_avx512bw() && I2S_HAS(avx512vpopcntdq); }
 static inline int i2s_cpu_neon(void) { return I2S_HAS(neon); }
 static inline int i2s_cpu_dotprod(void) { return I2S_HAS(neon) && I2S_HAS(dotprod); }

@@ -6,7 +6,7 @@
  *
  * `i2s_matmul_sets` has one row for each instruction set that this compiler can target, slowest first. A set arranges the
  * activation codes of a tile of tokens as it reads them, and multiplies rows with them: four tokens share what is unpacked in
- * registers, or many tokens share panels (matmul_panel.h, matmul_panel_neon.h). i2s_matmul_run does a whole product in parts
+ * registers, or many tokens share panels (matmul_panel.h, matmul_amx.h, matmul_panel_neon.h). i2s_matmul_run does a whole product in parts
  * that do not depend on who does them: rows of the matrix, tile by tile of tokens.
  */
 #ifndef I2S_MATMUL_H
@@ -35,6 +35,7 @@
 #include "matmul_portable.h"
 #include "matmul_reuse.h"
 #if defined(I2S_MM_X86)
+#include "matmul_amx.h"
 #include "matmul_panel.h"
 #include "matmul_x86.h"
 #elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
@@ -73,6 +74,10 @@ static int i2s_matmul_always(void) { return 1; }
 #if defined(I2S_MM_X86)
 static const i2s_matmul_many_kernel i2s_matmul_panels = {
     i2s_panel_from, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange, i2s_panel_product};
+#if defined(I2S_KNOWS_AMX)
+static const i2s_matmul_many_kernel i2s_matmul_amx = {
+    i2s_amx_from, &i2s_amx_forced, I2S_AMX_TOKENS, 32, i2s_amx_arrange, i2s_amx_product};
+#endif
 #elif defined(I2S_MM_NEON)
 static const i2s_matmul_many_kernel i2s_matmul_panels_dotprod = {
     i2s_panel_from_dotprod, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange_dotprod,
@@ -98,6 +103,10 @@ static const i2s_matmul_set i2s_matmul_sets[] = {
      i2s_epilogue_avx512, i2s_peak_avx512, i2s_masked_avx512, &i2s_matmul_panels},
     {"avx512", i2s_cpu_avx512vnni, 2, i2s_arrange_avx512, i2s_product_avx512, i2s_stream_avx512, i2s_quantize_avx512,
      i2s_epilogue_avx512, i2s_peak_avx512, i2s_masked_avx512, &i2s_matmul_panels},
+#if defined(I2S_KNOWS_AMX)
+    {"amx", i2s_cpu_amx, 2, i2s_arrange_avx512, i2s_product_avx512, i2s_stream_avx512, i2s_quantize_avx512,
+     i2s_epilogue_avx512, i2s_peak_amx, i2s_masked_avx512, &i2s_matmul_amx},
+#endif
 #elif defined(I2S_MM_NEON)
     {"neon", i2s_cpu_neon, 1, i2s_arrange_neon, i2s_product_neon, NULL, i2s_quantize_portable, i2s_epilogue_portable,
      i2s_peak_neon, i2s_masked_neon, NULL},

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-_LAST: Final = "avx512vbmi,avx512vpopcntdq,avxvnni"
+_LAST: Final = "amxint8,avx512vbmi,avx512vpopcntdq,avxvnni"
 _AVX512: Final = f"{_LAST},avx512vnni,avx512f,avx512bw,avx512vl,avx512dq"
 
 #: What each of them lacks.

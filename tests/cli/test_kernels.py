@@ -28,6 +28,7 @@ NEEDS: Final = {
     ("survey", "avx512"): {*AVX512, "avx512vpopcntdq", "avx512vbmi"},
     ("blocks", "avx512"): {*AVX512, "avx512vnni", "avx512vbmi"},
     ("products", "avx512"): {*AVX512, "avx512vnni"}, ("products", "avx512vl"): {*AVX512, "avx512vnni"},
+    ("products", "amx"): {*AVX512, "avx512vnni", "amxint8"},
     ("", "neon"): {"neon"}, ("", "dotprod"): {"neon", "dotprod"},
     ("", "i8mm"): {"neon", "dotprod", "i8mm"},
 }  # fmt: skip

@@ -34,10 +34,11 @@ HEADERS = HERE.parent.parent / "pyx"
 PRODUCT, LINEAR, QUANTIZE = range(3)
 
 #: Rows, blocks, tokens: every number of rows and tokens that a kernel does something of its own for, even and odd blocks,
-#: around the runs of 5, 10 and 21 blocks after which narrow sums are widened, and past the 48 rows, 27 blocks of a panel.
+#: around the runs of 5, 10 and 21 blocks after which narrow sums are widened, and past the 48 rows, 27 blocks
+#: of a panel, or 128 rows with AMX.
 SHAPES: Final = [(0, 1, 1), (1, 1, 1), (4, 1, 2), (3, 2, 3), (5, 3, 4), (2, 4, 5), (9, 5, 1), (6, 6, 6), (7, 9, 7),
                  (8, 10, 1), (13, 11, 4), (4, 20, 9), (17, 21, 2), (33, 5, 3), (100, 2, 1), (40, 22, 33),
-                 (49, 55, 12)]  # fmt: skip
+                 (49, 55, 12), (131, 28, 34)]  # fmt: skip
 
 
 class Cases:

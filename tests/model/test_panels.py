@@ -1,6 +1,7 @@
 """Products of many tokens by panels are the definition, bit for bit, and which processors use them.
 
-Whatever the processor would choose, both kernels are run: panels from one token on, and tiles for any number of tokens.
+Whatever the processor would choose, both kernels of every set that it can run are run: panels, which AMX multiplies by
+tiles, from one token on, and the kernel of few tokens for any number.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_forward import model_file
 
+from i2s_spec.codec import isa
 from i2s_spec.codec.kernels import Scheme, unpack
 from i2s_spec.model import _matmul
 from i2s_spec.model.load import load_model
 from i2s_spec.model.reference import bitlinear, matmul
 
 #: From so many tokens on: always, and never.
-PANELS, TILES, BY_PROCESSOR = 1, 1 << 40, -1
+PANELS, FEW, BY_PROCESSOR = 1, 1 << 40, -1
 
 
 def _can_be_forced(row: int) -> bool:
@@ -34,20 +36,26 @@ def _can_be_forced(row: int) -> bool:
     return True
 
 
-ROWS: Final = [each.row for each in matmul.kernel_sets() if each.available and _can_be_forced(each.row)]
+#: From so many tokens on sets use it, whoever made the processor.
+LEAST: Final = {"dotprod": 16, "i8mm": 8, "amx": 12}
+
+#: Sets that have a kernel for many tokens of their own; that of AVX-512VL is that of AVX-512.
+SETS: Final = {
+    each.name: each.row
+    for each in matmul.kernel_sets()
+    if each.available and each.name != "avx512vl" and _can_be_forced(each.row)
+}
+needs_panels = pytest.mark.skipif(
+    not SETS, reason="no set of this processor has panels: they need AVX-512 VNNI, or dot products of ARM"
+)
+each_set = pytest.mark.parametrize("name", SETS)
 
 
 @pytest.fixture(autouse=True)
 def by_the_processor_again() -> Iterator[None]:
     yield
-    for row in ROWS:
+    for row in SETS.values():
         _matmul.force_panels(row, BY_PROCESSOR)
-
-
-def some_row() -> int:
-    if not ROWS:
-        pytest.skip("no set of this processor has panels: they need AVX-512 VNNI, or dot products of ARM")
-    return ROWS[-1]
 
 
 def want_of(content: bytes, rows: int, columns: int, codes: Any) -> Any:
@@ -57,14 +65,16 @@ def want_of(content: bytes, rows: int, columns: int, codes: Any) -> Any:
     return (codes.astype(np.float64) @ weights.reshape(rows, columns).astype(np.float64).T).astype(np.int32)
 
 
-def got_of(forced: int, content: Any, rows: int, codes: Any, threads: int) -> Any:
-    row = some_row()
+def got_of(name: str, forced: int, content: Any, rows: int, codes: Any, threads: int) -> Any:
+    row = SETS[name]
     out = np.full((len(codes), rows), -7, dtype=np.int32)
     _matmul.force_panels(row, forced)
     _matmul.product(row, np.frombuffer(content, dtype=np.uint8), rows, codes, out, threads)
     return out
 
 
+@needs_panels
+@each_set
 @given(
     rows=st.one_of(st.integers(1, 180), st.sampled_from([16, 48, 64, 96, 640])), blocks=st.integers(1, 60),
     tokens=st.integers(1, 129), threads=st.integers(1, 3), offset=st.sampled_from([0, 1, 32]),
@@ -72,7 +82,7 @@ def got_of(forced: int, content: Any, rows: int, codes: Any, threads: int) -> An
 )  # fmt: skip
 @examples(120)
 def test_both_kernels(
-    rows: int, blocks: int, tokens: int, threads: int, offset: int, ends: int | None, seed: int
+    name: str, rows: int, blocks: int, tokens: int, threads: int, offset: int, ends: int | None, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     columns = 128 * blocks
@@ -82,23 +92,27 @@ def test_both_kernels(
         codes[:] = ends
     payload = np.frombuffer(bytes(offset) + content, dtype=np.uint8)[offset:]
     want = want_of(content, rows, columns, codes)
-    assert np.array_equal(got_of(PANELS, payload, rows, codes, threads), want)
-    assert np.array_equal(got_of(TILES, payload, rows, codes, threads), want)
+    assert np.array_equal(got_of(name, PANELS, payload, rows, codes, threads), want)
+    assert np.array_equal(got_of(name, FEW, payload, rows, codes, threads), want)
 
 
+@needs_panels
+@each_set
 @pytest.mark.parametrize("tokens", range(1, 34))
-def test_every_number_of_tokens(tokens: int) -> None:
+def test_every_number_of_tokens(name: str, tokens: int) -> None:
     """Whole tiles and the rest; groups of 16 rows that are full and that are not; columns in one piece and in three."""
     rng = np.random.default_rng(tokens)
     for rows, columns in [(1, 128), (15, 256), (48, 3456), (97, 384), (47, 128 * 55)]:
         content, codes = rng.bytes(rows * columns // 4), rng.integers(-128, 128, (tokens, columns)).astype(np.int8)
         want = want_of(content, rows, columns, codes)
-        assert np.array_equal(got_of(PANELS, content, rows, codes, 1 + tokens % 3), want)
+        assert np.array_equal(got_of(name, PANELS, content, rows, codes, 1 + tokens % 3), want)
 
 
-@pytest.mark.parametrize("forced", [PANELS, TILES, BY_PROCESSOR])
+@needs_panels
+@each_set
+@pytest.mark.parametrize("forced", [PANELS, FEW, BY_PROCESSOR])
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_floats_of_many_tokens(forced: int, threads: int) -> None:
+def test_floats_of_many_tokens(monkeypatch: pytest.MonkeyPatch, name: str, forced: int, threads: int) -> None:
     """The results of the parts of a product become floats in place: by the definition, each once."""
     rng = np.random.default_rng(5)
     rows, columns, tokens = 130, 1408, 50
@@ -107,17 +121,19 @@ def test_floats_of_many_tokens(forced: int, threads: int) -> None:
     scale = np.float32(0.25)
     integers = want_of(content, rows, columns, made.codes) - made.sums[:, None]
     want = integers.astype(np.float32) / made.scale[:, None] * scale
-    _matmul.force_panels(some_row(), forced)
+    monkeypatch.setenv(isa.VARIABLE, name)
+    _matmul.force_panels(SETS[name], forced)
     assert np.array_equal(matmul.linear(content, scale, rows, columns, x, threads=threads), want)
 
 
-def test_whole_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_panels
+@each_set
+def test_whole_passes(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A prompt has the same logits, bit for bit, whichever kernel and however many threads."""
-    row = some_row()
-    monkeypatch.delenv("I2S_ISA", raising=False)
+    monkeypatch.setenv(isa.VARIABLE, name)
     data, tokens, seen = model_file("bitnet-b1.58"), list(range(3, 43)), set()
-    for forced in (PANELS, TILES):
-        _matmul.force_panels(row, forced)
+    for forced in (PANELS, FEW):
+        _matmul.force_panels(SETS[name], forced)
         for threads in (1, 3):
             logits = load_model(data, "fast", threads=threads).forward(tokens).logits
             assert logits is not None
@@ -125,12 +141,14 @@ def test_whole_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen) == 1
 
 
-def test_which_processors_use_them() -> None:
+@needs_panels
+@each_set
+def test_which_processors_use_them(name: str) -> None:
     """By the maker: Intel's multiply and mask on the same ports, as all do of ARM; nothing is measured."""
-    row = some_row()
+    row = SETS[name]
     facts = Path("/proc/cpuinfo")
-    if platform.machine() == "aarch64":
-        assert _matmul.panels_from(row) == {"dotprod": 16, "i8mm": 8}[matmul.kernel_sets()[row].name]
+    if name in LEAST:
+        assert _matmul.panels_from(row) == LEAST[name]
     elif platform.machine() == "x86_64" and facts.exists():
         assert _matmul.panels_from(row) == (24 if "GenuineIntel" in facts.read_text(encoding="latin-1") else None)
     else:
