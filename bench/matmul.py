@@ -365,11 +365,14 @@ def _claims_of_products(shape: str, tokens: int, times: dict[str, tuple[float, .
     torch = ratios(times[TORCH], times[TILES if TILES in times else best]) if TORCH in times else None
     either = goal.either and torch is not None
     for name, share in shares.items():
-        least = {best: None if either else goal.peak, "avx2": min(goal.peak, 0.6)}.get(name) if judged else None
+        held = {best: None if either or TILES in times else goal.peak, "avx2": min(goal.peak, 0.6)}
+        least = held.get(name) if judged else None
         claims.append(Claim(f"{name}, {shape}: {SHARE}", share, "x", least=least))
     if TILES in times:
         share = ratios(_slower(times[READ], times[f"{MASKED}, {best}"]), times[TILES])
-        claims.append(Claim(f"{TILES}, {shape}: in shares of the limit of {best}", share, "x"))
+        least = goal.peak if judged and not either else None
+        claims.append(Claim(f"{TILES}, {shape}: in shares of the limit of {best}", share, "x", least=least))
+        shares[best] = share
     if torch is not None:
         least = goal.torch if judged and not either else None
         claims.append(Claim(f"{shape}: speed of torch", torch, "x", least=least))

@@ -29,7 +29,7 @@ KERNELS: Final = (
     "fuzz/fuzz_payload.py", "fuzz/fuzz_lint.py::test_corpus", "fuzz/fuzz_round_trips.py::test_corpus",
     "tests/codec/test_native.py", "tests/codec/test_recode.py", "tests/codec/test_vectors.py",
     "tests/codec/test_survey_kernels.py", "tests/inspect/test_survey.py",
-    "tests/model/test_matmul.py", "tests/model/test_fast.py",
+    "tests/model/test_matmul.py", "tests/model/test_panels.py", "tests/model/test_fast.py",
     "tests/model/test_profiles.py", "tests/fuzzing/test_addresses.py",
 )  # fmt: skip
 
@@ -115,7 +115,7 @@ def planned(isas: list[str], more: bool) -> Iterator[Pass]:
     order = [name for name, _ in names()]
     above = {name: list(takewhile(lambda each: each not in own, order[order.index(name) + 1 :])) for name in isas}
 
-    best = [name for name, runs in names() if runs][-1]
+    best = [each.name for each in kernel_sets() if each.available][-1]
     again = [name for name in isas if name != best][-1:]
     payloads = tuple(test for test in KERNELS if test.partition("::")[0] not in FILES)
 
