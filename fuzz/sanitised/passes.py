@@ -115,7 +115,7 @@ def planned(isas: list[str], more: bool) -> Iterator[Pass]:
     order = [name for name, _ in names()]
     above = {name: list(takewhile(lambda each: each not in own, order[order.index(name) + 1 :])) for name in isas}
 
-    best = [each.name for each in kernel_sets() if each.available][-1]
+    best = [name for name, runs in names() if runs][-1]
     again = [name for name in isas if name != best][-1:]
     payloads = tuple(test for test in KERNELS if test.partition("::")[0] not in FILES)
 
