@@ -1,7 +1,7 @@
 """Products of many tokens by panels are the definition, bit for bit, and which processors use them.
 
-Whatever the processor would choose, both kernels of every set that it can run are run: panels, which AMX multiplies by
-tiles, from one token on, and the kernel of few tokens for any number.
+Whatever the processor would choose, every kernel of every set that it can run is run: panels, which AMX multiplies by tiles,
+from one token on, the kernel of AMX for fewer tokens, and that of one to four tokens for any number.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _can_be_forced(row: int) -> bool:
 
 
 #: From so many tokens on sets use it, whoever made the processor.
-LEAST: Final = {"dotprod": 16, "i8mm": 8, "amx": 12}
+LEAST: Final = {"dotprod": 16, "i8mm": 8, "amx": 6}
 
 #: Sets that have a kernel for many tokens of their own; that of AVX-512VL is that of AVX-512.
 SETS: Final = {
@@ -65,10 +65,10 @@ def want_of(content: bytes, rows: int, columns: int, codes: Any) -> Any:
     return (codes.astype(np.float64) @ weights.reshape(rows, columns).astype(np.float64).T).astype(np.int32)
 
 
-def got_of(name: str, forced: int, content: Any, rows: int, codes: Any, threads: int) -> Any:
+def got_of(name: str, forced: int, content: Any, rows: int, codes: Any, threads: int, fewer: int | None = None) -> Any:
     row = SETS[name]
     out = np.full((len(codes), rows), -7, dtype=np.int32)
-    _matmul.force_panels(row, forced)
+    _matmul.force_panels(row, forced, fewer)
     _matmul.product(row, np.frombuffer(content, dtype=np.uint8), rows, codes, out, threads)
     return out
 
@@ -94,6 +94,8 @@ def test_both_kernels(
     want = want_of(content, rows, columns, codes)
     assert np.array_equal(got_of(name, PANELS, payload, rows, codes, threads), want)
     assert np.array_equal(got_of(name, FEW, payload, rows, codes, threads), want)
+    if name == "amx":
+        assert np.array_equal(got_of(name, FEW, payload, rows, codes, threads, fewer=PANELS), want)
 
 
 @needs_panels
@@ -106,6 +108,8 @@ def test_every_number_of_tokens(name: str, tokens: int) -> None:
         content, codes = rng.bytes(rows * columns // 4), rng.integers(-128, 128, (tokens, columns)).astype(np.int8)
         want = want_of(content, rows, columns, codes)
         assert np.array_equal(got_of(name, PANELS, content, rows, codes, 1 + tokens % 3), want)
+        if name == "amx":
+            assert np.array_equal(got_of(name, FEW, content, rows, codes, 1 + tokens % 3, fewer=PANELS), want)
 
 
 @needs_panels
@@ -155,6 +159,20 @@ def test_which_processors_use_them(name: str) -> None:
         pytest.skip("the system does not name the maker of the processor here")
     _matmul.force_panels(row, 5)
     assert _matmul.panels_from(row) == 5
+
+
+@needs_panels
+@each_set
+def test_kernels_for_fewer_tokens(name: str) -> None:
+    """AMX has two kernels of its own, each from a number of tokens on; the other sets have one, and say so."""
+    if name != "amx":
+        with pytest.raises(ValueError, match="one kernel for several tokens"):
+            _matmul.force_panels(SETS[name], PANELS, 3)
+        return
+    _matmul.force_panels(SETS[name], 9, 3)
+    assert _matmul.panels_from(SETS[name]) == 3
+    _matmul.force_panels(SETS[name], 9)
+    assert _matmul.panels_from(SETS[name]) == 9
 
 
 def test_sets_without_panels() -> None:
