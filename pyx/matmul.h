@@ -6,8 +6,8 @@
  *
  * `i2s_matmul_sets` has one row for each instruction set that this compiler can target, slowest first. A set arranges the
  * activation codes of a tile of tokens as it reads them, and multiplies rows with them: four tokens share what is unpacked in
- * registers, or many tokens share panels (matmul_panel.h, matmul_amx.h, matmul_panel_neon.h). i2s_matmul_run does a whole product in parts
- * that do not depend on who does them: rows of the matrix, tile by tile of tokens.
+ * registers, or many tokens share panels (matmul_panel.h, matmul_amx.h, matmul_panel_neon.h). i2s_matmul_run does a whole
+ * product in parts that do not depend on who does them: rows of the matrix, tile by tile of tokens.
  */
 #ifndef I2S_MATMUL_H
 #define I2S_MATMUL_H

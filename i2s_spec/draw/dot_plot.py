@@ -76,8 +76,9 @@ class _Axis:
             self._low, self._high = decades(least, most)
             self.ticks = ticks(self._low, self._high)[:9]
         else:
-            step = _step(most if most >= _LEAST else 1.0)
-            self._low, self._high = 0.0, step * math.ceil((most or 1.0) / step)
+            top = most if most >= _LEAST else 1.0
+            step = _step(top)
+            self._low, self._high = 0.0, step * math.ceil(top / step)
             self.ticks = [step * i for i in range(round(self._high / step) + 1)]
 
     def place(self, value: float) -> float:
