@@ -72,16 +72,14 @@ def benchmarks() -> list[Benchmark]:
     ]
 
 
-def _sets() -> list[KernelSet]:
-    """The compiled sets that this processor runs, but plain C and the one that only some processors would choose."""
-    return [
-        each for each in matmul.kernel_sets() if each.available and each.name not in ("portable", "avx512vl", TILES)
-    ]
-
-
 def _of_many() -> list[KernelSet]:
-    """`_sets`, and the one whose tiles multiply many tokens; its products of one token are those of the set before it."""
-    return [*_sets(), *(each for each in matmul.kernel_sets() if each.available and each.name == TILES)]
+    """The compiled sets that this processor runs, but plain C and the one that only some processors would choose."""
+    return [each for each in matmul.kernel_sets() if each.available and each.name not in ("portable", "avx512vl")]
+
+
+def _sets() -> list[KernelSet]:
+    """The same without tiles, whose products of one token are those of the set before."""
+    return [each for each in _of_many() if each.name != TILES]
 
 
 def _memory_at(nbytes: int, start: int, huge: bool) -> Any:
@@ -364,12 +362,14 @@ def _claims_of_products(shape: str, tokens: int, times: dict[str, tuple[float, .
     }
     torch = ratios(times[TORCH], times[TILES if TILES in times else best]) if TORCH in times else None
     either = goal.either and torch is not None
+    held = {best: None if either or TILES in times else goal.peak, "avx2": min(goal.peak, 0.6)} if judged else {}
     for name, share in shares.items():
-        least = {best: None if either else goal.peak, "avx2": min(goal.peak, 0.6)}.get(name) if judged else None
-        claims.append(Claim(f"{name}, {shape}: {SHARE}", share, "x", least=least))
+        claims.append(Claim(f"{name}, {shape}: {SHARE}", share, "x", least=held.get(name)))
     if TILES in times:
         share = ratios(_slower(times[READ], times[f"{MASKED}, {best}"]), times[TILES])
-        claims.append(Claim(f"{TILES}, {shape}: in shares of the limit of {best}", share, "x"))
+        least = goal.peak if judged and not either else None
+        claims.append(Claim(f"{TILES}, {shape}: in shares of the limit of {best}", share, "x", least=least))
+        shares[best] = share
     if torch is not None:
         least = goal.torch if judged and not either else None
         claims.append(Claim(f"{shape}: speed of torch", torch, "x", least=least))

@@ -154,10 +154,8 @@ def _reaching(model: Any, tokens: int) -> float:
 
 def _multiplying(products: int, threads: int) -> float:
     """Seconds for so many multiplications at the most that vectors can do."""
-    row, rounds = (
-        next(each.row for each in reversed(matmul.kernel_sets()) if each.available and each.name != TILES),
-        1 << 22,
-    )
+    row = next(each.row for each in reversed(matmul.kernel_sets()) if each.available and each.name != TILES)
+    rounds = 1 << 22
     start = perf_counter()
     done = _matmul.probe_multiplications(row, rounds, threads)
     return (perf_counter() - start) * products / done

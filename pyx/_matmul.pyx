@@ -12,6 +12,7 @@ from libc.stdlib cimport free, malloc
 
 cdef extern from "matmul.h" nogil:
     ctypedef struct i2s_matmul_many_kernel:
+        const i2s_matmul_many_kernel *fewer
         int64_t (*from_ "from")() noexcept nogil
         int64_t *forced
     unsigned i2s_cpu_needs(int (*available)() noexcept nogil)
@@ -66,17 +67,27 @@ def kernel_sets():
 
 
 def panels_from(int row):
-    """Tokens from which on a set uses panels; None if it has none, or never does on this processor."""
+    """Tokens from which on a set uses panels, or one after the other kernels for fewer tokens; None if it has none, or never
+    does on this processor."""
     cdef const i2s_matmul_many_kernel *many = i2s_matmul_sets[row].many
-    cdef int64_t tokens = INT64_MAX if many == NULL else many.from_()
+    cdef int64_t tokens = INT64_MAX
+    while many != NULL:
+        tokens = min(tokens, many.from_())
+        many = many.fewer
     return None if tokens == INT64_MAX else tokens
 
 
-def force_panels(int row, int64_t tokens):
-    """Have a set use panels from so many tokens on, in this process; -1 leaves it to the processor. For tests and benchmarks."""
-    if i2s_matmul_sets[row].many == NULL:
+def force_panels(int row, int64_t tokens, fewer=None):
+    """Have a set use panels from so many tokens on, in this process, and its other kernel of several tokens from `fewer` on,
+    or as panels; -1 leaves it to the processor. For tests and benchmarks."""
+    cdef const i2s_matmul_many_kernel *many = i2s_matmul_sets[row].many
+    if many == NULL:
         raise ValueError("this set has no panels")
-    i2s_matmul_sets[row].many.forced[0] = tokens
+    many.forced[0] = tokens
+    if many.fewer != NULL:
+        many.fewer.forced[0] = tokens if fewer is None else fewer
+    elif fewer is not None:
+        raise ValueError("this set has one kernel for several tokens")
 
 
 def kernel_needs():

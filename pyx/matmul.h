@@ -6,8 +6,8 @@
  *
  * `i2s_matmul_sets` has one row for each instruction set that this compiler can target, slowest first. A set arranges the
  * activation codes of a tile of tokens as it reads them, and multiplies rows with them: four tokens share what is unpacked in
- * registers, or many tokens share panels (matmul_panel.h, matmul_amx.h, matmul_panel_neon.h). i2s_matmul_run does a whole product in parts
- * that do not depend on who does them: rows of the matrix, tile by tile of tokens.
+ * registers, or many tokens share panels (matmul_panel.h, matmul_amx.h, matmul_panel_neon.h). i2s_matmul_run does a whole
+ * product in parts that do not depend on who does them: rows of the matrix, tile by tile of tokens.
  */
 #ifndef I2S_MATMUL_H
 #define I2S_MATMUL_H
@@ -44,7 +44,8 @@
 #endif
 
 /* A kernel for many tokens, which have tiles and an arrangement of their own. Rows are best a multiple of `rows`. */
-typedef struct {
+typedef struct i2s_matmul_many_kernel {
+    const struct i2s_matmul_many_kernel *fewer; /* one for fewer tokens than those of this, or NULL */
     int64_t (*from)(void); /* tokens from which on it is used */
     int64_t *forced;       /* the same, as tests and benchmarks want it; -1 leaves it to the processor */
     int tokens, rows;
@@ -73,18 +74,20 @@ static int i2s_matmul_always(void) { return 1; }
 
 #if defined(I2S_MM_X86)
 static const i2s_matmul_many_kernel i2s_matmul_panels = {
-    i2s_panel_from, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange, i2s_panel_product};
+    NULL, i2s_panel_from, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange, i2s_panel_product};
 #if defined(I2S_KNOWS_AMX)
+static const i2s_matmul_many_kernel i2s_matmul_amx_few = {
+    NULL, i2s_amx_few_from, &i2s_amx_few_forced, I2S_AMX_TOKENS, 32, i2s_amx_few_arrange, i2s_amx_few_product};
 static const i2s_matmul_many_kernel i2s_matmul_amx = {
-    i2s_amx_from, &i2s_amx_forced, I2S_AMX_TOKENS, 32, i2s_amx_arrange, i2s_amx_product};
+    &i2s_matmul_amx_few, i2s_amx_from, &i2s_amx_forced, I2S_AMX_TOKENS, 32, i2s_amx_arrange, i2s_amx_product};
 #endif
 #elif defined(I2S_MM_NEON)
 static const i2s_matmul_many_kernel i2s_matmul_panels_dotprod = {
-    i2s_panel_from_dotprod, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange_dotprod,
+    NULL, i2s_panel_from_dotprod, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange_dotprod,
     i2s_panel_product_dotprod};
 #if defined(I2S_KNOWS_I8MM)
 static const i2s_matmul_many_kernel i2s_matmul_panels_i8mm = {
-    i2s_panel_from_i8mm, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange_i8mm,
+    NULL, i2s_panel_from_i8mm, &i2s_panel_forced, I2S_PANEL_TOKENS, I2S_PANEL_ROWS, i2s_panel_arrange_i8mm,
     i2s_panel_product_i8mm};
 #endif
 #endif
@@ -139,7 +142,8 @@ typedef struct {
 /* The kernel for many tokens, if this product is for it. */
 static inline const i2s_matmul_many_kernel *i2s_matmul_many(const i2s_matmul_job *job) {
     const i2s_matmul_many_kernel *many = job->set->many;
-    return many != NULL && job->tokens >= many->from() ? many : NULL;
+    while (many != NULL && job->tokens < many->from()) many = many->fewer;
+    return many;
 }
 
 static inline int64_t i2s_matmul_tile(const i2s_matmul_job *job) { /* tokens in a tile */

@@ -19,7 +19,8 @@
 #define I2S_AMX_TOKENS 16 /* in a tile of activations */
 #define I2S_AMX_ROWS 128  /* in a panel, which takes 432 KiB unpacked */
 #define I2S_AMX_TILE 1024 /* bytes */
-#define I2S_AMX_LEAST 12  /* tokens from which on unpacking pays */
+#define I2S_AMX_LEAST 17  /* tokens from which on transposing pays */
+#define I2S_AMX_FEW_LEAST 6 /* tokens from which on tiles pay, with weights as they are unpacked */
 
 #define I2S_MM_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
 
@@ -31,6 +32,8 @@
 #define I2S_AMX_ZERO(TO) __asm__ volatile("tilezero %%tmm" #TO : :)
 /* Sums of signed (activations X) times unsigned bytes (weights W). */
 #define I2S_AMX_MULTIPLY(SUMS, X, W) __asm__ volatile("tdpbsud %%tmm" #W ", %%tmm" #X ", %%tmm" #SUMS : :)
+/* Sums of unsigned (weights W) times signed bytes (activations X): by rows of weights. */
+#define I2S_AMX_BY_ROWS(SUMS, W, X) __asm__ volatile("tdpbusd %%tmm" #X ", %%tmm" #W ", %%tmm" #SUMS : :)
 
 /* All eight tiles: 16 rows of 64 bytes. */
 static void i2s_amx_begin(void) {
@@ -167,6 +170,114 @@ static void i2s_amx_product(const uint8_t *w, int64_t rows, int64_t blocks, cons
                           stride);
         }
     }
+    i2s_amx_end();
+}
+
+/* ---- Few tokens, which do not pay for transposed weights: these are the first operand, as they are unpacked. ----
+ *
+ * The second is four activation codes of each of 16 tokens, for every four columns. Sums come out by rows, and are transposed
+ * once for all columns. Two groups of rows by the two halves of a block make four tiles of sums.
+ */
+
+static int64_t i2s_amx_few_forced = -1;
+
+static int64_t i2s_amx_few_from(void) { return i2s_amx_few_forced >= 0 ? i2s_amx_few_forced : I2S_AMX_FEW_LEAST; }
+
+I2S_MM_TARGET static void i2s_amx_few_arrange(const int8_t *codes, int64_t blocks, int tokens, int8_t *arranged) {
+    const int64_t columns = blocks * I2S_MM_COLUMNS;
+    for (int64_t k = 0; k < columns; k += 4, arranged += 64)
+        for (int t = 0; t < I2S_AMX_TOKENS; t++)
+            if (t < tokens)
+                memcpy(arranged + 4 * t, codes + t * columns + k, 4);
+            else
+                memset(arranged + 4 * t, 0, 4);
+}
+
+/* A block of 32 rows: for each 16 of them a tile of its first 64 columns, and one of the others. Rows that lie `next` bytes
+ * further on are asked for. */
+I2S_MM_TARGET I2S_MM_INLINE void i2s_amx_few_unpack(const uint8_t *const row[32], int64_t at, int64_t next, uint8_t *to) {
+    const __m512i three = _mm512_set1_epi8(3);
+    const __m512i first = _mm512_inserti64x4(_mm512_set1_epi16(6), _mm256_set1_epi16(4), 1);
+    const __m512i other = _mm512_inserti64x4(_mm512_set1_epi16(2), _mm256_set1_epi16(0), 1);
+    for (int i = 0; i < 32; i++) {
+        const __m512i v = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(row[i] + at)));
+        I2S_MM_ASK(row[i] + at, next);
+        uint8_t *const place = to + i / 16 * 2 * I2S_AMX_TILE + i % 16 * 64;
+        _mm512_store_si512(place, _mm512_and_si512(_mm512_srlv_epi16(v, first), three));
+        _mm512_store_si512(place + I2S_AMX_TILE, _mm512_and_si512(_mm512_srlv_epi16(v, other), three));
+    }
+}
+
+/* The sums of 16 rows by 16 tokens, in two parts, to where those of a token lie side by side. */
+I2S_MM_TARGET static void i2s_amx_few_leave(const int32_t *one, const int32_t *other, __mmask16 rows, int64_t tokens,
+                                            int32_t *out, int64_t stride) {
+    __m512i v[16], w[16];
+    I2S_MM_UNROLL for (int i = 0; i < 16; i++)
+        v[i] = _mm512_add_epi32(_mm512_load_si512(one + 16 * i), _mm512_load_si512(other + 16 * i));
+    I2S_MM_UNROLL for (int i = 0; i < 16; i += 2) {
+        w[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+        w[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+    }
+    I2S_MM_UNROLL for (int i = 0; i < 16; i += 4)
+        I2S_MM_UNROLL for (int j = 0; j < 2; j++) {
+            v[i + 2 * j] = _mm512_unpacklo_epi64(w[i + j], w[i + 2 + j]);
+            v[i + 2 * j + 1] = _mm512_unpackhi_epi64(w[i + j], w[i + 2 + j]);
+        }
+    /* lane l of v[4 * g + c]: token 4 * l + c of the rows from 4 * g on */
+    I2S_MM_UNROLL for (int c = 0; c < 4; c++) {
+        const __m512i even = _mm512_shuffle_i32x4(v[c], v[4 + c], 0x88), odd = _mm512_shuffle_i32x4(v[c], v[4 + c], 0xDD);
+        const __m512i more_even = _mm512_shuffle_i32x4(v[8 + c], v[12 + c], 0x88);
+        const __m512i more_odd = _mm512_shuffle_i32x4(v[8 + c], v[12 + c], 0xDD);
+        w[c] = _mm512_shuffle_i32x4(even, more_even, 0x88);
+        w[4 + c] = _mm512_shuffle_i32x4(odd, more_odd, 0x88);
+        w[8 + c] = _mm512_shuffle_i32x4(even, more_even, 0xDD);
+        w[12 + c] = _mm512_shuffle_i32x4(odd, more_odd, 0xDD);
+    }
+    for (int t = 0; t < tokens && t < 16; t++) _mm512_mask_storeu_epi32(out + t * stride, rows, w[t]);
+}
+
+I2S_MM_TARGET static void i2s_amx_few_rows(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *x, int64_t tokens,
+                                           int32_t *out, int64_t stride) {
+    _Alignas(64) uint8_t unpacked[2][4 * I2S_AMX_TILE]; /* a block, and the next one meanwhile */
+    _Alignas(64) int32_t sums[4][16 * 16];
+    const uint8_t *row[32];
+    for (int i = 0; i < 32; i++) row[i] = w + (i < rows ? i : rows - 1) * blocks * I2S_MM_BYTES;
+    I2S_AMX_ZERO(0);
+    I2S_AMX_ZERO(1);
+    I2S_AMX_ZERO(2);
+    I2S_AMX_ZERO(3);
+    i2s_amx_few_unpack(row, 0, 32 * blocks * I2S_MM_BYTES, unpacked[0]);
+    for (int64_t b = 0; b < blocks; b++, x += 2 * I2S_AMX_TILE) {
+        const uint8_t *const here = unpacked[b & 1];
+        if (b + 1 < blocks) i2s_amx_few_unpack(row, (b + 1) * I2S_MM_BYTES, 32 * blocks * I2S_MM_BYTES, unpacked[~b & 1]);
+        I2S_AMX_LOAD(6, x, 64);
+        I2S_AMX_LOAD(4, here, 64);
+        I2S_AMX_BY_ROWS(0, 4, 6);
+        I2S_AMX_LOAD(5, here + 2 * I2S_AMX_TILE, 64);
+        I2S_AMX_BY_ROWS(2, 5, 6);
+        I2S_AMX_LOAD(7, x + I2S_AMX_TILE, 64);
+        I2S_AMX_LOAD(4, here + I2S_AMX_TILE, 64);
+        I2S_AMX_BY_ROWS(1, 4, 7);
+        I2S_AMX_LOAD(5, here + 3 * I2S_AMX_TILE, 64);
+        I2S_AMX_BY_ROWS(3, 5, 7);
+    }
+    I2S_AMX_STORE(0, sums[0], 64);
+    I2S_AMX_STORE(1, sums[1], 64);
+    I2S_AMX_STORE(2, sums[2], 64);
+    I2S_AMX_STORE(3, sums[3], 64);
+    for (int g = 0; g < 2 && 16 * g < rows; g++)
+        i2s_amx_few_leave(sums[2 * g], sums[2 * g + 1], (__mmask16)(rows - 16 * g >= 16 ? 0xFFFF : (1 << (rows - 16 * g)) - 1),
+                          tokens, out + 16 * g, stride);
+}
+
+static void i2s_amx_few_product(const uint8_t *w, int64_t rows, int64_t blocks, const int8_t *arranged, int64_t tokens,
+                                int32_t *out, int64_t stride) {
+    const int64_t pitch = blocks * I2S_MM_BYTES, tile = blocks * I2S_MM_COLUMNS * I2S_AMX_TOKENS;
+    i2s_amx_begin();
+    for (int64_t r = 0; r < rows; r += 32)
+        for (int64_t t = 0; t < tokens; t += I2S_AMX_TOKENS)
+            i2s_amx_few_rows(w + r * pitch, rows - r, blocks, arranged + t / I2S_AMX_TOKENS * tile, tokens - t,
+                             out + t * stride + r, stride);
     i2s_amx_end();
 }
 

@@ -29,7 +29,7 @@ KERNELS: Final = (
     "fuzz/fuzz_payload.py", "fuzz/fuzz_lint.py::test_corpus", "fuzz/fuzz_round_trips.py::test_corpus",
     "tests/codec/test_native.py", "tests/codec/test_recode.py", "tests/codec/test_vectors.py",
     "tests/codec/test_survey_kernels.py", "tests/inspect/test_survey.py",
-    "tests/model/test_matmul.py", "tests/model/test_fast.py",
+    "tests/model/test_matmul.py", "tests/model/test_panels.py", "tests/model/test_fast.py",
     "tests/model/test_profiles.py", "tests/fuzzing/test_addresses.py",
 )  # fmt: skip
 

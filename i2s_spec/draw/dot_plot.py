@@ -64,6 +64,10 @@ def dot_plot(rows: Sequence[Measured], says: str, more: str, unit: str) -> str:
     return drawing(WIDTH, floor + 46, says, more, *marks, style="i2s-figure i2s-measured")
 
 
+#: The least value that an axis is made for: below it floats have too few bits for its steps.
+_LEAST: Final = 1e-300
+
+
 class _Axis:
     def __init__(self, ends: Sequence[float]) -> None:
         least, most = min(ends), max(ends)
@@ -72,8 +76,9 @@ class _Axis:
             self._low, self._high = decades(least, most)
             self.ticks = ticks(self._low, self._high)[:9]
         else:
-            step = _step(most or 1.0)
-            self._low, self._high = 0.0, step * math.ceil((most or 1.0) / step)
+            top = most if most >= _LEAST else 1.0
+            step = _step(top)
+            self._low, self._high = 0.0, step * math.ceil(top / step)
             self.ticks = [step * i for i in range(round(self._high / step) + 1)]
 
     def place(self, value: float) -> float:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from examples import examples
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from i2s_spec._version import __version__
@@ -37,6 +37,7 @@ def test_a_flow_has_its_boxes_and_arrows_inside() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e12), st.floats(0, 1e12)), min_size=1, max_size=12))
+@example([(0.0, 5e-324)])
 @examples(60)
 def test_measurements_lie_on_their_axis(pairs: list[tuple[float, float]]) -> None:
     dots = [(min(pair), max(pair)) for pair in pairs]

@@ -246,7 +246,7 @@ def test_a_pass_for_each_set_and_what_is_built_upon_it() -> None:
     made = {each.name: each for each in passes.planned(["portable", "avx2", "avx512"], more=False)}
     assert list(made) == ["files", "portable", "avx2", "avx512"]
     assert made["avx2"].sets == ("avx2", "avxvnni", "avx512vl")
-    assert made["avx512"].sets == ("avx512",)
+    assert made["avx512"].sets in (("avx512",), ("avx512", "amx"))  # not every compiler knows AMX
     assert made["files"].sets == ()
 
 

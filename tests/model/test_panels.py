@@ -1,7 +1,7 @@
 """Products of many tokens by panels are the definition, bit for bit, and which processors use them.
 
-Whatever the processor would choose, both kernels of every set that it can run are run: panels, which AMX multiplies by
-tiles, from one token on, and the kernel of few tokens for any number.
+Whatever the processor would choose, every kernel of every set that it can run is run: panels, which AMX multiplies by tiles,
+from one token on, the kernel of AMX for fewer tokens, and that of one to four tokens for any number.
 """
 
 from __future__ import annotations
@@ -37,13 +37,19 @@ def _can_be_forced(row: int) -> bool:
 
 
 #: From so many tokens on sets use it, whoever made the processor.
-LEAST: Final = {"dotprod": 16, "i8mm": 8, "amx": 12}
+LEAST: Final = {"dotprod": 16, "i8mm": 8, "amx": 6}
 
 #: Sets that have a kernel for many tokens of their own; that of AVX-512VL is that of AVX-512.
 SETS: Final = {
     each.name: each.row
     for each in matmul.kernel_sets()
     if each.available and each.name != "avx512vl" and _can_be_forced(each.row)
+}
+
+#: From how many tokens on a set uses panels, and its kernel for fewer tokens if it has one, so that each kernel is run.
+FORCED: Final = {
+    name: [(PANELS, None), (FEW, None), *([(FEW, PANELS)] if name == "amx" else []), (BY_PROCESSOR, None)]
+    for name in SETS
 }
 needs_panels = pytest.mark.skipif(
     not SETS, reason="no set of this processor has panels: they need AVX-512 VNNI, or dot products of ARM"
@@ -65,10 +71,10 @@ def want_of(content: bytes, rows: int, columns: int, codes: Any) -> Any:
     return (codes.astype(np.float64) @ weights.reshape(rows, columns).astype(np.float64).T).astype(np.int32)
 
 
-def got_of(name: str, forced: int, content: Any, rows: int, codes: Any, threads: int) -> Any:
+def got_of(name: str, forced: tuple[int, int | None], content: Any, rows: int, codes: Any, threads: int) -> Any:
     row = SETS[name]
     out = np.full((len(codes), rows), -7, dtype=np.int32)
-    _matmul.force_panels(row, forced)
+    _matmul.force_panels(row, *forced)
     _matmul.product(row, np.frombuffer(content, dtype=np.uint8), rows, codes, out, threads)
     return out
 
@@ -81,7 +87,7 @@ def got_of(name: str, forced: int, content: Any, rows: int, codes: Any, threads:
     ends=st.sampled_from([None, -128, 127]), seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
 @examples(120)
-def test_both_kernels(
+def test_every_kernel(
     name: str, rows: int, blocks: int, tokens: int, threads: int, offset: int, ends: int | None, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -92,8 +98,8 @@ def test_both_kernels(
         codes[:] = ends
     payload = np.frombuffer(bytes(offset) + content, dtype=np.uint8)[offset:]
     want = want_of(content, rows, columns, codes)
-    assert np.array_equal(got_of(name, PANELS, payload, rows, codes, threads), want)
-    assert np.array_equal(got_of(name, FEW, payload, rows, codes, threads), want)
+    for forced in FORCED[name]:
+        assert np.array_equal(got_of(name, forced, payload, rows, codes, threads), want)
 
 
 @needs_panels
@@ -105,14 +111,14 @@ def test_every_number_of_tokens(name: str, tokens: int) -> None:
     for rows, columns in [(1, 128), (15, 256), (48, 3456), (97, 384), (47, 128 * 55)]:
         content, codes = rng.bytes(rows * columns // 4), rng.integers(-128, 128, (tokens, columns)).astype(np.int8)
         want = want_of(content, rows, columns, codes)
-        assert np.array_equal(got_of(name, PANELS, content, rows, codes, 1 + tokens % 3), want)
+        for forced in FORCED[name]:
+            assert np.array_equal(got_of(name, forced, content, rows, codes, 1 + tokens % 3), want)
 
 
 @needs_panels
 @each_set
-@pytest.mark.parametrize("forced", [PANELS, FEW, BY_PROCESSOR])
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_floats_of_many_tokens(monkeypatch: pytest.MonkeyPatch, name: str, forced: int, threads: int) -> None:
+def test_floats_of_many_tokens(monkeypatch: pytest.MonkeyPatch, name: str, threads: int) -> None:
     """The results of the parts of a product become floats in place: by the definition, each once."""
     rng = np.random.default_rng(5)
     rows, columns, tokens = 130, 1408, 50
@@ -122,8 +128,9 @@ def test_floats_of_many_tokens(monkeypatch: pytest.MonkeyPatch, name: str, force
     integers = want_of(content, rows, columns, made.codes) - made.sums[:, None]
     want = integers.astype(np.float32) / made.scale[:, None] * scale
     monkeypatch.setenv(isa.VARIABLE, name)
-    _matmul.force_panels(SETS[name], forced)
-    assert np.array_equal(matmul.linear(content, scale, rows, columns, x, threads=threads), want)
+    for forced in FORCED[name]:
+        _matmul.force_panels(SETS[name], *forced)
+        assert np.array_equal(matmul.linear(content, scale, rows, columns, x, threads=threads), want)
 
 
 @needs_panels
@@ -132,8 +139,8 @@ def test_whole_passes(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A prompt has the same logits, bit for bit, whichever kernel and however many threads."""
     monkeypatch.setenv(isa.VARIABLE, name)
     data, tokens, seen = model_file("bitnet-b1.58"), list(range(3, 43)), set()
-    for forced in (PANELS, FEW):
-        _matmul.force_panels(SETS[name], forced)
+    for forced in FORCED[name]:
+        _matmul.force_panels(SETS[name], *forced)
         for threads in (1, 3):
             logits = load_model(data, "fast", threads=threads).forward(tokens).logits
             assert logits is not None
@@ -155,6 +162,20 @@ def test_which_processors_use_them(name: str) -> None:
         pytest.skip("the system does not name the maker of the processor here")
     _matmul.force_panels(row, 5)
     assert _matmul.panels_from(row) == 5
+
+
+@needs_panels
+@each_set
+def test_kernels_for_fewer_tokens(name: str) -> None:
+    """AMX has two kernels of its own, each from a number of tokens on; the other sets have one, and say so."""
+    if name != "amx":
+        with pytest.raises(ValueError, match="one kernel for several tokens"):
+            _matmul.force_panels(SETS[name], PANELS, 3)
+        return
+    _matmul.force_panels(SETS[name], 9, 3)
+    assert _matmul.panels_from(SETS[name]) == 3
+    _matmul.force_panels(SETS[name], 9)
+    assert _matmul.panels_from(SETS[name]) == 9
 
 
 def test_sets_without_panels() -> None:

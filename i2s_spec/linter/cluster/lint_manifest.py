@@ -109,6 +109,6 @@ def _records(
     if coordinator.looked_at:
         unchanged = coordinator.reused - before
         say(
-            f"{unchanged:,} of {counted(coordinator.looked_at, 'file')} on servers are unchanged, "
-            f"and have their earlier results"
+            f"unchanged on servers, with their earlier results: {unchanged:,} of "
+            f"{counted(coordinator.looked_at, 'file')}"
         )

@@ -120,12 +120,12 @@ static void multiply_as(const test_case *c, const i2s_matmul_set *set, size_t nu
     free(sums);
 }
 
-/* Every case by the kernel for many tokens too, where there is one: whatever this processor would choose. */
+/* Every case by the kernels for many tokens too, where there are some: whatever this processor would choose. */
 static void multiply(const test_case *c, const i2s_matmul_set *set, size_t number, int place, int threads) {
-    if (set->many != NULL) {
-        *set->many->forced = 1;
+    for (const i2s_matmul_many_kernel *many = set->many; many != NULL; many = many->fewer) {
+        *many->forced = 1;
         multiply_as(c, set, number, place, threads);
-        *set->many->forced = INT64_MAX;
+        *many->forced = INT64_MAX;
     }
     multiply_as(c, set, number, place, threads);
 }
