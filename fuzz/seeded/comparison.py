@@ -66,11 +66,14 @@ _LINTER = [
         "i2s_spec/linter/analysis/subject.py", "linter/test_spans.py linter/test_rules.py",
         ("span-past-file", "a span goes on behind the file",
          "min(base + stop, size), path)", "base + stop, path)"),
-        ("room-to-file-end", "the room of the last tensor ends with the file, not with the data section",
-         "(self.data_size if after is None else offsets[after])", "(self.file.size if after is None else offsets[after])"),
     ),
     *seeded(
-        "i2s_spec/linter/report_data.py", "linter/test_spans.py linter/test_engine.py",
+        "i2s_spec/inspect/placement.py", "linter/test_spans.py linter/test_rules.py",
+        ("room-to-file-end", "the room of the last tensor ends with the file, not with the data section",
+         "(data_size if after is None else offsets[after])", "(file.size if after is None else offsets[after])"),
+    ),
+    *seeded(
+        "i2s_spec/linter/excerpt.py", "linter/test_spans.py linter/test_engine.py",
         ("excerpt-at-end", "nothing is shown where a file ends too early",
          "start = min(span.start, max(source.size - 1, 0)) // ROW * ROW", "start = span.start // ROW * ROW"),
         ("excerpt-rows", "an excerpt has a row too many", "start + ROW * ROWS)", "start + ROW * ROWS + 1)"),

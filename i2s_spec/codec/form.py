@@ -25,6 +25,7 @@ import numpy as np
 from i2s_spec.codec.blocks import block_native
 from i2s_spec.codec.payload_native import unpack_trits
 from i2s_spec.codec.ternary_types import BLOCK_TYPES, NotTernaryError, scales_in_use, unpack_blocks
+from i2s_spec.codec.weights import from_bfloat16
 from i2s_spec.errors import counted
 from i2s_spec.schema.block_layout import FOURTH_WEIGHT
 from i2s_spec.schema.checks import ByteOrder, order_prefix
@@ -197,7 +198,7 @@ def widened(bits: NDArray[Any], type: str) -> NDArray[np.float32]:
         return bits.view(np.float32)
     if type == "F16":
         return bits.view(np.float16).astype(np.float32)
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return from_bfloat16(bits)
 
 
 # Many tensors at once.

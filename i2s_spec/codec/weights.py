@@ -1,4 +1,7 @@
-"""This module sees the float weights of a tensor as float32, a window at a time, as producers convert them first."""
+"""This module sees the float weights of a tensor as float32, a window at a time, as producers convert them first.
+
+NumPy has no bfloat16: its words are uint16 here, and `from_bfloat16` and `to_bfloat16` say what they are.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,17 @@ import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+
+def from_bfloat16(words: NDArray[Any]) -> NDArray[np.float32]:
+    """Words of bfloat16, in whatever byte order, as float32: exactly, since a word is the upper half of one."""
+    return (words.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def to_bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
+    """float32 as words of bfloat16: rounded to nearest, ties to even. A NaN may become another number."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    return ((bits + (np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)))) >> np.uint32(16)).astype(np.uint16)
 
 
 class Weights:
@@ -31,7 +45,7 @@ class Weights:
         """Elements `start` to `stop` as float32."""
         part = self.flat[start:stop]
         if part.dtype.kind == "u":
-            return (part.astype(np.uint32) << np.uint32(16)).view(np.float32)
+            return from_bfloat16(part)
         with np.errstate(all="ignore"):  # what is beyond float32 becomes an infinity
             return part.astype(np.float32, copy=False)
 

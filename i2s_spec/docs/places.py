@@ -20,8 +20,8 @@ from i2s_spec.errors import FormatError, Span, quote
 from i2s_spec.gguf.reader import File
 from i2s_spec.inspect.dump.labels import NodeLabels
 from i2s_spec.inspect.dump.selector import Unknown, target
+from i2s_spec.linter.excerpt import ROW, ROWS, excerpt_of
 from i2s_spec.linter.report.proof import proof
-from i2s_spec.linter.report_data import ROW, ROWS, excerpt_of
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.field import Node
 from i2s_spec.schema.i2s import codes_of

@@ -234,7 +234,9 @@ class Tensor:
         data: bytes | memoryview = view[span.start : span.stop] if view is not None else self._bytes(span)
         array = np.frombuffer(data, dtype=prefix + dtype)
         if name == "BF16":
-            array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+            from i2s_spec.codec.weights import from_bfloat16
+
+            array = from_bfloat16(array)
         array = array.reshape(self.shape)
         array.flags.writeable = False
         return array

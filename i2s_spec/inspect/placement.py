@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from math import prod
 from operator import le
 
-from i2s_spec.light_typing import NamedTuple
+from i2s_spec.light_typing import TYPE_CHECKING, NamedTuple
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import padded
+
+if TYPE_CHECKING:
+    from i2s_spec.gguf.reader import File
 
 #: No tensor of any kind has as many elements or bytes: sizes are kept in signed 64-bit integers.
 INT64_END = 1 << 63
 
 #: Numbers that I2_S had before its release; BF16 and a retired type today.
 LEGACY_I2_S = frozenset({30, 31})
+
+#: Sizes of tensors of one shape, type and extent that are remembered at once.
+ALIKE = 1024
 
 
 class Placement(NamedTuple):
@@ -74,6 +80,35 @@ class Extent(NamedTuple):
     placement: Placement
     allotted_bytes: int
     next: Placement | None
+
+
+def placements_of(file: File, data_size: int) -> Placements:
+    """Every tensor in the order of the offsets; empty where the header does not say where the data section is.
+
+    :param data_size: bytes between the start of the data section and the end of the file
+    """
+    index = file.index
+    placements = Placements()
+    if file.data_start is None or index.tensors != index.tensor_count:
+        return placements
+    alignment = file.alignment or limits.DEFAULT_ALIGNMENT
+    offsets = array("Q", (index.tensor(i).offset for i in range(index.tensors)))
+    rows = sorted(range(index.tensors), key=offsets.__getitem__)
+    sizes: dict[tuple[tuple[int, ...], int, int], int | None] = {}  # many tensors are alike: they need one number
+    tensor, before = index.tensor, None
+    known: tuple[tuple[int, ...], int, int] = (), 0, 0  # what the last one was like
+    for i, after in zip(rows, chain(islice(rows, 1, None), (None,)), strict=False):
+        info = tensor(i)
+        number, offset = info.type, offsets[i]
+        like = info.ne, number, (data_size if after is None else offsets[after]) - offset
+        if like != known:
+            if like not in sizes:
+                if len(sizes) == ALIKE:
+                    sizes.clear()
+                sizes[like] = size_of(*like, alignment, file.tensors.common_type(number))
+            known, before = like, sizes[like]
+        placements.append(offset, i, number, before)
+    return placements
 
 
 def size_of(

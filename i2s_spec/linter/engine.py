@@ -20,7 +20,7 @@ from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.collection import Collection
 from i2s_spec.linter.options import Options, defaults, options_of, path_of
-from i2s_spec.linter.report_data import Remote, Report, Sample, excerpt_of
+from i2s_spec.linter.report_data import Remote, Report, Sample
 from i2s_spec.linter.rule import REGISTRY, Facts, Sampled, finding_of
 from i2s_spec.linter.rules import concerns
 from i2s_spec.linter.selection.profile import profile_named
@@ -159,7 +159,10 @@ class _Run:
             subject.end()
         found = self._collection.findings
         fetched = self._reading.mode != "full"  # no request is made for bytes that are only shown
-        found[:] = [finding._replace(excerpt=excerpt_of(source, finding.span, fetched=fetched)) for finding in found]
+        if found:
+            from i2s_spec.linter.excerpt import excerpt_of
+
+            found[:] = [each._replace(excerpt=excerpt_of(source, each.span, fetched=fetched)) for each in found]
 
     def _begin(self, subject: Subject) -> bool:
         """Have the payloads read while the rules on the header run; False where the file went away."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, FormatError, Span, counted, quote
-from i2s_spec.gguf.source import FetchingSource, Source, is_address
+from i2s_spec.errors import EXIT_BUG, EXIT_FINDINGS, EXIT_INPUT, EXIT_REMOTE, counted, quote
+from i2s_spec.gguf.source import is_address
 from i2s_spec.light_typing import Any, NamedTuple
-from i2s_spec.linter.rule import Excerpt, Finding, Severity
+from i2s_spec.linter.rule import Finding, Severity
 from i2s_spec.schema import faults
 
 #: A report as plain data, in the form that `lint --format json` gives for each file.
@@ -320,33 +320,6 @@ def ok_words(report: FileReport) -> str:
     return "sampled, no error in what was read" if "sampled" in report else "ok"
 
 
-def reading_words(report: FileReport) -> list[str]:
-    """What was read of a file and what not, as sentences; nothing for a whole file of this machine."""
-    words = []
-    if "sampled" in report:
-        skipped, partly = ", ".join(report["not_evaluated"]), len(report["evaluated_in_part"])
-        part = "at most a part of each tensor was read; "
-        if "scales" in report:
-            part = (
-                f"{report['scales']['read']:,} of {counted(report['scales']['of'], 'scale')} and "
-                f"the codes before them were read, "
-                "since the server gives one range at a time; --remote-limit sample=N allows more requests; "
-            )
-        clauses = [f"not evaluated: {skipped}" if skipped else "every rule was evaluated"]
-        if partly:
-            clauses.append(f"{counted(partly, 'rule')} on payloads saw a part")
-        elif not skipped:
-            clauses.append("no tensor is larger than its sample")
-        words.append(f"sampled: {part}{'; '.join(clauses)}")
-    if "remote" in report:
-        remote = report["remote"]
-        version = f"version {remote['version']}" if remote["version"] else "the server names no version"
-        words.append(
-            f"from a server: {counted(remote['requests'], 'request')}, {counted(remote['bytes'], 'byte')}; {version}"
-        )
-    return words
-
-
 #: Exit codes from the worst to the best: our bug, unreadable, not given by a server, findings, nothing.
 WORST = (EXIT_BUG, EXIT_INPUT, EXIT_REMOTE, EXIT_FINDINGS, 0)
 
@@ -410,30 +383,3 @@ class Totals:
         files = [{"file": place, "sets": list(keys)} for place, keys in self.configuration]
         sampled = {"sampled": self._sampled} if self._sampled else {}
         return {**self._counts, **sampled, **({"configuration": files} if files else {})}
-
-
-#: Bytes in a row of a dump; excerpts begin and end at multiples of it.
-ROW = 16
-
-#: Rows of a span that an excerpt shows.
-ROWS = 3
-
-
-def excerpt_of(source: Source, span: Span, *, fetched: bool = False) -> Excerpt | None:
-    """The rows of sixteen bytes that the span lies in, at most three; the row before an empty span at the file's end.
-
-    None where there is no byte to show, as for what is about the file as a whole, or where it can no longer be read.
-
-    :param fetched: whether only bytes are shown that are here already, of a file on a server
-    """
-    if span.stop == 0:
-        return None
-    start = min(span.start, max(source.size - 1, 0)) // ROW * ROW
-    stop = min(max(span.stop, span.start + 1), start + ROW * ROWS)
-    stop = min((stop + ROW - 1) // ROW * ROW, source.size)
-    if stop <= start or (fetched and isinstance(source, FetchingSource) and not source.holds(start, stop)):
-        return None
-    try:
-        return Excerpt(start, source.read(start, stop - start))
-    except FormatError:
-        return None

@@ -21,7 +21,7 @@ from i2s_spec.errors import FormatError
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.writer import Writer
-from i2s_spec.inspect.compare import diff, tensor_rows
+from i2s_spec.inspect.compare import other_tensors, tensor_rows
 from i2s_spec.inspect.compare.byte_streams import first_difference
 from i2s_spec.inspect.compare.diff import Difference, TensorChange, difference
 from i2s_spec.inspect.compare.diff_text import document, lines
@@ -332,7 +332,7 @@ def test_a_small_file_of_many_changed_tensors_does_not_compare_each_with_all(mon
         return rows_of(file, tensor, dialect)
 
     monkeypatch.setattr(tensor_rows, "rows_of", counted)
-    monkeypatch.setattr(diff, "OTHERS", 30)
+    monkeypatch.setattr(other_tensors, "OTHERS", 30)
     found = difference(files[0], files[1])
     assert len(found.tensors) == 20
     assert len(read) == 2 * 20 + 30  # each beside what it should be, and the others

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from i2s_spec.codec.quantization.mean import torch_mean
+from i2s_spec.codec.weights import from_bfloat16
 from i2s_spec.errors import quote
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Witness:
         width = stored.nbytes // max(rows, 1)
         data = stored.read(start * width, stop * width)
         if stored.dtype == "BF16":
-            found = (np.frombuffer(data, "<u2").astype(np.uint32) << np.uint32(16)).view(np.float32)
+            found = from_bfloat16(np.frombuffer(data, "<u2"))
         else:
             found = np.frombuffer(data, {"F16": "<f2", "F32": "<f4"}[stored.dtype]).astype(np.float32)
         return found.reshape(stop - start, *stored.shape[1:])

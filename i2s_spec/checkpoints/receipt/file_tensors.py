@@ -30,10 +30,7 @@ def type_name(tensor: Tensor) -> str:
 
 def floats_of(tensor: Tensor) -> NDArray[np.float32]:
     """A float tensor as float32."""
-    array: NDArray[Any] = tensor.array()
-    if array.dtype.kind == "u":  # bfloat16
-        return (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return array.astype(np.float32)
+    return tensor.array().astype(np.float32)
 
 
 def matrix_of(tensor: Tensor) -> FileMatrix | None:

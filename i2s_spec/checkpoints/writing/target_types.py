@@ -17,6 +17,7 @@ from i2s_spec.codec.form import FLOAT_WORDS, Form
 from i2s_spec.codec.quantization.in_order import in_order
 from i2s_spec.codec.ternary_types import BLOCK_TYPES
 from i2s_spec.codec.trits import WINDOW
+from i2s_spec.codec.weights import from_bfloat16, to_bfloat16
 from i2s_spec.convert.tensors.encode import TARGETS, Encoder, ProofError
 from i2s_spec.errors import counted, quote
 
@@ -103,9 +104,8 @@ def float_words(name: str, values: NDArray[np.float32], type: str, exact: bool =
     if type == "F32":
         return values.astype("<f4").tobytes()
     if type == "BF16":
-        bits = np.ascontiguousarray(values).view(np.uint32)
-        words = ((bits + (np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)))) >> np.uint32(16)).astype("<u2")
-        back = (words.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        words = to_bfloat16(values).astype("<u2")
+        back = from_bfloat16(words)
     else:
         with np.errstate(over="ignore"):
             halves = values.astype("<f2")

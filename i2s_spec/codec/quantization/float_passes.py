@@ -16,6 +16,7 @@ import numpy as np
 
 from i2s_spec.codec.form import FLOAT_WORDS, widened
 from i2s_spec.codec.quantization.mean import COLUMNS
+from i2s_spec.codec.weights import from_bfloat16, to_bfloat16
 from i2s_spec.errors import counted
 
 if TYPE_CHECKING:
@@ -96,11 +97,8 @@ def change_words(words: NDArray[np.uint8], type: str, target: str) -> tuple[NDAr
             made = values.astype("<f2")
             back = made
         else:
-            bits = values.view(np.uint32)
-            made = ((bits + (np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)))) >> np.uint32(16)).astype(
-                "<u2"
-            )
-            back = widened(made.astype(np.uint16, copy=False), "BF16")
+            made = to_bfloat16(values).astype("<u2")
+            back = from_bfloat16(made)
         finite = finite and bool(np.isfinite(back).all())
     return np.ascontiguousarray(made).view(np.uint8), not finite
 

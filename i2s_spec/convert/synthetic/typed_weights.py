@@ -20,6 +20,7 @@ from i2s_spec.codec.blocks.block_quantize import quantize as quantize_blocks
 from i2s_spec.codec.blocks.block_shape import blocks_of
 from i2s_spec.codec.quantization.hadamard import fold
 from i2s_spec.codec.quantization.quantize import quantize
+from i2s_spec.codec.weights import to_bfloat16
 from i2s_spec.convert.synthetic.random_weights import quantiles, random_bytes, ternary
 from i2s_spec.schema.architectures.rotation import Rotation
 from i2s_spec.schema.block_layout import GROUP_LAYOUTS
@@ -90,7 +91,5 @@ def _scales(seed: int, name: str, shape: tuple[int, ...], type: str, scale: floa
 def _floats(weights: NDArray[np.float32], type: str, byte_order: ByteOrder) -> bytes:
     order = order_prefix(byte_order)
     if type == "BF16":
-        bits = weights.view(np.uint32)
-        rounded = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)) >> np.uint32(16)
-        return rounded.astype(f"{order}u2").tobytes()
+        return to_bfloat16(weights).astype(f"{order}u2").tobytes()
     return weights.astype(f"{order}{'f4' if type == 'F32' else 'f2'}").tobytes()

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 
+from i2s_spec.codec.weights import from_bfloat16
 from i2s_spec.convert.tensors.npy import is_shape
 from i2s_spec.errors import FormatError, SettingError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.regular_file import open_regular
@@ -175,8 +176,8 @@ def _safetensors(path: Path) -> dict[str, Stored]:
 
         def read() -> Tap:
             if each.dtype == "BF16":
-                bits = np.frombuffer(each.read(), dtype="<u2").astype("<u4") << 16
-                return Tap(name, _quiet(bits.view("<f4").reshape(each.shape)))
+                values = from_bfloat16(np.frombuffer(each.read(), dtype="<u2"))
+                return Tap(name, _quiet(values.reshape(each.shape)))
             if each.dtype not in _TYPES:
                 raise SettingError(f"the tap {quote(name)} is of type {quote(each.dtype)}, which no tap has")
             return Tap(name, _native(np.frombuffer(each.read(), dtype=_TYPES[each.dtype]).reshape(each.shape)))

@@ -15,7 +15,6 @@ of a tail) makes no difference; it is told all the same where it differs. Tensor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -34,15 +33,14 @@ from i2s_spec.inspect.compare.canonical import (
 )
 from i2s_spec.inspect.compare.identity import ALIGNMENT
 from i2s_spec.inspect.compare.lineage import TensorLineage, ZeroRows
+from i2s_spec.inspect.compare.other_tensors import OtherTensors, what_it_is
 from i2s_spec.inspect.compare.small_tensors import parts, small_differences, small_tensors
 from i2s_spec.inspect.dump.value_preview import beginning
 from i2s_spec.schema.dialect import parse
-from i2s_spec.schema.types import I2_S
 
 if TYPE_CHECKING:
     from i2s_spec.codec.trits import Trits
     from i2s_spec.inspect.compare.decoded_weights import Differing
-    from i2s_spec.inspect.compare.tensor_rows import Rows
     from i2s_spec.schema.dialect import Dialect
 
 #: Called with (bytes of A compared, bytes of A to compare).
@@ -51,9 +49,6 @@ Progress = Callable[[int, int], object]
 #: The share of a tensor that must differ for it to be explained, and how many tensors of a file are.
 CHANGED: Final = 0.1
 EXPLAINED: Final = 64
-
-#: How often, for all of these together, a tensor is compared with another one of its shape: small files hold thousands.
-OTHERS: Final = 1 << 13
 
 #: Elements of an array that a change of it is told with.
 ELEMENTS: Final = 4
@@ -154,7 +149,7 @@ def difference(
     tails: list[TailChange] = []
     lineage: list[TensorLineage] = []
     explained = 0
-    others = _Others(a, dialect_a)
+    others = OtherTensors(a, dialect_a)
     common = [(tensor, b.tensors[name]) for name, tensor in a.tensors.items() if name in b.tensors]
     dialects = parse(dialect_a), parse(dialect_b)
     for part in parts(common):
@@ -169,7 +164,7 @@ def difference(
             if change is not None and change.means:
                 if explained < EXPLAINED and _is_most(change, ours):
                     explained += 1
-                    change = change._replace(how=_how(others, ours, b, theirs, dialect_b) or None)
+                    change = change._replace(how=what_it_is(others, ours, b, theirs, dialect_b) or None)
                 changes.append(change)
             if tail:
                 tails.append(tail)
@@ -336,70 +331,6 @@ def _is_most(change: TensorChange, tensor: Tensor) -> bool:
     if change.trits is not None:
         return change.trits[0] > CHANGED * tensor.elements
     return change.data is not None and change.data[0] > CHANGED * tensor.nbytes
-
-
-class _Others:
-    """The tensors of a file by shape, for whoever asks which of them another one is; `OTHERS` are given in all."""
-
-    def __init__(self, file: File, dialect: str | Dialect) -> None:
-        self.file = file
-        self.dialect = dialect
-        self._left = OTHERS
-
-    @cached_property
-    def _places(self) -> dict[tuple[int, ...], list[int]]:
-        places: dict[tuple[int, ...], list[int]] = {}
-        for tensor in self.file.tensors.values():
-            places.setdefault(tensor.shape, []).append(tensor.index)
-        return places
-
-    def than(self, tensor: Tensor) -> Iterator[tuple[str, Rows]]:
-        """Those of a tensor's shape under another name."""
-        from i2s_spec.inspect.compare.tensor_rows import rows_of
-
-        for place in self._places.get(tensor.shape, ()):
-            other = self.file.tensors.by_index(place)
-            if other.name == tensor.name:
-                continue
-            if not self._left:
-                return
-            self._left -= 1
-            try:
-                yield other.name, rows_of(self.file, other, self.dialect)
-            except (FormatError, ValueError):
-                continue
-
-
-def _how(others: _Others, ours: Tensor, b: File, theirs: Tensor, dialect_b: str | Dialect) -> str:
-    """What B's tensor is, in words; empty where nothing explains it."""
-    from i2s_spec.inspect.compare.explanation import explanation
-    from i2s_spec.inspect.compare.tensor_rows import rows_of
-
-    try:
-        right, wrong = rows_of(others.file, ours, others.dialect), rows_of(b, theirs, dialect_b)
-        for side, file, odd, read_as, known in (
-            ("B", b, theirs, dialect_b, right),
-            ("A", others.file, ours, others.dialect, wrong),
-        ):
-            if odd.type is I2_S and (packed := _packed_as(file, odd, parse(read_as), known)):
-                return f"{side} is packed as {packed}"
-        return explanation(wrong, right, lambda: others.than(ours))
-    except (FormatError, ValueError):  # types that hold neither trits nor floats
-        return ""
-
-
-def _packed_as(file: File, tensor: Tensor, read_as: Dialect, known: Rows) -> str:
-    """The other layout or code map in which an I2_S tensor has the trits that are known; empty where none has them."""
-    from i2s_spec.inspect.identify.reference import matched, rows_compared
-
-    if known.tolerance:  # floats
-        return ""
-    best = matched(file, tensor, known.read(0, rows_compared(tensor)), None).decided
-    if best is None:
-        return ""
-    if best.dialect.layout != read_as.layout:
-        return f"{best.dialect}: another layout"
-    return f"{best.dialect}: another code map" if best.dialect.code_map != read_as.code_map else ""
 
 
 def _tails(ours: Tensor, theirs: Tensor) -> TailChange | None:

@@ -133,5 +133,7 @@ def as_floats(data: bytes, dtype: str) -> NDArray[np.float32]:
     import numpy as np
 
     if dtype == "BF16":
-        return (np.frombuffer(data, "<u2").astype(np.uint32) << np.uint32(16)).view(np.float32)
+        from i2s_spec.codec.weights import from_bfloat16
+
+        return from_bfloat16(np.frombuffer(data, "<u2"))
     return np.frombuffer(data, {"F32": "<f4", "F16": "<f2"}[dtype]).astype(np.float32)

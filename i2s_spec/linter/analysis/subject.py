@@ -5,17 +5,15 @@ Time and memory stay linear in the header: keys and tensors are walked a few tim
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, wraps
-from itertools import chain, islice
 from math import prod
 
 from i2s_spec.errors import Span
 from i2s_spec.gguf.reader import File, Tensor
 from i2s_spec.gguf.source import FetchingSource, affordable
 from i2s_spec.gguf.text_decoded import text_decoded
-from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, Placements, size_of, sound_shape
+from i2s_spec.inspect.placement import LEGACY_I2_S, Extent, Placement, Placements, placements_of, sound_shape
 from i2s_spec.inspect.survey.result import Reading
 from i2s_spec.light_typing import TYPE_CHECKING, Any
 from i2s_spec.linter.analysis.shifted_data import Shift, shifted
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-
 #: The payloads are not read.
 HEADER_ONLY = Reading("none")
 
@@ -46,9 +43,6 @@ _UNAMBIGUOUS = {
     for number, readings in types.READINGS.items()
     if len(readings) == 1 and number not in types.RETIRED and number not in LEGACY_I2_S
 }
-
-#: Sizes of tensors of one shape, type and extent that are remembered at once.
-ALIKE = 1024
 
 #: Keys that rules look up by name.
 _LOOKED_UP = frozenset(
@@ -123,9 +117,7 @@ class Subject:
             source.prefetch(ranges)
 
     def affordable(self, ranges: Sequence[tuple[int, int]]) -> Sequence[int]:
-        """Numbers of the ranges that a rule may read of these, which lie apart: all; of a server that gives one range at a
-        time as many as a sample may cost, the first, the last and some between them, evenly spread. Those are fetched.
-        """
+        """Numbers of the ranges that a rule may read of these, as `affordable` of sources says; those are fetched."""
         return affordable(self.file.source, ranges)
 
     @property
@@ -174,8 +166,7 @@ class Subject:
         return uncounted(file)
 
     def begin(self) -> None:
-        """Let all threads but this one start to read the payloads; `end` must follow. Without it they start when a rule
-        asks for the survey."""
+        """Let the other threads read the payloads now, and not when a rule asks for the survey; `end` must follow."""
         if self.reading.mode != "none" and self._surveying is None:
             from i2s_spec.inspect.survey.reader import SurveyReader
 
@@ -324,28 +315,7 @@ class Subject:
     @cached_property
     def placements(self) -> Placements:
         """Every tensor in the order of the offsets; empty where the header does not say where the data section is."""
-        index = self.file.index
-        placements = Placements()
-        if self.file.data_start is None or index.tensors != index.tensor_count:
-            return placements
-        alignment = self.file.alignment or limits.DEFAULT_ALIGNMENT
-        offsets = array("Q", (index.tensor(i).offset for i in range(index.tensors)))
-        rows = sorted(range(index.tensors), key=offsets.__getitem__)
-        sizes: dict[tuple[tuple[int, ...], int, int], int | None] = {}  # many tensors are alike: they need one number
-        tensor, before = index.tensor, None
-        known: tuple[tuple[int, ...], int, int] = (), 0, 0  # what the last one was like
-        for i, after in zip(rows, chain(islice(rows, 1, None), (None,)), strict=False):
-            info = tensor(i)
-            number, offset = info.type, offsets[i]
-            like = info.ne, number, (self.data_size if after is None else offsets[after]) - offset
-            if like != known:
-                if like not in sizes:
-                    if len(sizes) == ALIKE:
-                        sizes.clear()
-                    sizes[like] = size_of(*like, alignment, self.file.tensors.common_type(number))
-                known, before = like, sizes[like]
-            placements.append(offset, i, number, before)
-        return placements
+        return placements_of(self.file, self.data_size)
 
     @cached_property
     def in_table_order(self) -> Placements:

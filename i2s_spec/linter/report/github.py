@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from i2s_spec.errors import counted
 from i2s_spec.linter.report import Format
+from i2s_spec.linter.report.reading_words import reading_words
 from i2s_spec.linter.report.runtime_table import table_of
-from i2s_spec.linter.report_data import FileReport, Totals, reading_words, without_dot
+from i2s_spec.linter.report_data import FileReport, Totals, without_dot
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 

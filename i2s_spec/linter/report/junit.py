@@ -15,8 +15,9 @@ from typing import Any
 from i2s_spec.errors import counted
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.proof import proof
+from i2s_spec.linter.report.reading_words import reading_words
 from i2s_spec.linter.report.runtime_table import text_table
-from i2s_spec.linter.report_data import FileReport, Totals, reading_words
+from i2s_spec.linter.report_data import FileReport, Totals
 from i2s_spec.linter.rule import Severity
 from i2s_spec.schema.faults import NO_INPUT
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from i2s_spec.errors import counted
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.proof import proof
+from i2s_spec.linter.report.reading_words import reading_words
 from i2s_spec.linter.report.runtime_table import markdown_table
-from i2s_spec.linter.report_data import FileReport, Totals, ok_words, reading_words
+from i2s_spec.linter.report_data import FileReport, Totals, ok_words
 from i2s_spec.linter.rule import Severity
 
 #: Findings of a file whose bytes are shown.

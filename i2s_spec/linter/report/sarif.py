@@ -18,7 +18,8 @@ from i2s_spec.errors import counted
 from i2s_spec.linter.engine import tool
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.markdown import inert
-from i2s_spec.linter.report_data import FileReport, Totals, reading_words
+from i2s_spec.linter.report.reading_words import reading_words
+from i2s_spec.linter.report_data import FileReport, Totals
 from i2s_spec.linter.rule import REGISTRY, Fix, Rule, Severity
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -15,7 +15,7 @@ from i2s_spec.errors import counted
 from i2s_spec.light_typing import Any
 from i2s_spec.linter.report import Format
 from i2s_spec.linter.report.examined import examined, sentence
-from i2s_spec.linter.report_data import FileReport, Totals, ok_words, reading_words
+from i2s_spec.linter.report_data import FileReport, Totals, ok_words
 from i2s_spec.linter.rule import REGISTRY, Needs, Severity
 
 #: Columns that 16 bytes take with an address of up to eight digits.
@@ -84,8 +84,11 @@ class Text(Format):
             from i2s_spec.linter.report.runtime_table import text_table
 
             yield from text_table(file_report, self.columns)
-        yield from (f"{path}: {words}" for words in reading_words(file_report) if not silent or not self._quiet)
         if not silent or not self._quiet:
+            if "sampled" in file_report or "remote" in file_report:
+                from i2s_spec.linter.report.reading_words import reading_words
+
+                yield from (f"{path}: {words}" for words in reading_words(file_report))
             yield f"{path}: {self._verdict(file_report)}{'' if self._brief else self._basis(file_report)}"
         if not self._brief:
             yield from self._summary(file_report)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec.isa import KernelSet, chosen, table
+from i2s_spec.codec.weights import from_bfloat16
 from i2s_spec.errors import counted
 from i2s_spec.model import _reduce
 
@@ -135,7 +136,7 @@ def sums(x: Floats) -> Doubles:
 def as_float32(w: NDArray[Any]) -> Floats:
     """The numbers of a matrix as float32, exactly."""
     if w.dtype == np.uint16:
-        return (w.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return from_bfloat16(w)
     return w.astype(np.float32, copy=False)
 
 

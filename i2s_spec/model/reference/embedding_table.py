@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from i2s_spec.codec.blocks import block_native
+from i2s_spec.codec.weights import from_bfloat16
 from i2s_spec.errors import SettingError, quote
 from i2s_spec.model.grouped import Grouped
 from i2s_spec.model.weights import DENSE, TYPES, ModelWeights, Ternary
@@ -88,7 +89,7 @@ class EmbeddingTable:
 
 def _floats(rows: NDArray[Any]) -> Floats:
     if rows.dtype == np.uint16:
-        return (rows.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return from_bfloat16(rows)
     return rows.astype(np.float32)
 
 

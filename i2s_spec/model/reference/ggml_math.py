@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from i2s_spec.codec.weights import from_bfloat16, to_bfloat16
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
@@ -118,9 +120,7 @@ def sums_of_vectors(x: Floats) -> NDArray[np.float64]:
 
 def bfloat16(x: Floats) -> Floats:
     """Rounded to BF16, ties to even."""
-    bits = x.view(np.uint32)
-    rounded = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) & np.uint32(0xFFFF0000)
-    result: Floats = np.where(np.isnan(x), x, rounded.view(np.float32))
+    result: Floats = np.where(np.isnan(x), x, from_bfloat16(to_bfloat16(x)))
     return result
 
 

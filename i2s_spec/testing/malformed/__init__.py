@@ -8,7 +8,8 @@ field where. Other projects can use them as negative cases: `for case in malform
     'I104'
 
 case         the list, and how to add to it
-container    what the file is, header, keys, table, placement, extents, amounts
+container    what the file is, header, keys
+container_tensors  table, placement, extents, amounts
 payload      codes and constant regions
 block_groups payloads with a scale for each group
 layout       matrices that are laid out otherwise than canonical
@@ -29,6 +30,7 @@ from collections.abc import Iterator
 from i2s_spec.testing.malformed import (
     block_groups,
     container,
+    container_tensors,
     inventory,
     layout,
     metadata,
@@ -41,8 +43,8 @@ from i2s_spec.testing.malformed import (
 from i2s_spec.testing.malformed.case import CASES, Case
 
 __all__ = [
-    "Case", "block_groups", "container", "inventory", "layout", "malformed", "metadata", "payload", "rotation", "scale",
-    "template", "tokenizer",
+    "Case", "block_groups", "container", "container_tensors", "inventory", "layout", "malformed", "metadata", "payload",
+    "rotation", "scale", "template", "tokenizer",
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""This module breaks the container and the extents of I2_S tensors, one copy for each rule about them."""
+"""This module breaks what the file is, its header and its keys, one copy for each rule about them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import struct
 
 from construct import Container
 
-from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import BufferSource
 from i2s_spec.schema.types import BY_NAME, ValueType, padded
 from i2s_spec.testing.malformed.case import Bytes, add
 from i2s_spec.testing.sample import Draft, Model, array, i2s_bytes, key_value, tensor_info
 
 
-def _sound() -> Draft:
+def sound_draft() -> Draft:
+    """What the cases break."""
     return Draft()
 
 
-def _with_keys(*pairs: Container, order: str = "little") -> bytes:
+def with_keys(*pairs: Container, order: str = "little") -> bytes:
     """The sound file with more key-values."""
     draft = Draft("big" if order == "big" else "little")
     file = draft.records()
@@ -25,7 +24,7 @@ def _with_keys(*pairs: Container, order: str = "little") -> bytes:
     return draft.built(file)
 
 
-def _with_tensors(*parts: tuple[bytes, tuple[int, ...], int, int | None, bytes], alignment: int = 32) -> bytes:
+def with_tensors(*parts: tuple[bytes, tuple[int, ...], int, int | None, bytes], alignment: int = 32) -> bytes:
     """A file with these tensors: name, ne, type number, offset (None: where the running sum puts it), bytes."""
     draft = Draft()
     file = draft.records()
@@ -40,8 +39,8 @@ def _with_tensors(*parts: tuple[bytes, tuple[int, ...], int, int | None, bytes],
 
 
 F32, I8, BF16, Q8_0, I2S = (BY_NAME[name].number for name in ("F32", "I8", "BF16", "Q8_0", "I2_S"))
-_FLOATS = bytes(range(1, 33))
-_NEXT = (b"next.weight", (8,), F32, None, _FLOATS)
+FLOATS = bytes(range(1, 33))
+NEXT = (b"next.weight", (8,), F32, None, FLOATS)
 
 
 def _as_text(how: str) -> bytes:
@@ -53,7 +52,7 @@ def _as_text(how: str) -> bytes:
 # --- what the file is instead -------------------------------------------------------------------------------------
 
 add("empty", "G001", "header", lambda: b"")
-add("bad_magic", "G002", "header.magic", lambda: b"GGUX" + _sound().data[4:])
+add("bad_magic", "G002", "header.magic", lambda: b"GGUX" + sound_draft().data[4:])
 add("text", "G002", "header.magic", lambda: b"just some text\n" * 9)
 add(
     "lfs_pointer", "G003", "header.magic",
@@ -64,47 +63,48 @@ add("zip", "G005", "header.magic", lambda: b"PK\x03\x04" + bytes(60))
 add("gzip", "G005", "header.magic", lambda: b"\x1f\x8b\x08\x00" + bytes(60))
 add("tar", "G005", "header.magic", lambda: b"model.gguf".ljust(257, b"\0") + b"ustar\x0000" + bytes(248))
 add("ggjt", "G006", "header.magic", lambda: b"tjgg" + bytes(60))
-add("magic_swapped", "G007", "header.magic", lambda: b"FUGG" + _sound().data[4:])
+add("magic_swapped", "G007", "header.magic", lambda: b"FUGG" + sound_draft().data[4:])
 add("safetensors", "G008", "header.magic", lambda: b"\x10" + bytes(7) + b'{"a":{"dtype":1' + bytes(60))
 add("text_decoded", "G009", "header.magic", lambda: _as_text("replace"))
 add("text_latin_1", "G009", "header.magic", lambda: _as_text("latin-1"))
-add("text_bom", "G009", "header.magic", lambda: b"\xef\xbb\xbf" + _sound().data)
-add("utf_16", "G010", "header.magic", lambda: _sound().data.decode("latin-1").encode("utf-16"))
-add("utf_16_be", "G010", "header.magic", lambda: _sound().data.decode("latin-1").encode("utf-16-be"))
+add("text_bom", "G009", "header.magic", lambda: b"\xef\xbb\xbf" + sound_draft().data)
+add("utf_16", "G010", "header.magic", lambda: sound_draft().data.decode("latin-1").encode("utf-16"))
+add("utf_16_be", "G010", "header.magic", lambda: sound_draft().data.decode("latin-1").encode("utf-16-be"))
 add("pickle", "G008", "header.magic", lambda: b"\x80\x02}q\x00." + bytes(60))
 
 # --- header -------------------------------------------------------------------------------------------------------
 
 add("magic_only", "G101", "header", lambda: b"GGUF")
 add("magic_half", "G101", "header", lambda: b"GG")
-add("trunc_header", "G101", "header", lambda: _sound().data[:20])
-add("ver0", "G102", "header.version", lambda: _sound().number("header.version", 0))
-add("ver1", "G103", "header.version", lambda: _sound().number("header.version", 1))
+add("trunc_header", "G101", "header", lambda: sound_draft().data[:20])
+add("ver0", "G102", "header.version", lambda: sound_draft().number("header.version", 0))
+add("ver1", "G103", "header.version", lambda: sound_draft().number("header.version", 1))
 add("ver1_big", "G103", "header.version", lambda: Draft("big").number("header.version", 1))
-add("ver4", "G104", "header.version", lambda: _sound().number("header.version", 4))
-add("ver99", "G104", "header.version", lambda: _sound().number("header.version", 99))
+add("ver4", "G104", "header.version", lambda: sound_draft().number("header.version", 4))
+add("ver99", "G104", "header.version", lambda: sound_draft().number("header.version", 99))
 add("ver_unclear", "G105", "header.version", lambda: Draft("big").number("header.version", 9))
 add("be", "G106", "header.version", lambda: Draft("big").data)
-add("ver2", "G107", "header.version", lambda: _sound().number("header.version", 2))
-add("nk_huge", "G108", "header.key_count", lambda: _sound().number("header.key_count", 2**64 - 1))
-add("nk_4g", "G108", "header.key_count", lambda: _sound().number("header.key_count", 2**32 - 1))
-add("nt_huge", "G109", "header.tensor_count", lambda: _sound().number("header.tensor_count", 2**64 - 1))
-add("nt_4g", "G109", "header.tensor_count", lambda: _sound().number("header.tensor_count", 2**32 - 1))
+add("ver2", "G107", "header.version", lambda: sound_draft().number("header.version", 2))
+add("nk_huge", "G108", "header.key_count", lambda: sound_draft().number("header.key_count", 2**64 - 1))
+add("nk_4g", "G108", "header.key_count", lambda: sound_draft().number("header.key_count", 2**32 - 1))
+add("nt_huge", "G109", "header.tensor_count", lambda: sound_draft().number("header.tensor_count", 2**64 - 1))
+add("nt_4g", "G109", "header.tensor_count", lambda: sound_draft().number("header.tensor_count", 2**32 - 1))
 
 # --- key-values ---------------------------------------------------------------------------------------------------
 
 
-def _cut(path: str, keep: int = 0) -> bytes:
-    draft = _sound()
+def cut_before(path: str, keep: int = 0) -> bytes:
+    """The sound file up to a field, and some bytes of it."""
+    draft = sound_draft()
     return draft.data[: draft.span(path)[0] + keep]
 
 
 _LONG = b"\xff" * 24  # so that a count that is one too high runs into something that is no record
 
 
-def _one_more(path: str) -> bytes:
+def one_more(path: str) -> bytes:
     """A header that promises one record more than there is, in a file that ends with its records."""
-    draft = _sound()
+    draft = sound_draft()
     file = draft.records()
     if path == "header.key_count":
         file.tensor_infos = []
@@ -116,39 +116,39 @@ def _one_more(path: str) -> bytes:
     return data[:start] + count.to_bytes(8, "little") + data[stop:end]
 
 
-add("trunc_key", "G201", "key_values[7].key.length", lambda: _cut("key_values[7].key.length", 5))
-add("trunc_value", "G201", "key_values[4].value", lambda: _cut("key_values[4].value"))
-add("kv_count_high", "G201", "key_values[8].key.length", lambda: _one_more("header.key_count"))
-add("empty_key", "G202", "key_values[8].key.length", lambda: _with_keys(key_value(b"", ValueType.UINT8, 1)))
+add("trunc_key", "G201", "key_values[7].key.length", lambda: cut_before("key_values[7].key.length", 5))
+add("trunc_value", "G201", "key_values[4].value", lambda: cut_before("key_values[4].value"))
+add("kv_count_high", "G201", "key_values[8].key.length", lambda: one_more("header.key_count"))
+add("empty_key", "G202", "key_values[8].key.length", lambda: with_keys(key_value(b"", ValueType.UINT8, 1)))
 add(
     "dup_key", "G203", "key_values[8].key",
-    lambda: _with_keys(key_value(b"general.architecture", ValueType.STRING, b"llama")),
+    lambda: with_keys(key_value(b"general.architecture", ValueType.STRING, b"llama")),
 )  # fmt: skip
 add("key_too_long", "G204", "key_values[8].key.length",
-     lambda: _with_keys(key_value(b"a" * 65_536, ValueType.UINT8, 1)))  # fmt: skip
+     lambda: with_keys(key_value(b"a" * 65_536, ValueType.UINT8, 1)))  # fmt: skip
 add("key_cyrillic", "G205", "key_values[8].key",
-     lambda: _with_keys(key_value("general.\u0430uthor".encode(), ValueType.UINT8, 1)))  # fmt: skip
+     lambda: with_keys(key_value("general.\u0430uthor".encode(), ValueType.UINT8, 1)))  # fmt: skip
 add("key_bidi", "G205", "key_values[8].key",
-     lambda: _with_keys(key_value("general.\u202ename".encode(), ValueType.UINT8, 1)))  # fmt: skip
+     lambda: with_keys(key_value("general.\u202ename".encode(), ValueType.UINT8, 1)))  # fmt: skip
 add("key_nul", "G206", "key_values[8].key",
-     lambda: _with_keys(key_value(b"general.author\0.x", ValueType.UINT8, 1)))  # fmt: skip
+     lambda: with_keys(key_value(b"general.author\0.x", ValueType.UINT8, 1)))  # fmt: skip
 add("key_escape", "G206", "key_values[8].key",
-     lambda: _with_keys(key_value(b"\x1b]52;c;aGk=\x07", ValueType.UINT8, 1)))  # fmt: skip
-add("key_upper", "G207", "key_values[8].key", lambda: _with_keys(key_value(b"General.Author", ValueType.UINT8, 1)))
+     lambda: with_keys(key_value(b"\x1b]52;c;aGk=\x07", ValueType.UINT8, 1)))  # fmt: skip
+add("key_upper", "G207", "key_values[8].key", lambda: with_keys(key_value(b"General.Author", ValueType.UINT8, 1)))
 add("key_case_twin", "G208", "key_values[8].key",
-     lambda: _with_keys(key_value(b"general.NAME", ValueType.UINT8, 1)), ("G207",))  # fmt: skip
-add("key_badutf8", "G221", "key_values[8].key", lambda: _with_keys(key_value(b"general.\xff", ValueType.UINT8, 1)))
-add("key_len_huge", "G209", "key_values[1].key.length", lambda: _sound().number("key_values[1].key.length", 2**63))
-add("key_len_2g", "G209", "key_values[1].key.length", lambda: _sound().number("key_values[1].key.length", 2**31))
+     lambda: with_keys(key_value(b"general.NAME", ValueType.UINT8, 1)), ("G207",))  # fmt: skip
+add("key_badutf8", "G221", "key_values[8].key", lambda: with_keys(key_value(b"general.\xff", ValueType.UINT8, 1)))
+add("key_len_huge", "G209", "key_values[1].key.length", lambda: sound_draft().number("key_values[1].key.length", 2**63))
+add("key_len_2g", "G209", "key_values[1].key.length", lambda: sound_draft().number("key_values[1].key.length", 2**31))
 add("str_len_max", "G209", "key_values[1].value.length",
-     lambda: _sound().number("key_values[1].value.length", 2**64 - 1))  # fmt: skip
+     lambda: sound_draft().number("key_values[1].value.length", 2**64 - 1))  # fmt: skip
 add("str_in_array_huge", "G209", "key_values[5].value",
-     lambda: _sound().number("key_values[5].value.items[1].length", 2**40))  # fmt: skip
-add("kv_type_bad", "G210", "key_values[2].type", lambda: _sound().number("key_values[2].type", 99))
-add("kv_type_13", "G210", "key_values[2].type", lambda: _sound().number("key_values[2].type", 13))
+     lambda: sound_draft().number("key_values[5].value.items[1].length", 2**40))  # fmt: skip
+add("kv_type_bad", "G210", "key_values[2].type", lambda: sound_draft().number("key_values[2].type", 99))
+add("kv_type_13", "G210", "key_values[2].type", lambda: sound_draft().number("key_values[2].type", 13))
 add(
     "nested_arr", "G211", "key_values[8].value.type",
-    lambda: _with_keys(
+    lambda: with_keys(
         key_value(b"sample.nested", ValueType.ARRAY, array(ValueType.ARRAY, [array(ValueType.UINT8, [1, 2])]))
     ),
 )  # fmt: skip
@@ -158,12 +158,12 @@ def _nested(levels: int) -> bytes:
     value = array(ValueType.UINT8, [7])
     for _ in range(levels - 1):
         value = array(ValueType.ARRAY, [value])
-    return _with_keys(key_value(b"sample.nested", ValueType.ARRAY, value))
+    return with_keys(key_value(b"sample.nested", ValueType.ARRAY, value))
 
 
 def _nested_raw(levels: int) -> bytes:
     """As `_nested`, for depths that no builder should recurse through."""
-    draft = _sound()
+    draft = sound_draft()
     head = draft.data[: draft.span("tensor_infos")[0]]
     head = head[:16] + struct.pack("<Q", 9) + head[24:]
     key = struct.pack("<Q", 13) + b"sample.nested" + struct.pack("<I", 9)
@@ -172,14 +172,24 @@ def _nested_raw(levels: int) -> bytes:
 
 add("nested_arr_5", "G212", "key_values[8].value.type", lambda: _nested(5), ())
 add("nested_arr_20k", "G212", "key_values[8].value.type", lambda: _nested_raw(20_000))
-add("arr_len_huge", "G213", "key_values[6].value.count", lambda: _sound().number("key_values[6].value.count", 2**63))
-add("arr_str_huge", "G213", "key_values[5].value.count", lambda: _sound().number("key_values[5].value.count", 2**40))
-add("arr_type_bad", "G214", "key_values[6].value.type", lambda: _sound().number("key_values[6].value.type", 99))
-add("bool_2", "G215", "key_values[4].value", lambda: _sound().number("key_values[4].value", 2))
-add("bool_in_array", "G215", "key_values[7].value", lambda: _sound().number("key_values[7].value.items[1]", 255))
-add("str_badutf8", "G216", "key_values[1].value", lambda: _sound().patch("key_values[1].value.text", b"pro\xffe"))
+add(
+    "arr_len_huge",
+    "G213",
+    "key_values[6].value.count",
+    lambda: sound_draft().number("key_values[6].value.count", 2**63),
+)
+add(
+    "arr_str_huge",
+    "G213",
+    "key_values[5].value.count",
+    lambda: sound_draft().number("key_values[5].value.count", 2**40),
+)
+add("arr_type_bad", "G214", "key_values[6].value.type", lambda: sound_draft().number("key_values[6].value.type", 99))
+add("bool_2", "G215", "key_values[4].value", lambda: sound_draft().number("key_values[4].value", 2))
+add("bool_in_array", "G215", "key_values[7].value", lambda: sound_draft().number("key_values[7].value.items[1]", 255))
+add("str_badutf8", "G216", "key_values[1].value", lambda: sound_draft().patch("key_values[1].value.text", b"pro\xffe"))
 add("arr_str_badutf8", "G216", "key_values[5].value.items[2]",
-     lambda: _sound().patch("key_values[5].value.items[2].text", b"w\xc0\xafd"))  # fmt: skip
+     lambda: sound_draft().patch("key_values[5].value.items[2].text", b"w\xc0\xafd"))  # fmt: skip
 
 # --- metadata -----------------------------------------------------------------------------------------------------
 
@@ -204,13 +214,13 @@ add("key_type_array", "M003", "key_values[8].type",
 
 
 def _aligned(value: int, kind: ValueType = ValueType.UINT32) -> Bytes:
-    return lambda: _with_keys(key_value(b"general.alignment", kind, value))
+    return lambda: with_keys(key_value(b"general.alignment", kind, value))
 
 
 def _relaid(alignment: int) -> bytes:
     """A file with this alignment, laid out for it."""
     first, second = i2s_bytes(512), i2s_bytes(512)
-    return _with_tensors(
+    return with_tensors(
         (b"first.weight", (128, 4), I2S, None, first.ljust(padded(len(first), alignment), b"\0")),
         (b"second.weight", (256, 2), I2S, None, second.ljust(padded(len(second), alignment), b"\0")),
         alignment=alignment,
@@ -219,14 +229,14 @@ def _relaid(alignment: int) -> bytes:
 
 add("align_i32type", "G217", "key_values[8].type", _aligned(32, ValueType.INT32))
 add("align_str", "G217", "key_values[8].type",
-     lambda: _with_keys(key_value(b"general.alignment", ValueType.STRING, b"32")))  # fmt: skip
+     lambda: with_keys(key_value(b"general.alignment", ValueType.STRING, b"32")))  # fmt: skip
 add("align0", "G218", "key_values[8].value", _aligned(0))
 add("align13", "G219", "key_values[8].value", _aligned(13))
 add("align24", "G219", "key_values[8].value", _aligned(24))
 add("align4", "G220", "key_values[8].value", lambda: _relaid(4))
 add("align_2p31", "S106", "key_values[8].value", _aligned(2**31))
 add("align_2p17", "S105", "key_values[8].value", lambda: _relaid(1 << 17))
-add("align_ignored", "G222", "key_values[8].value", lambda: _with_tensors(
+add("align_ignored", "G222", "key_values[8].value", lambda: with_tensors(
     (b"first.weight", (128, 4), I2S, None, i2s_bytes(512)),
     (b"second.weight", (256, 2), I2S, None, i2s_bytes(512)),
     alignment=64,
@@ -236,7 +246,7 @@ add("align_ignored", "G222", "key_values[8].value", lambda: _with_tensors(
 
 
 def _part(number: int, count: int, kind: ValueType = ValueType.UINT16) -> bytes:
-    return _with_keys(
+    return with_keys(
         key_value(b"split.no", ValueType.UINT16, number),
         key_value(b"split.count", kind, count),
         key_value(b"split.tensors.count", ValueType.INT32, 3),
@@ -246,197 +256,3 @@ def _part(number: int, count: int, kind: ValueType = ValueType.UINT16) -> bytes:
 add("split_no_high", "G230", "key_values[8].value", lambda: _part(3, 3))
 add("split_alone", "G231", "key_values[9].value", lambda: _part(0, 3))
 add("split_type", "G232", "key_values[9].type", lambda: _part(0, 1, ValueType.UINT32))
-
-# --- tensor infos -------------------------------------------------------------------------------------------------
-
-
-def _info(**changes: object) -> bytes:
-    """The sound file with changes to its first tensor info, an F32 tensor of 8 elements."""
-    draft = _sound()
-    file = draft.records()
-    file.tensor_infos[0].update(changes)
-    if "ne" in changes:
-        file.tensor_infos[0].n_dims = len(file.tensor_infos[0].ne)
-    return draft.built(file)
-
-
-_NAME = "tensor_infos[0].name"
-add("trunc_infos", "G301", "tensor_infos[1].type", lambda: _cut("tensor_infos[1].type", 2))
-add("tensor_count_high", "G301", "tensor_infos[3].name.length", lambda: _one_more("header.tensor_count"))
-add("tensor_count_low", "G320", "header.tensor_count", lambda: _sound().number("header.tensor_count", 2))
-add("name_64", "G302", _NAME, lambda: _info(name=b"n" * 64))
-add("name_huge", "G302", "tensor_infos[0].name.length", lambda: _info(name=b"n" * 65_536))
-add("dup_tensor", "G303", "tensor_infos[1].name", lambda: _info(name=b"first.weight"))
-add("name_empty", "G304", f"{_NAME}.length", lambda: _info(name=b""))
-add("name_nul", "G305", _NAME, lambda: _info(name=b"embedding.weight\0x"))
-add("name_escape", "G305", _NAME, lambda: _info(name=b"\x1b[2J"))
-add("name_bidi", "G305", _NAME, lambda: _info(name="a\u202eb".encode()))
-add("name_badutf8", "G306", _NAME, lambda: _info(name=b"embedding\xff"))
-add("name_traversal", "G307", _NAME, lambda: _info(name=b"../../etc/passwd"))
-add("ndims5", "G308", "tensor_infos[0].n_dims", lambda: _info(ne=[8, 1, 1, 1, 1]))
-add("ndims_huge", "G308", "tensor_infos[0].n_dims", lambda: _sound().number("tensor_infos[0].n_dims", 2**32 - 1))
-add("ndims0", "G309", "tensor_infos[0].n_dims", lambda: _info(ne=[]))
-add("dim0", "G310", "tensor_infos[0].ne[1]", lambda: _info(ne=[8, 0]))
-add("dim_neg", "G311", "tensor_infos[0].ne[1]", lambda: _info(ne=[8, 2**64 - 1]))
-add("dim_mul_ovf", "G312", "tensor_infos[0].ne", lambda: _info(ne=[2**33, 2**33]))
-add("dim_wrap_4", "G312", "tensor_infos[0].ne", lambda: _info(ne=[4194305, 4194305, 211106198978564]))
-add("type99", "G313", "tensor_infos[0].type", lambda: _info(type=99))
-add("type_neg", "G313", "tensor_infos[0].type", lambda: _info(type=-1))
-add("type_retired", "G314", "tensor_infos[0].type", lambda: _info(type=33))
-add("block_split", "G315", "tensor_infos[0].ne", lambda: _info(type=Q8_0, ne=[8, 1]))
-add("tl2_or_mxfp4", "G318", "tensor_infos[0].type", lambda: _with_tensors(
-    (b"first.weight", (512, 4), 39, None, bytes(range(1, 256)) * 2 + bytes(2)), _NEXT))  # fmt: skip
-add("i2_sr", "G318", "tensor_infos[0].type", lambda: _with_tensors(
-    (b"first.weight", (128, 8), 40, None, b"\x15" * 320), _NEXT))  # fmt: skip
-add("groups_of_128", "G321", "tensor_infos[0].type", lambda: _with_tensors(
-    (b"first.weight", (256, 8), 42, None, (b"\x00\x38" + b"\x15" * 32) * 16), _NEXT))  # fmt: skip
-add("name_scale", "G319", _NAME, lambda: _info(name=b"first.weight_scale"))
-
-# --- where tensors lie --------------------------------------------------------------------------------------------
-
-
-def _shifted(after: int = 0, offsets: str = "data") -> bytes:
-    """A model whose tensors lie so many bytes later, or without padding (-1); or whose offsets count from elsewhere."""
-    for fill in range(1, 33):
-        data = Model("bitnet-b1.58").set("general.name", b"n" * fill).built()
-        file = File(BufferSource(data))
-        end, start = file.infos_end or 0, file.data_start or 0
-        if start - end == 20:
-            break
-    if offsets == "file":
-        broken = bytearray(data)
-        for tensor in file.tensors.rows:
-            at = tensor.info_span.stop - 8
-            broken[at : at + 8] = struct.pack("<Q", start + tensor.offset)
-        return bytes(broken)
-    return data[:end] + data[start:] if after < 0 else data[:start] + bytes(after) + data[start:]
-
-
-add("trunc_data", "G401", "data[1]", lambda: _sound().data[:-200])
-add("trunc_at_data", "G401", "data[0]", lambda: _sound().data[: _sound().span("data")[0]])
-add("trunc_f32", "G401", "data[2]", lambda: Draft(last="f32").data[:-5])
-add("off_oob", "G402", "tensor_infos[2].offset", lambda: _sound().number("tensor_infos[2].offset", 2**40))
-add("off_wrap", "G402", "tensor_infos[2].offset",
-     lambda: _sound().number("tensor_infos[2].offset", 2**64 - 32))  # fmt: skip
-add("off_misaligned", "G403", "tensor_infos[1].offset", lambda: _with_tensors(
-    (b"a", (8,), F32, 0, _FLOATS), (b"b", (8,), F32, 40, bytes(8) + _FLOATS + bytes(24))))  # fmt: skip
-add("overlap", "G404", "tensor_infos[1].offset", lambda: _with_tensors(
-    (b"a", (16,), F32, 0, _FLOATS + _FLOATS), (b"b", (8,), F32, 32, b"")))  # fmt: skip
-add("overlap_same", "G404", "tensor_infos[1].offset", lambda: _with_tensors(
-    (b"a", (8,), F32, 0, _FLOATS), (b"b", (8,), F32, 0, b"")))  # fmt: skip
-add("pad_not_zero", "G406", "padding[0]", lambda: _with_tensors(
-    (b"a", (6,), F32, None, _FLOATS[:24] + b"\0\0A\0\0\0\0\0"), _NEXT))  # fmt: skip
-add("head_pad_not_zero", "G406", "padding", lambda: _head_padding(b"\x41"))
-add("data_unpadded", "G414", "padding", lambda: _shifted(after=-1))
-add("data_later", "G414", "padding", lambda: _shifted(after=64))
-add("offsets_absolute", "G414", "tensor_infos[0].offset", lambda: _shifted(offsets="file"))
-add("trailing", "G407", "trailing", lambda: _sound().data + b"attached" * 8)
-add("no_last_pad", "G408", "data[0]", lambda: _with_tensors((b"a", (6,), F32, None, _FLOATS[:24])))
-add("mem_ovf", "G410", "tensor_infos[0].ne", lambda: _with_tensors(
-    (b"a", (0x7FFFFFFFFFFFFFC0,), I8, 0, _FLOATS),
-    (b"b", (0x7FFFFFFFFFFFFFC0,), I8, 0x7FFFFFFFFFFFFFC0, _FLOATS)))  # fmt: skip
-add("gap", "P101", "gap[0]", lambda: _with_tensors(
-    (b"a", (8,), F32, 0, _FLOATS), (b"b", (8,), F32, 96, bytes(64) + _FLOATS)))  # fmt: skip
-add("out_of_order", "P102", "tensor_infos[1].offset", lambda: _with_tensors(
-    (b"a", (8,), F32, 32, _FLOATS), (b"b", (8,), F32, 0, _FLOATS)))  # fmt: skip
-add("first_not_0", "P103", "tensor_infos[0].offset", lambda: _with_tensors(
-    (b"a", (8,), F32, 64, bytes(64) + _FLOATS)))  # fmt: skip
-add("zip_behind", "S107", "trailing", lambda: _sound().data + b"PK\x03\x04" + bytes(60), ("G407",))
-add("gguf_in_gap", "S107", "gap[0]", lambda: _with_tensors(
-    (b"a", (8,), F32, 0, _FLOATS), (b"b", (8,), F32, 96, b"GGUF" + bytes(60) + _FLOATS)), ("P101",))  # fmt: skip
-add("zero_run", "G411", "data[0]", lambda: _with_tensors(
-    (b"a", (1 << 19, 3), I8, None, b"\1" * 300_000 + bytes(1 << 20) + b"\1" * (3 * (1 << 19) - (1 << 20) - 300_000))
-), large=True)  # fmt: skip
-
-
-def _head_padding(filler: bytes) -> bytes:
-    """The sound file with other bytes between tensor table and data section."""
-    draft = _sound()
-    file = draft.records()
-    file.key_values.append(key_value(b"sample.filler", ValueType.STRING, b""))
-    file = draft.relaid(file)
-    while not file.padding:
-        file.key_values[-1].value += b"x"
-        file = draft.relaid(file)
-    data = draft.built(file)
-    stop = len(data) - len(file.data)
-    return data[: stop - len(file.padding)] + filler * len(file.padding) + data[stop:]
-
-
-# --- I2_S ---------------------------------------------------------------------------------------------------------
-
-
-def _i2s(ne: tuple[int, ...], room: int | None = None, filler: bytes = b"\0", number: int = I2S) -> bytes:
-    """A file whose first tensor is of I2_S with `room` bytes until the next tensor, an F32 one."""
-    weights = 1
-    for n in ne:
-        weights *= n
-    content = i2s_bytes(weights)
-    room = padded(len(content), 32) if room is None else room
-    content = (content + (filler * room))[:room]
-    return _with_tensors((b"first.weight", ne, number, None, content), _NEXT)
-
-
-_NE = "tensor_infos[0].ne"
-add("i2s_odd", "I101", _NE, lambda: _i2s((129, 3)))
-add("i2s_partial_block", "I102", _NE, lambda: _i2s((132, 1)))
-add("i2s_ne0_288", "I102", _NE, lambda: _i2s((288, 2)))
-add("i2s_ne0_not128", "I103", _NE, lambda: _i2s((192, 2)))
-add("tail-missing", "I104", "data[2]", lambda: _sound().data[:-32])
-add("tail-cut", "I104", "data[2]", lambda: _sound().data[:-30])
-add("i2s_no_tail", "I105", "tensor_infos[1].offset", lambda: _i2s((128, 4), 128))
-add("i2s_short_tail", "I105", "tensor_infos[1].offset", lambda: _with_tensors(
-    (b"a", (128, 4), I2S, 0, i2s_bytes(512)[:132] + bytes(4)), (b"b", (8,), F32, 136, _FLOATS + bytes(24))))  # fmt: skip
-add("i2s_unpacked", "I106", "data[0]", lambda: _i2s((128, 4), 512, b"\1"))
-add("i2s_whole_blocks", "I107", "data[0]", lambda: _with_tensors(
-    (b"first.weight", (132, 2), I2S, None, i2s_bytes(264)[:66] + bytes(30) + i2s_bytes(0)), _NEXT, alignment=8),
-    ("I102",))  # fmt: skip
-add("i2s_chunked", "I108", "data[0]", lambda: _i2s((128, 4), 128 + 2 * 32, b"\x77"))
-add("i2s_1d", "I109", "tensor_infos[0].n_dims", lambda: _i2s((512,)))
-add("i2s_3d", "I110", _NE, lambda: _i2s((128, 4, 2)))
-add("i2s_type_31", "I111", "tensor_infos[0].type", lambda: _i2s((128, 4), number=31))
-add("i2s_type_30", "I111", "tensor_infos[0].type", lambda: _i2s((128, 4), number=BF16))
-
-
-def _foreign_scales(order: str) -> bytes:
-    draft = Draft("big" if order == "big" else "little")
-    file = draft.records()
-    other: Draft = Draft("little" if order == "big" else "big")
-    file.data = file.data[:32] + other.records().data[32:]
-    return draft.built(file)
-
-
-add("scale_be", "I301", "data[1].tail.scale", lambda: _foreign_scales("little"))
-add("scale_le", "I301", "data[1].tail.scale", lambda: _foreign_scales("big"), ("G106",))
-
-# --- amounts ------------------------------------------------------------------------------------------------------
-
-
-def _many_keys(count: int) -> bytes:
-    record = struct.Struct("<Q8sIB")
-    keys = b"".join(record.pack(8, b"k%07d" % i, 0, 1) for i in range(count))
-    return struct.pack("<4sIQQ", b"GGUF", 3, 0, count) + keys
-
-
-def _many_tensors(count: int) -> bytes:
-    record = struct.Struct("<Q8sIQIQ")
-    infos = b"".join(record.pack(8, b"t%07d" % i, 1, 1, I8, 32 * i) for i in range(count))
-    head = struct.pack("<4sIQQ", b"GGUF", 3, count, 0) + infos
-    return head + bytes(-len(head) % 32) + (b"\1" + bytes(31)) * count
-
-
-def _many_gaps(count: int) -> bytes:
-    """Many I2_S tensors, each with 32 bytes after it that are in none."""
-    record = struct.Struct("<Q8sI2QIQ")
-    infos = b"".join(record.pack(8, b"t%07d" % i, 2, 128, 1, I2S, 96 * i) for i in range(count))
-    head = struct.pack("<4sIQQ", b"GGUF", 3, count, 0) + infos
-    return head + bytes(-len(head) % 32) + (i2s_bytes(128) + b"\x11" * 32) * count
-
-
-add("many_i2s_100k", "P101", "gap[0]", lambda: _many_gaps(100_000), ("S104", "G407"), large=True)
-add("many_kv_200k", "S103", "header.key_count", lambda: _many_keys(200_000), large=True)
-add("many_tensors_100k", "S104", "header.tensor_count", lambda: _many_tensors(100_000), large=True)
-add("kv_ceiling", "S101", "header.key_count",
-     lambda: struct.pack("<4sIQQ", b"GGUF", 3, 0, 1_048_577) + bytes(13 * 1_048_577), large=True)  # fmt: skip
-add("tensor_ceiling", "S102", "header.tensor_count",
-     lambda: struct.pack("<4sIQQ", b"GGUF", 3, 1_048_577, 0) + bytes(24 * 1_048_577), large=True)  # fmt: skip

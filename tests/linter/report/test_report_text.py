@@ -21,12 +21,13 @@ from i2s_spec.gguf.reader import open as open_file
 from i2s_spec.gguf.source import BufferSource
 from i2s_spec.linter.batch.lint_path import failed, skipped
 from i2s_spec.linter.engine import lint
+from i2s_spec.linter.excerpt import excerpt_of
 from i2s_spec.linter.options import defaults
 from i2s_spec.linter.report import details_of, kind, make
 from i2s_spec.linter.report.examined import examined
 from i2s_spec.linter.report.proof import proof
 from i2s_spec.linter.report.repeated import repeated
-from i2s_spec.linter.report_data import Totals, excerpt_of
+from i2s_spec.linter.report_data import Totals
 from i2s_spec.linter.rule import REGISTRY
 from i2s_spec.linter.selection.baseline import Baseline
 from i2s_spec.schema import faults

@@ -19,7 +19,8 @@ from i2s_spec.linter.report.html.table import code, count_by_kind, facts, span_w
 from i2s_spec.linter.report.html.tensors import tensors
 from i2s_spec.linter.report.html.weights import weights
 from i2s_spec.linter.report.proof import proof
-from i2s_spec.linter.report_data import FileReport, ok_words, reading_words
+from i2s_spec.linter.report.reading_words import reading_words
+from i2s_spec.linter.report_data import FileReport, ok_words
 from i2s_spec.linter.rule import REGISTRY, Severity
 
 #: Findings of a file that are listed; the rest is counted.
