@@ -127,7 +127,7 @@ def test_each_unknown_number_is_one_finding(files: dict[str, bytes]) -> None:
 
 
 def test_what_follows_an_unknown_type_is_still_looked_at(files: dict[str, bytes]) -> None:
-    """A scale that is no number in the tensor behind it."""
+    """A scale that is not a number in the tensor behind it."""
     file = open_file(files["Q2_0"])
     rows: list[Any] = list(file.tensors.rows)
     row = next(i for i, each in enumerate(rows) if i > 5 and each.number == BY_NAME["Q2_0"].number)

@@ -52,7 +52,7 @@ def _way_out(architecture: str | None, activation: str | None, rows: Collection[
     for row in sorted(rows):
         missing = [name for name, block in _OTHERS if row % block]
         if missing:
-            return f"{text}, and rows of {row:,}, which are no whole blocks of {' and '.join(missing)}, have a place."
+            return f"{text}, and rows of {row:,}, which are not whole blocks of {' and '.join(missing)}, have a place."
     return f"{text}."
 
 
@@ -135,7 +135,7 @@ def advice(
     if types & {"TQ1_0", "TQ2_0"} and any(row % 256 for row in rows) and not any(row % _GROUP for row in rows):
         uneven = min(row for row in rows if row % 256)
         notes.append(
-            f"Rows of {uneven:,} are no whole blocks of 256, and stay floats; --to Q2_0, which llama.cpp reads since July "
+            f"Rows of {uneven:,} are not whole blocks of 256, and stay floats; --to Q2_0, which llama.cpp reads since July "
             "2026, has a place for them: its groups have 64."
         )
     if upstream and not pre:

@@ -270,7 +270,7 @@ def permutation_uncertain(subject: Subject) -> Iterator[Finding]:
     if row is not None and known.model is not None and known.model.rope == "norm" and subs:
         yield permutation_uncertain.at(
             subject.name_span(row.i),
-            got=TrustedText("neighbours"),
+            got=TrustedText("neighbors"),
             want=TrustedText("halves"),
             name=row.name,
             arch=TrustedText(known.name),
