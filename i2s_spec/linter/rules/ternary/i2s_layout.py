@@ -33,9 +33,8 @@ def _score(decision: Decision, name: str) -> TrustedText:
     return TrustedText(f"{decision.sums.get(name, 0.0):,.0f}")
 
 
-@rule("I213", "layout-contradicted", "the weights are laid out as {got}, not as {want}: "
-      "{comparisons:comparison scores|comparisons score} "
-      "{score} read so, and {canonical} read canonically", clause="7.7", when=WITH_LAYERS, payload=True,
+@rule("I213", "layout-contradicted", "the weights are laid out as {got}, not as {want}: in "
+      "{comparisons:comparison}, {got} scores {score} and {want} {canonical}", clause="7.7", when=WITH_LAYERS, payload=True,
       sampled=Sampled.LOCAL, command=REPACK,
       provenance=("microsoft/BitNet 112f853", "microsoft/BitNet without ACT_PARALLEL"))  # fmt: skip
 def layout_contradicted(subject: Subject) -> Iterator[Finding]:
@@ -70,8 +69,8 @@ def layout_contradicted(subject: Subject) -> Iterator[Finding]:
     )
 
 
-@rule("I214", "layouts-mixed", "I2_S tensor {name} is laid out as {got}, and most others as {want}: its weights score "
-      "{score} read so, and {usual} read as the others", clause="7.7", when=WITH_LAYERS, payload=True,
+@rule("I214", "layouts-mixed", "I2_S tensor {name} is laid out as {got}, but most others as {want}: its weights "
+      "score {score} in {got} and {usual} in {want}", clause="7.7", when=WITH_LAYERS, payload=True,
       sampled=Sampled.LOCAL)  # fmt: skip
 def layouts_mixed(subject: Subject) -> Iterator[Finding]:
     """Tensors of one file are laid out differently.
@@ -99,8 +98,8 @@ def layouts_mixed(subject: Subject) -> Iterator[Finding]:
 _ROTATED: Final = {"neox": "rows in the two halves", "norm": "neighboring rows"}
 
 
-@rule("I215", "rows-for-other-rotation", "the densities of {got} of a head go together in attn_q and attn_k, and {arch} "
-      "rotates {want} together: {comparisons:comparison scores|comparisons score} {halves} for the "
+@rule("I215", "rows-for-other-rotation", "in attn_q and attn_k the densities of {got} of a head are correlated, "
+      "but {arch} rotates {want}: {comparisons:comparison scores|comparisons score} {halves} for the "
       "halves of heads, {neighbors} for "
       "neighbors",
       severity=WARNING, clause="7.7", when=WITH_LAYERS, payload=True,
@@ -136,8 +135,9 @@ def rows_for_other_rotation(subject: Subject) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-@rule("I216", "code-map-contradicted", "the weights have the codes of {got}, not of {want}: in {want} {minus} of them would "
-      "be -1 and {plus} +1, and trained weights have as many of either sign", clause="7.7", when=WITH_LAYERS, payload=True,
+@rule("I216", "code-map-contradicted", "the weights have the codes of {got}, not of {want}: read as {want}, "
+      "{minus} of them would be -1 and {plus} +1, but trained weights have equally many of both",
+      clause="7.7", when=WITH_LAYERS, payload=True,
       sampled=Sampled.LOCAL, command=REPACK)  # fmt: skip
 def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
     """The weights themselves contradict the canonical code map.
@@ -168,8 +168,9 @@ def code_map_contradicted(subject: Subject) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-@rule("I217", "tensor-without-agreement", "I2_S tensor {name} agrees with its layer in no layout: its weights score "
-      "{score} at best, which chance gives, and those of the other {role} {least} and more", severity=WARNING, clause="7.7",
+@rule("I217", "tensor-without-agreement", "I2_S tensor {name} agrees with its layer in no layout: its weights "
+      "score {score} at best, as chance gives, but those of the other {role} score {least} and more", severity=WARNING,
+      clause="7.7",
       when=WITH_LAYERS, payload=True, sampled=Sampled.LOCAL)  # fmt: skip
 def tensor_without_agreement(subject: Subject) -> Iterator[Finding]:
     """One tensor does not fit the rest of the model.
