@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-#: Architectures of BitNet b1.58 2B-4T, whose feed-forward is ReLU squared.
-_RELU2 = ("bitnet-b1.58", "bitnet-25")
+from i2s_spec.schema.architectures.architecture import ARCHITECTURES
+
+#: Architectures whose feed-forward is ReLU squared: those of BitNet b1.58 2B-4T.
+_RELU2: Final = tuple(each.name for each in ARCHITECTURES.values() if each.activation == "relu2")
 
 _RELU2_NEEDED = (
     "The model was trained with ReLU squared, if it is BitNet b1.58 2B-4T; architecture bitnet means SiLU to llama.cpp "
@@ -21,18 +23,22 @@ _RELU2_READ = (
     "program is patched: compare the perplexity (about 17 on wikitext-2 with ReLU squared; about 97 with SiLU)."
 )
 
-
 #: Architectures of BitNet's embedding models, which have tensors that upstream does not know.
-_NORM_IN = ("qwen3", "gemma3")
+_NORM_IN: Final = tuple(each.name for each in ARCHITECTURES.values() if each.has_input_norms)
 
 #: Rows of Q2_0 are whole groups of 64; those of TQ1_0 and TQ2_0 blocks of 256, of I2_S 128, of PrismML's types 128.
 _GROUP: Final = 64
 _OTHERS: Final = (("TQ2_0", 256), ("I2_S", 128))
 
 
+def _takes_activation(architecture: str | None) -> bool:
+    declared = ARCHITECTURES.get(architecture or "")
+    return declared is not None and declared.takes_activation
+
+
 def _way_out(architecture: str | None, activation: str | None, rows: Collection[int]) -> str:
     """Whether re-packing as Q2_0 makes a file that llama.cpp computes rightly, and how."""
-    if architecture in _RELU2 or (architecture == "bitnet" and activation == "relu2"):
+    if architecture in _RELU2 or (_takes_activation(architecture) and activation == "relu2"):
         return (
             "--to Q2_0 would make tensors that llama.cpp reads since July 2026; but it computes no BitNet architecture with "
             "ReLU squared, as this model needs."
@@ -112,7 +118,7 @@ def _of_architecture(
             f"Upstream llama.cpp does not know architecture {architecture}, only bitnet, which it computes with SiLU: "
             "--arch bitnet --hidden-activation relu2 makes a file that it loads. BitNet's forks of 2025 load this one."
         )
-    if architecture == "bitnet":
+    if _takes_activation(architecture):
         if activation == "relu2":
             yield _RELU2_READ
         elif former in _RELU2:
