@@ -210,7 +210,8 @@ def ternarise(
 
 
 def weight_quant(weights: ArrayLike) -> NDArray[np.float32]:
-    """Float masters as BitNet models use them: round(w / s) * s, cut to -s..+s, where s is their mean absolute value.
+    """Float masters as BitNet models use them: round(w / s) * s, limited to -s..+s, where s is their mean absolute
+    value.
 
     What the Hugging Face converter does to float checkpoints before anything else, and BitNet's preprocessing of
     checkpoints (`quant_weight_fp16`), which gives the same bits, in their arithmetic of float32: with

@@ -64,7 +64,8 @@ def rewrite(
 ) -> int:
     """Copy a file with changes; keys and tensors keep their order, new keys come last.
 
-    What is dropped, renamed or replaced is called by its name in the source, what is set by its name in the copy.
+    Keys and tensors to drop, rename or replace are given by their names in the source; keys to set by their names in
+    the copy.
 
     :param source_file: a `File`, or what `open` takes
     :param set: values by key: a `Value`, or a bare value, which keeps the type of the key it replaces

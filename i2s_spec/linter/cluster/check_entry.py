@@ -45,7 +45,7 @@ SHORT_WAIT: Final = 1
 def check(
     entry: str | Mapping[str, Any], options: Options | None = None, *, folders: Folders | None = None, **keywords: Any
 ) -> Record:
-    """Judge one file; whatever happens, the answer is a record.
+    """Check one file; the result is always a record, even if the check fails.
 
     :param entry: an address, or a line of a manifest: `url`, and `etag`, `size`, `sha256` where they are known
     :param options: which rules apply, and how files are read

@@ -91,7 +91,7 @@ def host_of(url: str) -> str:
 
 
 def manifest(names: Iterable[str]) -> Iterator[Entry]:
-    """The entries that names stand for, in order, each address once.
+    """The entries that the names denote, in order, each address once.
 
     :param names: files, folders and globs as `lint` takes them, `@LIST` and names that end in `.txt` for lists of these,
         names that end in `.jsonl` for manifests, and addresses with `://`
