@@ -9,11 +9,12 @@ public. A name is imported when it is first used, so `import i2s_spec` itself is
 
 The functions and classes by purpose; `help(i2s.lint)` explains one of them:
 
-    one file open, lint, doctor, identify, fix, sanitize; File, Tensor, Report, Span, FormatError many files manifest,
-    check, lint_manifest; Policy, the limits for files on servers weights unpack, pack, dequantize, get_rows, quantize,
-    weight_quant, transcode, read_as, histogram, scan new files new, Writer, rewrite, convert_endian, quantize_model
-    checkpoints import_checkpoint, export_checkpoint, lint_checkpoint, make_receipt, verify_receipt models load_model,
-    load_tokenizer, golden, bitlinear, integer_product, quantize_activations
+    one file     open, lint, doctor, identify, fix, sanitize; File, Tensor, Report, Span, FormatError
+    many files   manifest, check, lint_manifest; Policy, the limits for files on servers
+    weights      unpack, pack, dequantize, get_rows, quantize, weight_quant, transcode, read_as, histogram, scan
+    new files    new, Writer, rewrite, convert_endian, quantize_model
+    checkpoints  import_checkpoint, export_checkpoint, lint_checkpoint, make_receipt, verify_receipt
+    models       load_model, load_tokenizer, golden, bitlinear, integer_product, quantize_activations
 """
 
 from __future__ import annotations

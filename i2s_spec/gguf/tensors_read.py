@@ -217,7 +217,7 @@ class Tensor:
         map; BF16, which NumPy lacks, comes as float32, exactly.
 
         :raises FormatError: as `read` does
-        :raises TypeError: for a type whose elements are not numbers of their own
+        :raises TypeError: for a type that packs several elements together
         """
         from i2s_spec.gguf.tensor_values import plain_values
 
@@ -344,7 +344,7 @@ class Tensor:
 
         :param copy: True for an array of the caller's own; False where only a view will do, which a buffer or a trusted
             file gives, and other files do not
-        :raises TypeError: for a type whose elements are not numbers of their own, such as I2_S
+        :raises TypeError: for a type that packs several elements together, such as I2_S
         :raises ValueError: for `copy=False` where there is no view
         """
         import numpy as np
@@ -369,7 +369,7 @@ class Tensor:
         The capsule is of a copy in this machine's byte order, which its new owner may write to: a file is not.
 
         :param more: what NumPy's arrays take: `stream`, `max_version`, `dl_device`
-        :raises TypeError: for a type whose elements are not numbers of their own, such as I2_S
+        :raises TypeError: for a type that packs several elements together, such as I2_S
         :raises BufferError: for `copy=False`
         """
         if copy is False:

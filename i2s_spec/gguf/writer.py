@@ -47,15 +47,16 @@ _ALIGNMENT: Final = b"general.alignment"
 
 
 class Writer:
-    """Builds a GGUF file; as a context manager, it writes the file at the end of the block, and nothing if the block
-    fails.
+    """Builds a GGUF file; as a context manager, it writes the file if the block ends without an error.
 
     :param target: a path, or a binary stream, which is written from its current position and not restored on failure
-    :param version: 3, or 2, which is the same in bytes but is defined for little-endian files only (clause 2.3) :param
-    byte_order: `little` or `big`, of everything in the file :param alignment: of tensors, in bytes; one other than 32
-    is stored as `general.alignment` (clause 2.7) :param force: replace an existing file :param progress: called now and
-    then with (bytes written, bytes of the file) :raises FileExistsError: where the path is taken and `force` is not
-    given :raises ValueError: for a version, byte order or alignment that GGUF does not have
+    :param version: 3, or 2, which is the same in bytes but is defined for little-endian files only (clause 2.3)
+    :param byte_order: `little` or `big`, of everything in the file
+    :param alignment: of tensors, in bytes; one other than 32 is stored as `general.alignment` (clause 2.7)
+    :param force: replace an existing file
+    :param progress: called now and then with (bytes written, bytes of the file)
+    :raises FileExistsError: where the path is taken and `force` is not given
+    :raises ValueError: for a version, byte order or alignment that GGUF does not have
     """
 
     def __init__(

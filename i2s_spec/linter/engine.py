@@ -43,15 +43,17 @@ def lint(
 ) -> Report:
     """Check one GGUF file by the rules of a profile.
 
-    :param origin: a path, a buffer, a seekable stream or a `Source`; only regular files are opened :param options:
-    which rules apply, and how the file is read :param progress: called now and then with the bytes of payload that were
-    read, and those to read :param weights: the reference of the options, where it is open already :param keywords: the
-    fields of `Options`, in place of `options`: `profile`, `select`, `ignore`, `severity`, `limits`, `payload`,
-    `threads`, `runtimes`, `suppressed`, `suppressions`, `reference` (also a path alone) and `details` :returns: the
-    report, which lists the rules that were not evaluated if a sample was read; no fault of the file raises an exception
+    :param origin: a path, a buffer, a seekable stream or a `Source`; only regular files are opened
+    :param options: which rules apply, and how the file is read
+    :param progress: called now and then with the bytes of payload that were read, and those to read
+    :param weights: the reference of the options, where it is open already
+    :param keywords: the fields of `Options`, in place of `options`: `profile`, `select`, `ignore`, `severity`, `limits`,
+        `payload`, `threads`, `runtimes`, `suppressed`, `suppressions`, `reference` (also a path alone) and `details`
+    :returns: the report, which lists the rules that were not evaluated if a sample was read; no fault of the file
+        raises an exception
     :raises ValueError: for an unknown profile, prefix, severity, bound or reading, or a reference without payloads
-    :raises SettingError: where I2S_ISA names kernels that cannot be used :raises FormatError: for a reference that
-    cannot be read
+    :raises SettingError: where I2S_ISA names kernels that cannot be used
+    :raises FormatError: for a reference that cannot be read
     """
     if os.environ.get("I2S_ISA") or os.environ.get("I2S_HIDE"):  # kernels are loaded by what uses them
         from i2s_spec.codec import isa

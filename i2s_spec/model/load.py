@@ -55,17 +55,19 @@ def load_model(
 ) -> Model:
     """Load a model from a GGUF file.
 
-    :param origin: what `open` takes: a path, a buffer, a stream; or a `File` that is open already :param numerics: the
-    name of a numeric profile, or a `NumericProfile` :param threads: how many threads may work; as many as there are
-    processors unless given. Results do not depend on it :param dialect: that I2_S tensors are read in; a file does not
-    say it, and another one than its writer's gives garbage :param activation: `relu2`, `silu` or `gelu`, whatever file
-    and profile say (clause 9.6) :param pooling: of embedding models, `last`, `mean` or `first`, whatever the file says
-    :param force: load the model even if the linter finds errors :param trusted: map the file into memory; only for
-    files that nobody can shorten :param progress: called with (bytes that were read, bytes in all), by profiles that
-    read all weights before they begin :raises FormatError: with the linter's first error, and for an architecture or
-    sizes that cannot be run (M001 to M004) :raises ValueError: for a dialect that does not exist, and for a file that
-    consists of holes :raises SettingError: for settings that do not exist, and for a model that is sound but cannot be
-    run here: experts, scaled positions other than linear, types of tensors that no operation reads
+    :param origin: what `open` takes: a path, a buffer, a stream; or a `File` that is open already
+    :param numerics: the name of a numeric profile, or a `NumericProfile`
+    :param threads: how many threads may work; as many as there are processors unless given. Results do not depend on it
+    :param dialect: that I2_S tensors are read in; a file does not say it, and another one than its writer's gives garbage
+    :param activation: `relu2`, `silu` or `gelu`, whatever file and profile say (clause 9.6)
+    :param pooling: of embedding models, `last`, `mean` or `first`, whatever the file says
+    :param force: load the model even if the linter finds errors
+    :param trusted: map the file into memory; only for files that nobody can shorten
+    :param progress: called with (bytes that were read, bytes in all), by profiles that read all weights before they begin
+    :raises FormatError: with the linter's first error, and for an architecture or sizes that cannot be run (M001 to M004)
+    :raises ValueError: for a dialect that does not exist, and for a file that consists of holes
+    :raises SettingError: for settings that do not exist, and for a model that is sound but cannot be run here: experts,
+        scaled positions other than linear, types of tensors that no operation reads
     """
     from i2s_spec.gguf.reader import File
     from i2s_spec.gguf.reader import open as open_file

@@ -21,12 +21,14 @@ from i2s_spec.schema import faults
 class Policy(NamedTuple):
     """The budget of one remote file, and the networks that it may come from.
 
-    :param bytes: bytes of content that servers may send for it :param requests: requests that may be made for it,
-    redirects and repeated ones included :param seconds: time from the first request to the last, waiting included
-    :param timeout: seconds without a byte after which a server counts as unreachable :param wait: the longest wait in
-    seconds that a server may ask for, within the time budget :param sample: requests of a sample from a server that
-    gives one range at a time: they read the scales of as many tensors as possible, at least of two :param private:
-    whether servers in private, local and reserved networks may be contacted
+    :param bytes: bytes of content that servers may send for it
+    :param requests: requests that may be made for it, redirects and repeated ones included
+    :param seconds: time from the first request to the last, waiting included
+    :param timeout: seconds without a byte after which a server counts as unreachable
+    :param wait: the longest wait in seconds that a server may ask for, within the time budget
+    :param sample: requests of a sample from a server that gives one range at a time: they read the scales of as many
+        tensors as possible, at least of two
+    :param private: whether servers in private, local and reserved networks may be contacted
     """
 
     bytes: int = 1 << 36

@@ -36,9 +36,11 @@ def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None
     are read, by ranges and at one commit; weights are read only if the option `payload` says how much.
 
     :param options: which rules apply, and how much of the weights is read; options about runtimes and references apply
-    to GGUF files only :param keywords: the fields of `Options`, in place of `options`, as for `lint` :returns: the
-    report; spans of findings are empty, and name a file of the folder :raises ValueError: for an unknown profile,
-    prefix, severity, bound or reading :raises MissingExtra: for an address, where the extra [remote] is not installed
+        to GGUF files only
+    :param keywords: the fields of `Options`, in place of `options`, as for `lint`
+    :returns: the report; spans of findings are empty, and name a file of the folder
+    :raises ValueError: for an unknown profile, prefix, severity, bound or reading
+    :raises MissingExtra: for an address, where the extra [remote] is not installed
     """
     if options is None:
         options = options_of(keywords) if keywords else defaults()

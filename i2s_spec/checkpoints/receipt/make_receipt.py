@@ -58,13 +58,16 @@ def make_receipt(
 ) -> dict[str, Any]:
     """Check a GGUF file against the checkpoint that it was made from.
 
-    :param checkpoint: the folder, or a hub's repository, of which every file is read once more :param rule: the rule,
-    if it was given to `import_checkpoint` :param weight_scale: `multiply` or `divide`, if it was given to
-    `import_checkpoint` :param base: a GGUF file of the model that this one was fine-tuned from, for check i :param
-    latent: another revision of the checkpoint, with floats, for check c :param positions: tokens whose logits are
-    compared :param only: letters of the checks that are made; the others are `not made`. a to e are made together
-    :returns: the receipt, as plain data :raises ValueError: for letters of no check :raises FormatError, OSError: for
-    files that cannot be read
+    :param checkpoint: the folder, or a hub's repository, of which every file is read once more
+    :param rule: the rule, if it was given to `import_checkpoint`
+    :param weight_scale: `multiply` or `divide`, if it was given to `import_checkpoint`
+    :param base: a GGUF file of the model that this one was fine-tuned from, for check i
+    :param latent: another revision of the checkpoint, with floats, for check c
+    :param positions: tokens whose logits are compared
+    :param only: letters of the checks that are made; the others are `not made`. a to e are made together
+    :returns: the receipt, as plain data
+    :raises ValueError: for letters of no check
+    :raises FormatError, OSError: for files that cannot be read
     """
     if unknown := set(only) - CHECKS.keys():
         raise ValueError(f"there is no check {quote(min(unknown))}; there are {', '.join(CHECKS)}")

@@ -125,14 +125,17 @@ def quantize_model(
 
     Embeddings, head, norms and biases stay as they are. One tensor is in memory at a time.
 
-    :param file: a `File`, or what `open` takes, with F32, F16 or BF16 tensors :param target: a path, or a binary stream
-    :param to: I2_S, the name of one of its dialects, or a type with group scales, such as Q2_0 :param rule: one of
-    `MODEL_RULES`; `by-group` is for types with group scales :param keep: names or patterns (`blk.0.*`) of projections
-    that stay floats :param also: names or patterns of other matrices that are quantized too, such as
-    `token_embd.weight` :param force: replace an existing file :param progress: called now and then with (bytes written,
-    bytes of the copy) :raises ValueError: for unknown names, patterns that match nothing, infinite weights and NaN,
-    rows that the type cannot hold (R8.5-1), and a file without float projections; nothing is written then :raises
-    FormatError, OSError: as `rewrite` does
+    :param file: a `File`, or what `open` takes, with F32, F16 or BF16 tensors
+    :param target: a path, or a binary stream
+    :param to: I2_S, the name of one of its dialects, or a type with group scales, such as Q2_0
+    :param rule: one of `MODEL_RULES`; `by-group` is for types with group scales
+    :param keep: names or patterns (`blk.0.*`) of projections that stay floats
+    :param also: names or patterns of other matrices that are quantized too, such as `token_embd.weight`
+    :param force: replace an existing file
+    :param progress: called now and then with (bytes written, bytes of the copy)
+    :raises ValueError: for unknown names, patterns that match nothing, infinite weights and NaN, rows that the type
+        cannot hold (R8.5-1), and a file without float projections; nothing is written then
+    :raises FormatError, OSError: as `rewrite` does
     """
     if file.fault is not None:
         raise file.fault

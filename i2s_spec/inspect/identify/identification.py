@@ -160,13 +160,16 @@ def identify(
 ) -> Identification:
     """Say where a GGUF file comes from and how it is packed, with the evidence.
 
-    :param origin: a path, a buffer, a seekable stream, a `Source`, or a `File` :param payloads: how much of the I2_S
-    payloads is read; `sample` is a bounded part of each :param sha256: compute the digest of the whole file and compare
-    it with those of the known releases :param reference: an array of the true weights of `tensor`, in its shape: trits
-    or floats :param tensor: the name of the tensor that `reference` holds :param threads: how many threads read
-    payloads :param progress: called now and then with (bytes read, bytes to read) :raises FormatError: for a file that
-    cannot be read or is not GGUF; the result for a damaged file has its `fault` :raises ValueError: for a reference
-    without a tensor, or of another shape :raises TypeError: for a reference that is not numeric
+    :param origin: a path, a buffer, a seekable stream, a `Source`, or a `File`
+    :param payloads: how much of the I2_S payloads is read; `sample` is a bounded part of each
+    :param sha256: compute the digest of the whole file and compare it with those of the known releases
+    :param reference: an array of the true weights of `tensor`, in its shape: trits or floats
+    :param tensor: the name of the tensor that `reference` holds
+    :param threads: how many threads read payloads
+    :param progress: called now and then with (bytes read, bytes to read)
+    :raises FormatError: for a file that cannot be read or is not GGUF; the result for a damaged file has its `fault`
+    :raises ValueError: for a reference without a tensor, or of another shape
+    :raises TypeError: for a reference that is not numeric
     :raises KeyError: for a tensor that the file does not have
     """
     from i2s_spec.gguf.reader import File

@@ -34,15 +34,19 @@ def lint_manifest(
 ) -> Generator[Record, None, None]:
     """Check files on Dask; files that have results with the same rules already are not checked again.
 
-    :param entries: what `manifest` gives :param results: the file that records are appended to, as JSON Lines :param
-    scheduler: the address of a cluster; without it, a cluster with `workers` processes starts on this machine :param
-    rates: requests by host, for all workers together :param in_flight: total size of the files that workers check or
-    have queued :param table: path of a Parquet table, written at the end of the run: the last record of each address in
-    the results :param say: called with sentences about the earlier results :param folders: checks folders of
-    safetensors, such as `lint_folder` of `i2s_spec.checkpoints.findings` :returns: the record of every entry, as it is
-    known: those of earlier runs first :raises MissingExtra: without the extra [dask] :raises OSError: where results or
-    table cannot be written :raises SettingError: if the results file is in use or not a results file, no scheduler
-    answers, or workers cannot work :raises Unfinished: if the cluster is lost; the same call continues the run
+    :param entries: what `manifest` gives
+    :param results: the file that records are appended to, as JSON Lines
+    :param scheduler: the address of a cluster; without it, a cluster with `workers` processes starts on this machine
+    :param rates: requests by host, for all workers together
+    :param in_flight: total size of the files that workers check or have queued
+    :param table: path of a Parquet table, written at the end of the run: the last record of each address in the results
+    :param say: called with sentences about the earlier results
+    :param folders: checks folders of safetensors, such as `lint_folder` of `i2s_spec.checkpoints.findings`
+    :returns: the record of every entry, as it is known: those of earlier runs first
+    :raises MissingExtra: without the extra [dask]
+    :raises OSError: where results or table cannot be written
+    :raises SettingError: if the results file is in use or not a results file, no scheduler answers, or workers cannot work
+    :raises Unfinished: if the cluster is lost; the same call continues the run
     """
     options = portable(options)
     key = options_key(options)

@@ -96,15 +96,19 @@ def fix(
     Repairing the result again changes nothing, and none of the findings that were repaired is left in it. A file
     without anything to repair is copied. If a rule has more than 10,000 findings, none of them is repaired.
 
-    :param origin: a path, a buffer, a seekable stream or a `Source` :param target: a path, or a binary stream; without
-    it nothing is written :param unsafe: also make repairs that need a review :param select: codes, or beginnings of
-    codes, of the findings to repair; without any, all :param ignore: codes, or beginnings of codes, of findings to
-    leave alone :param dialect: dialect of the I2_S tensors; they are converted to the canonical dialect (needs
-    `unsafe`) :param scrub_tail: overwrite stale bytes after the scales with zeros :param force: replace an existing
-    file, but never the one that is read :param threads: how many threads decode tensors :param progress: called now and
-    then with (bytes done, bytes to do), for each of several stages :raises FormatError: where the input cannot be read
-    or is not a GGUF file :raises ValueError: for unknown codes or dialects, a dialect without `unsafe`, and a target
-    that is the origin :raises FileExistsError, OSError: as `OutputFile` does; then the target is as it was
+    :param origin: a path, a buffer, a seekable stream or a `Source`
+    :param target: a path, or a binary stream; without it nothing is written
+    :param unsafe: also make repairs that need a review
+    :param select: codes, or beginnings of codes, of the findings to repair; without any, all
+    :param ignore: codes, or beginnings of codes, of findings to leave alone
+    :param dialect: dialect of the I2_S tensors; they are converted to the canonical dialect (needs `unsafe`)
+    :param scrub_tail: overwrite stale bytes after the scales with zeros
+    :param force: replace an existing file, but never the one that is read
+    :param threads: how many threads decode tensors
+    :param progress: called now and then with (bytes done, bytes to do), for each of several stages
+    :raises FormatError: where the input cannot be read or is not a GGUF file
+    :raises ValueError: for unknown codes or dialects, a dialect without `unsafe`, and a target that is the origin
+    :raises FileExistsError, OSError: as `OutputFile` does; then the target is as it was
     """
     source = source_of(origin)
     path = os.fspath(origin) if isinstance(origin, str | os.PathLike) else None
