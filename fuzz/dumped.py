@@ -223,9 +223,9 @@ def _drop(taps: dict[str, Any], name: str, program: Program) -> None:
 
 
 def _only(taps: dict[str, Any], name: str, program: Program) -> None:
-    kept = {name: taps[name]}
+    own_tap = {name: taps[name]}
     taps.clear()
-    taps.update(kept)
+    taps.update(own_tap)
 
 
 _SETS = (

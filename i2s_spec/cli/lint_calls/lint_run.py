@@ -23,7 +23,7 @@ from i2s_spec.linter.selection.suppressions import Suppression, used
 if TYPE_CHECKING:
     from i2s_spec.cli.progress import Bar
     from i2s_spec.gguf.atomic_file import OutputFile
-    from i2s_spec.linter.reference.weights import Weights
+    from i2s_spec.linter.reference.weights import ReferenceWeights
     from i2s_spec.linter.selection.baseline import Baseline
     from i2s_spec.remote.policy import Policy
 
@@ -196,7 +196,7 @@ def _reports(
     options: Options,
     jobs: int,
     bar: Bar | None,
-    weights: Weights | None,
+    weights: ReferenceWeights | None,
     given: dict[str, Any],
 ) -> Generator[tuple[str, dict[str, Any]], None, None]:
     """Path and report of each file, from here or from a cluster."""
@@ -230,7 +230,7 @@ def _reference(path: str | None, dialect: str | None, expected: str | None) -> R
     return Reference(path, dialect or "canonical", expected or "canonical")
 
 
-def _opened(options: Options) -> AbstractContextManager[Weights | None]:
+def _opened(options: Options) -> AbstractContextManager[ReferenceWeights | None]:
     """The weights of the reference, opened once for the run.
 
     :raises WrongCallError: where it cannot be read
