@@ -104,7 +104,7 @@ def test_identifiers_are_words_of_the_field() -> None:
 
 #: Private members of others that a module may use: what Python and construct offer under no other name.
 OTHERS_PRIVATE = {
-    "os._exit", "sys._getframe", "context._params", "self.type._parsereport", "self.count._parsereport",
+    "os._exit", "sys._getframe", "self.type._parsereport", "self.count._parsereport",
     "self.length._parsereport", "self.subcon._parsereport", "Many(lambda _: count, element)._parsereport",
 }  # fmt: skip
 #: Of named tuples, public all the same.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any, NamedTuple
 
-from construct import Construct, FormatField, Struct, Subconstruct
+from construct import Construct, Container, FormatField, Struct, Subconstruct
 
 from i2s_spec.errors import Fault, FormatError, Span
 from i2s_spec.schema import faults
@@ -55,7 +55,7 @@ class ParseState:
 
 def reading(context: Any) -> ParseState:
     """The `ParseState` of the parse that `context` belongs to."""
-    found: ParseState = context._params.reading
+    found: ParseState = context["_params"]["reading"]  # by key: attributes of a Container are looked up twice as slowly
     return found
 
 
@@ -103,6 +103,14 @@ class RecordStruct(Struct):  # type: ignore[misc]
         self.clause = clause
         self.fields = fields
 
+    def _parse(self, stream: Any, context: Any, path: str) -> Container:
+        """As construct does it, but what a field sees is what was parsed before it and the state of the parse, no more:
+        tests hold the scanner against hundreds of thousands of parses."""
+        record, seen = Container(), Container(_=context, _params=context["_params"])
+        for field in self.fields:
+            record[field.name] = seen[field.name] = field._parsereport(stream, seen, path)
+        return record
+
 
 class Word(FormatField):  # type: ignore[misc]
     """A number of fixed width, refused with the fault of its surroundings where the file ends inside it.
@@ -114,14 +122,13 @@ class Word(FormatField):  # type: ignore[misc]
     def __init__(self, order: str, code: str) -> None:
         super().__init__(order_prefix(order), {"I": "L", "i": "l"}.get(code, code))
         self.code = code
+        self.unpack = struct.Struct(self.fmtstr).unpack
 
     def _parse(self, stream: Any, context: Any, path: str) -> Any:
         reading(context).need(self.length, stream.tell(), path)
-        if self.code != "f":
-            return super()._parse(stream, context, path)
-        raw = stream.read(4)
-        value = struct.unpack(self.fmtstr, raw)[0]
-        return NaN32(raw) if isnan(value) else value
+        raw = stream.read(self.length)
+        (value,) = self.unpack(raw)
+        return NaN32(raw) if self.code == "f" and isnan(value) else value
 
     def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
         if isinstance(obj, NaN32):

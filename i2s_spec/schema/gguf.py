@@ -199,7 +199,9 @@ def container(order: str) -> RecordStruct:
             "Zero bytes up to the data section.",
             "2.7",
         ),
-        Field("data", RestOfFile(lambda this, end: reading(this).size), "The tensors' bytes, each tensor aligned.", "2.7"),
+        Field(
+            "data", RestOfFile(lambda this, end: reading(this).size), "The tensors' bytes, each tensor aligned.", "2.7"
+        ),
     )
 
 
