@@ -115,13 +115,14 @@ def test_private_members_stay_in_their_module() -> None:
     """A module reads `_x` of objects only where it defines `_x`."""
     for name, module in NAMES.items():
         nodes = nodes_of(module)
-        own = {node.attr for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self"}
+        attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
+        own = {each.attr for each in attributes if isinstance(each.ctx, ast.Store) or ast.unparse(each.value) == "self"}
         own |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
         own |= {
             node.target.id for node in nodes if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
         }
-        for node in nodes:
-            if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+        for node in attributes:
+            if node.attr.startswith("_") and not node.attr.startswith("__"):
                 text = ast.unparse(node)
                 assert node.attr in own | PUBLIC_WITH_UNDERSCORE or text in OTHERS_PRIVATE, f"{name} reads {text}"
 
