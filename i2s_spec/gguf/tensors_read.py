@@ -10,7 +10,6 @@ from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.header_index import HeaderIndex, TensorInfo
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from i2s_spec.schema import faults, types
-from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import TAIL_BYTES, TensorType
 
 if TYPE_CHECKING:
@@ -220,26 +219,15 @@ class Tensor:
         :raises FormatError: as `read` does
         :raises TypeError: for a type whose elements are not numbers of their own
         """
-        import numpy as np
+        from i2s_spec.gguf.tensor_values import plain_values
 
         name = self.type.name if self.type is not None else None
-        prefix = order_prefix(self._index.byte_order)
-        dtype = "u2" if name == "BF16" else types.NUMPY_TYPES.get(name or "")
-        span = self.span
-        if dtype is None:
+        if name not in types.NUMPY_TYPES and name != "BF16":
             more = "; trits() and dequantize() decode them" if self._holds_trits else ""
             raise TypeError(f"{self.kind} tensors have no plain elements; read() gives their bytes{more}")
+        span = self.span
         self.require(span)
-        view = self._index.source.view
-        data: bytes | memoryview = view[span.start : span.stop] if view is not None else self._bytes(span)
-        array = np.frombuffer(data, dtype=prefix + dtype)
-        if name == "BF16":
-            from i2s_spec.codec.weights import from_bfloat16
-
-            array = from_bfloat16(array)
-        array = array.reshape(self.shape)
-        array.flags.writeable = False
-        return array
+        return plain_values(self._index.source, span, name, self.shape, self._index.byte_order)
 
     @renamed_keyword("code3", "unused_code")
     def trits(
@@ -280,26 +268,16 @@ class Tensor:
 
         F32, F16 and BF16 tensors need not be ternary. The parameters and errors are those of `trits`.
         """
-        import numpy as np
-
-        from i2s_spec.codec.blocks import block_native
-        from i2s_spec.codec.native import dequantize
+        from i2s_spec.gguf.tensor_values import dequantized
         from i2s_spec.schema.block_layout import GROUP_LAYOUTS
 
         name = self.type.name if self.type is not None else None
         if name == "I2_S":
             self.ternary(dialect, unused_code)  # says which tensor it is where its shape has no place in the layout
-            order = self._index.byte_order
-            return dequantize(
-                self.read(), self.shape, dialect, byte_order=order, unused_code=unused_code, threads=threads
-            )
         if name in {"F32", "F16", "BF16"}:
-            return self.array().astype(np.float32)
-        if name in GROUP_LAYOUTS:
-            answer: Literal["reject", "zero"] | None = unused_code if GROUP_LAYOUTS[name].fourth == "reserved" else None
-            return block_native.dequantize(
-                self.read(), self.shape, name, byte_order=self._index.byte_order, unused_code=answer, threads=threads
-            )
+            return self.array().astype("float32")
+        if name == "I2_S" or name in GROUP_LAYOUTS:
+            return dequantized(self.read(), self.shape, name, dialect, self._index.byte_order, unused_code, threads)
         trits, scale = self.ternary(dialect, unused_code).whole(threads)
         return trits * scale
 
@@ -311,27 +289,16 @@ class Tensor:
         :raises ValueError: for a type that holds no trits, and for a shape that it cannot have; with the tensor's name
         :raises FormatError: where the file does not hold the tensor (clause 2.7)
         """
-        from i2s_spec.codec.form import Form
-        from i2s_spec.codec.trits import Trits
+        from i2s_spec.gguf.tensor_values import trits_of
         from i2s_spec.schema.dialect import parse
 
-        span, source = self.span, self._index.source
+        source, span = self._index.source, self.span
         self.require(span)
-        name = self.type.name if self.type is not None else f"type {self.number}"
         dialect = parse(dialect)
         try:
-            form = Form(name, self.shape, dialect, self._index.byte_order)
+            return trits_of(source, span.start, self.kind, self.shape, dialect, self._index.byte_order, unused_code)
         except ValueError as error:
             raise ValueError(f"tensor {quote(self.name)}: {error}") from None
-        if form.has_scales_apart:
-            from i2s_spec.codec.blocks.apart_windows import fetching
-            from i2s_spec.schema.block_layout import block_layout
-
-            fetch = fetching(
-                block_layout(name), form.rows, form.cols, lambda at, size: source.read(span.start + at, size)
-            )
-            return Trits(form, fetch, unused_code)
-        return Trits(form, lambda start, stop: source.read(span.start + start, stop - start), unused_code)
 
     def require(self, span: Span) -> None:
         """Make sure that the file holds a part of the tensor, before anything is read or allocated for it.

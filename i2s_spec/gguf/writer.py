@@ -26,11 +26,11 @@ from typing import Any, Final
 
 from i2s_spec.errors import FormatError, Span, counted, quote
 from i2s_spec.gguf import _scanner
-from i2s_spec.gguf import encode_tensor as tensors
-from i2s_spec.gguf import encode_value as values
 from i2s_spec.gguf.atomic_file import OutputFile, Target, refuse_taken, write_all
-from i2s_spec.gguf.encode_tensor import Planned
-from i2s_spec.gguf.encode_value import Kind
+from i2s_spec.gguf.encoding import encode_tensor as tensors
+from i2s_spec.gguf.encoding import encode_value as values
+from i2s_spec.gguf.encoding.encode_tensor import Planned
+from i2s_spec.gguf.encoding.encode_value import Kind
 from i2s_spec.gguf.source import CHUNK, Buffer, BufferSource
 from i2s_spec.schema import checks, limits
 from i2s_spec.schema.checks import ByteOrder

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from i2s_spec.draw.text import json_string
 from i2s_spec.errors import FormatError
+from i2s_spec.gguf.ranges import affordable
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
-from i2s_spec.gguf.source import FetchingSource, affordable
+from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.inspect.dump.value_preview import beginning
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import RETIRED, ValueType

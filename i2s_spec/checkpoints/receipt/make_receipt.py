@@ -31,8 +31,9 @@ from i2s_spec.checkpoints.source.config_sizes import sizes_of
 from i2s_spec.checkpoints.source.recognition import quantization_of
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf.atomic_file import OutputFile
+from i2s_spec.gguf.ranges import chunks
 from i2s_spec.gguf.reader import open as open_file
-from i2s_spec.gguf.source import chunks, source_of
+from i2s_spec.gguf.source import source_of
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from typing import Final, NamedTuple
 
 from i2s_spec.errors import FormatError, Span, TrustedText
 from i2s_spec.gguf.atomic_file import OutputFile, Target, refuse_source, refuse_taken, write_all
-from i2s_spec.gguf.source import CHUNK, Buffer, Source, chunks
+from i2s_spec.gguf.ranges import chunks
+from i2s_spec.gguf.source import CHUNK, Buffer, Source
 from i2s_spec.gguf.writer import Progress
 from i2s_spec.schema import faults
 

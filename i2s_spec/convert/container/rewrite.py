@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 from i2s_spec.errors import FormatError, Span, TrustedText, quote
 from i2s_spec.gguf.atomic_file import Target, refuse_source
 from i2s_spec.gguf.byte_order import swapped_data, swapped_record
-from i2s_spec.gguf.encode_value import Kind
+from i2s_spec.gguf.encoding.encode_value import Kind
+from i2s_spec.gguf.ranges import chunks
 from i2s_spec.gguf.reader import File, KeyValue, Tensor, takes_file
-from i2s_spec.gguf.source import Origin, chunks
+from i2s_spec.gguf.source import Origin
 from i2s_spec.gguf.writer import Progress, Writer
 from i2s_spec.schema import faults
 from i2s_spec.schema.checks import ByteOrder

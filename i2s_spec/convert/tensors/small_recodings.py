@@ -25,7 +25,7 @@ from i2s_spec.convert.tensors.group_scales import most_changed, regrouped
 from i2s_spec.convert.tensors.joined_trits import divided, encoded
 from i2s_spec.convert.tensors.recodings import keeps_groups, named_bytes, recoding_of
 from i2s_spec.errors import FormatError, quote
-from i2s_spec.gguf.source import read_spans
+from i2s_spec.gguf.ranges import read_spans
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import BY_NAME, I2_S, TAIL_BYTES
 

@@ -24,7 +24,8 @@ from i2s_spec.convert.tensors.npy import write_npy
 from i2s_spec.deprecation import renamed_keyword
 from i2s_spec.errors import quote
 from i2s_spec.gguf.atomic_file import refuse_source
-from i2s_spec.gguf.source import CHUNK, chunks
+from i2s_spec.gguf.ranges import chunks
+from i2s_spec.gguf.source import CHUNK
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.dialect import CANONICAL, Dialect, parse
 

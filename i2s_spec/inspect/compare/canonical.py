@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from i2s_spec.errors import FormatError, counted
 from i2s_spec.gguf import byte_order
+from i2s_spec.gguf.ranges import chunks
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.regular_file import require_written
-from i2s_spec.gguf.source import chunks
 
 if TYPE_CHECKING:
     from i2s_spec.codec.trits import Trits

@@ -27,8 +27,8 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from i2s_spec.gguf.ranges import chunks
 from i2s_spec.gguf.reader import File, Tensor
-from i2s_spec.gguf.source import chunks
 from i2s_spec.inspect.compare.canonical import (
     as_trits,
     canonical_data,

@@ -10,8 +10,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final
 
+from i2s_spec.gguf.ranges import affordable
 from i2s_spec.gguf.reader import File
-from i2s_spec.gguf.source import FetchingSource, affordable
+from i2s_spec.gguf.source import FetchingSource
 from i2s_spec.inspect.dump.data_walk import data_nodes
 from i2s_spec.schema.field import Node
 from i2s_spec.schema.types import TAIL_BYTES

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from i2s_spec.draw.text import json_string
 from i2s_spec.errors import FormatError, counted, quote
+from i2s_spec.gguf.ranges import chunks
 from i2s_spec.gguf.regular_file import require_written
-from i2s_spec.gguf.source import CHUNK, Origin, chunks, source_of
+from i2s_spec.gguf.source import CHUNK, Origin, source_of
 from i2s_spec.inspect.identify import origin as origins
 from i2s_spec.inspect.identify import packer, packing
 from i2s_spec.inspect.identify.evidence import Question

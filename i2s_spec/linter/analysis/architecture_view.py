@@ -132,7 +132,7 @@ class ArchitectureView:
         """
         if self.model is None:
             return False
-        if self.name.startswith("bitnet") or any(row.is_ternary for row in self.rows):
+        if self.model.is_bitnet or any(row.is_ternary for row in self.rows):
             return True
         says_so = self.keys.value("general.file_type") == keys.FILE_TYPE_I2_S
         return says_so and not any(row.type == "Q1_0" for row in self.rows)

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from i2s_spec.convert.container.edits import Edit
 from i2s_spec.errors import Span, quote
-from i2s_spec.gguf.encode_value import Kind, completed, encoded
+from i2s_spec.gguf.encoding.encode_value import Kind, completed, encoded
 from i2s_spec.gguf.header_index import TensorInfo
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.source import Source

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from i2s_spec.convert.container.rewrite import Replacement, Value
 from i2s_spec.errors import FormatError, Span, TrustedText, counted, quote
 from i2s_spec.gguf import _scanner
+from i2s_spec.gguf.ranges import chunks
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
-from i2s_spec.gguf.source import chunks
 from i2s_spec.linter.analysis.architecture_view import ArchitectureView, architecture_view
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import Finding

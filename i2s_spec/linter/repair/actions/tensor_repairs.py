@@ -130,8 +130,8 @@ def other_graph(workspace: Workspace) -> Iterator[Outcome]:
     """Only the model's config.json can tell, so it has to be asked for by its code (clause 4.3)."""
     known = architecture_view(workspace.subject)
     for finding in workspace.findings("M117"):
-        arch = "bitnet" if known.name != "bitnet" else "bitnet-b1.58"
-        yield _as_architecture(workspace, finding, known, arch)
+        if known.model is not None and known.model.other_activation is not None:
+            yield _as_architecture(workspace, finding, known, known.model.other_activation)
 
 
 @repair("M118", Fix.UNSAFE, "hidden_activation becomes what the architecture's graph has", by_name=True)

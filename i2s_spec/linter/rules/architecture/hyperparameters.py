@@ -241,7 +241,7 @@ def rope_base_default(subject: Subject) -> Iterator[Finding]:
     Fix: write the base that the model was trained with (rope_theta in its config.json).
     """
     known = architecture_view(subject)
-    if known.model is None or known.name not in ("bitnet-25", "bitnet-b1.58") or known.tokenizer != "gpt2":
+    if known.model is None or not known.model.one_model or known.tokenizer != "gpt2":
         return
     base = known.keys.own("rope.freq_base")
     if base == DEFAULT_ROPE_BASE and known.model.rope_base not in (None, DEFAULT_ROPE_BASE):

@@ -240,5 +240,7 @@ def former_name(subject: Subject) -> Iterator[Finding]:
     Fix: rename the architecture and the keys, where the programs in use ask for it.
     """
     known = architecture_view(subject)
-    if known.model is not None and known.name == "bitnet-25":
-        yield former_name.at(known.keys.value_span(_ARCHITECTURE), got=known.name, want=TrustedText("bitnet-b1.58"))
+    if known.model is not None and known.model.renamed_to is not None:
+        yield former_name.at(
+            known.keys.value_span(_ARCHITECTURE), got=known.name, want=TrustedText(known.model.renamed_to)
+        )

@@ -80,7 +80,8 @@ def gains_around_zero(subject: Subject) -> Iterator[Finding]:
     Fix: convert the model again, adding 1 to its norms.
     """
     known = architecture_view(subject)
-    norms = [] if known.name == "gemma3" else _norms(subject)  # M116 speaks of those
+    # M116 speaks of the norms of those whose checkpoints store w.
+    norms = [] if known.model is not None and known.model.gains_less_one else _norms(subject)
     like = []
     for row, values in norms:
         mean = sum(values) / len(values)

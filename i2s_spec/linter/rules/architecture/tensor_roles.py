@@ -182,7 +182,7 @@ def gemma_norm(subject: Subject) -> Iterator[Finding]:
     Fix: convert the model again, or add 1 to its native norms.
     """
     known = architecture_view(subject)
-    if known.name != "gemma3" or known.model is None:
+    if known.model is None or not known.model.gains_less_one:
         return
     rows = [known.present[name] for name in _GEMMA_NORMS if name in known.present]
     means = [_mean(known, row) for row in rows]
@@ -211,7 +211,7 @@ def activation_uncertain(subject: Subject) -> Iterator[Finding]:
     Fix: compare with hidden_act in the config.json that the model came with; rename the architecture if it differs.
     """
     known = architecture_view(subject)
-    if known.model is None or not known.name.startswith("bitnet") or known.keys.own("hidden_activation") is not None:
+    if known.model is None or not known.model.is_bitnet or known.keys.own("hidden_activation") is not None:
         return
     kinds = {"gpt2": "byte-level", "llama": "SentencePiece"}
     if known.tokenizer in kinds and known.tokenizer != known.model.tokenizer:
@@ -237,7 +237,7 @@ def activation_contradicted(subject: Subject) -> Iterator[Finding]:
     """
     known = architecture_view(subject)
     name = f"{known.name}.hidden_activation"
-    if known.model is None or known.keys.value(name) is None or known.name == "bitnet":
+    if known.model is None or known.keys.value(name) is None or known.model.takes_activation:
         return  # under `bitnet` it is what the key is for
     if known.is_bitnet and known.keys.value(name) != known.model.activation:
         want = TrustedText(known.model.activation)

@@ -233,8 +233,12 @@ def _zero_runs(subject: Subject) -> Iterator[tuple[int, int, int]]:
 
 def _asked_for(subject: Subject, places: list[int]) -> Set[int]:
     """The places that are probed: all, but of a server that gives one range at a time some, evenly spread."""
+    if not subject.on_server:
+        return frozenset(places)
+    from i2s_spec.gguf.ranges import affordable
+
     ranges = [(at, at + 64) for at in places]
-    chosen = subject.affordable(ranges)
+    chosen = affordable(subject.file.source, ranges)
     subject.prefetch(ranges[number] for number in chosen)
     return frozenset(places[number] for number in chosen)
 

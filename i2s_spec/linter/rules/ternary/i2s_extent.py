@@ -300,12 +300,14 @@ def foreign_scales(subject: Subject) -> tuple[list[Placement], int]:
 
 def _too_far(subject: Subject, base: int, size: int) -> Set[int]:
     """Rows of I2_S tensors whose scales are not read, where each would be a request of its own."""
+    from i2s_spec.gguf.ranges import affordable
+
     ends = [
         (each.row, base + each.offset + each.size - TAIL_BYTES)
         for each in subject.placements
         if each.number == I2_S.number and each.size and each.offset + each.size <= size
     ]
-    chosen = subject.affordable([(start, start + 4) for _, start in ends])
+    chosen = affordable(subject.file.source, [(start, start + 4) for _, start in ends])
     return frozenset(row for row, _ in ends) - {ends[number][0] for number in chosen}
 
 

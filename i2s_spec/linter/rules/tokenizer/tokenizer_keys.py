@@ -221,7 +221,7 @@ def add_bos_unsaid(subject: Subject) -> Iterator[Finding]:
     Fix: write tokenizer.ggml.add_bos_token = true.
     """
     known = architecture_view(subject)
-    if known.model is None or known.name not in ("bitnet-25", "bitnet-b1.58") or known.tokenizer != "gpt2":
+    if known.model is None or not known.model.one_model or known.tokenizer != "gpt2":
         return
     if (
         "tokenizer.ggml.add_bos_token" not in known.keys.places

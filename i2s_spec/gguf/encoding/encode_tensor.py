@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import counted, quote
-from i2s_spec.gguf.encode_value import unsigned
+from i2s_spec.gguf.encoding.encode_value import unsigned
 from i2s_spec.gguf.source import CHUNK
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import TensorType
