@@ -113,7 +113,7 @@ def _in_threads(threads: int, size: int, call: Callable[[int, int], object]) -> 
         list(pool.map(lambda start: call(start, min(start + step, size)), range(0, size, step)))
 
 
-def _jobs(payload: Any, threads: int, judged: bool, fast_set: bool, wide: Any = None) -> list[Job]:
+def _jobs(payload: Any, threads: int, with_goals: bool, fast_set: bool, wide: Any = None) -> list[Job]:
     """Everything that is measured on one payload, with the probes first; `wide` is where elements are written."""
     size = payload.size
     target, wide = _aligned(size), _aligned(min(WINDOW, 4 * size)) if wide is None else wide
@@ -153,13 +153,13 @@ def _jobs(payload: Any, threads: int, judged: bool, fast_set: bool, wide: Any = 
         ("interleave-128", "rows-1x4", same), ("rows-1x4", "interleave-128", same),
         ("row-blocks-4", "interleave-128", same), ("interleave-128", "interleave-128", other),
     ]  # fmt: skip
-    goal = 1.0 if judged else None
+    goal = 1.0 if with_goals else None
     return [
         Job(READ, lambda: _in_threads(threads, size, lambda a, b: _codec.read(isa.chosen().row, payload[a:b])), size),
         Job(COPY, lambda: _in_threads(threads, size, lambda a, b: np.copyto(target[a:b], payload[a:b])), 2 * size),
-        Job("scan", lambda: kernels.occurs(payload, 3, threads), size, READ, 0.9 if judged else None),
+        Job("scan", lambda: kernels.occurs(payload, 3, threads), size, READ, 0.9 if with_goals else None),
         Job("histogram", lambda: kernels.histogram(payload, threads), size, READ,
-            (0.85 if fast_set else 0.8) if judged and threads == 1 else None),
+            (0.85 if fast_set else 0.8) if with_goals and threads == 1 else None),
         *(Job(f"unpack {name}", partial(unpack, name), 5 * size, COPY, goal, 4 * size)
           for name in ("interleave-128", "interleave-64", "sequential-msb", "rows-1x4")),
         *(Job(f"pack {name}", partial(pack, name), 5 * size, COPY, goal, size)

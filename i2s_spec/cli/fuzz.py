@@ -162,19 +162,19 @@ def _settings(
     :raises ValueError: for what does not go together
     """
     from i2s_spec.fuzzing.child import Bounds
-    from i2s_spec.fuzzing.oracle import Policy, Reads
-    from i2s_spec.fuzzing.settings import Settings
+    from i2s_spec.fuzzing.oracle import DecoderPolicy, ReadDepth
+    from i2s_spec.fuzzing.settings import CampaignSettings
     from i2s_spec.fuzzing.verdict import Statuses as Meanings
 
     named = frozenset(name.strip() for name in supports.split(",") if name.strip() not in ("", "none"))
-    policy = Policy(
-        Reads(reads),
+    policy = DecoderPolicy(
+        ReadDepth(reads),
         named,
         profile,
         frozenset(code.upper() for code in must_reject),
         frozenset(code.upper() for code in may_accept),
     )
-    return Settings(seed, Bounds(timeout, memory), Meanings(accept, reject), policy, max_size, jobs, effort)
+    return CampaignSettings(seed, Bounds(timeout, memory), Meanings(accept, reject), policy, max_size, jobs, effort)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
-from i2s_spec.codec.quantization.remainder import held
+from i2s_spec.codec.quantization.remainder import whole_blocks
 from i2s_spec.codec.shape import PayloadShape, octets, place, windows
 from i2s_spec.errors import counted
 from i2s_spec.schema.dialect import CODE_MAPS, CODES_PER_BYTE, CodeMap, Dialect, Layout
@@ -190,12 +190,12 @@ def trits_of_codes(code_map: CodeMap, unused_code: UnusedCode = "reject") -> NDA
 
 def held_codes(payload: NDArray[np.uint8], tensor: PayloadShape, layout: Layout) -> NDArray[np.uint8]:
     """The codes in the whole blocks of a payload of floor(n/4) bytes: those of the first elements, flat."""
-    rows, cols = held(layout, tensor.rows, tensor.cols)
+    rows, cols = whole_blocks(layout, tensor.rows, tensor.cols)
     return unpack_codes(payload[: rows * cols // CODES_PER_BYTE], (rows, cols), layout).reshape(-1)
 
 
 def join(codes: NDArray[np.uint8], tensor: PayloadShape, layout: Layout, tail: bytes) -> bytes:
     """The bytes of a tensor: its whole blocks, zeros up to floor(n/4) bytes, and its tail."""
-    rows, cols = held(layout, tensor.rows, tensor.cols)
+    rows, cols = whole_blocks(layout, tensor.rows, tensor.cols)
     blocks = pack_codes(codes.reshape(-1)[: rows * cols].reshape(rows, cols), layout)
     return b"".join((blocks, bytes(tensor.payload_bytes - len(blocks)), tail))

@@ -30,7 +30,7 @@ class Tensors(Mapping[str, "Tensor"]):
         self._index = index
         self._common: dict[int, TensorType | None] = {}
 
-    def room(self, offset: int) -> int | None:
+    def allotted_bytes(self, offset: int) -> int | None:
         """Bytes from `offset` in the data section to where the next tensor begins, or to the end of the file."""
         return self._index.extent(offset)[1]
 
@@ -41,8 +41,8 @@ class Tensors(Mapping[str, "Tensor"]):
             return readings[0] if readings else None
         if number not in self._common:
             tensor = self._index.tensor
-            each = ((tensor(i), room) for i, (_, room) in enumerate(self._index.extents()))
-            alike = ((info.ne, room) for info, room in each if info.type == number)
+            each = ((tensor(i), size) for i, (_, size) in enumerate(self._index.extents()))
+            alike = ((info.ne, size) for info, size in each if info.type == number)
             self._common[number] = types.common_reading(number, alike, self._index.alignment or types.TAIL_BYTES)
         return self._common[number]
 
@@ -54,7 +54,7 @@ class Tensors(Mapping[str, "Tensor"]):
         if len(readings) < 2:
             return Tensor(index, info, readings[0] if readings else None)
         alignment, common = index.alignment or types.TAIL_BYTES, self.common_type(number)
-        return Tensor(index, info, types.reading(number, info.ne, self.room(info.offset), alignment, common))
+        return Tensor(index, info, types.reading(number, info.ne, self.allotted_bytes(info.offset), alignment, common))
 
     @property
     def rows(self) -> Iterator[Tensor]:

@@ -35,7 +35,7 @@ DEFAULT_ALIGNMENT: Final = 32
 VERSIONS: Final = (2, 3)
 
 
-class Limit(NamedTuple):
+class NamedLimit(NamedTuple):
     """A bound that can be set: the attribute of this module that gives it, its default, what lies beyond it."""
 
     attribute: str
@@ -45,13 +45,13 @@ class Limit(NamedTuple):
 
 #: Every bound that can be set, by its name.
 NAMED: Final = {
-    "keys": Limit("MAX_KEYS", 1_048_576, "key-values in a file: a reader stops"),
-    "tensors": Limit("MAX_TENSORS", 1_048_576, "tensors in a file: a reader stops"),
-    "alignment": Limit("MAX_ALIGNMENT", 1_048_576, "bytes of alignment: a reader stops"),
-    "usual-keys": Limit("MANY_KEYS", 65_536, "key-values: legal, and worth a finding"),
-    "usual-tensors": Limit("MANY_TENSORS", 65_536, "tensors: legal, and worth a finding"),
-    "usual-alignment": Limit("USUAL_ALIGNMENT", 65_536, "bytes of alignment: legal, and worth a finding"),
-    "findings": Limit("FINDINGS_PER_RULE", 100, "findings of one rule in a report: counted, not listed"),
+    "keys": NamedLimit("MAX_KEYS", 1_048_576, "key-values in a file: a reader stops"),
+    "tensors": NamedLimit("MAX_TENSORS", 1_048_576, "tensors in a file: a reader stops"),
+    "alignment": NamedLimit("MAX_ALIGNMENT", 1_048_576, "bytes of alignment: a reader stops"),
+    "usual-keys": NamedLimit("MANY_KEYS", 65_536, "key-values: legal, and worth a finding"),
+    "usual-tensors": NamedLimit("MANY_TENSORS", 65_536, "tensors: legal, and worth a finding"),
+    "usual-alignment": NamedLimit("USUAL_ALIGNMENT", 65_536, "bytes of alignment: legal, and worth a finding"),
+    "findings": NamedLimit("FINDINGS_PER_RULE", 100, "findings of one rule in a report: counted, not listed"),
 }
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from i2s_spec.checkpoints.source.families import ABSMEAN, DERIVED, PROJECTIONS, 
 from i2s_spec.checkpoints.source.recognition import Recognized
 from i2s_spec.checkpoints.source.source_weights import (
     FloatMatrix,
-    Room,
+    ReusedMemory,
     TernaryMatrix,
     check_type,
     float_matrix,
@@ -114,7 +114,7 @@ class _Plan:
         self.packed = PackedWeights(folder.tensors, recognized.convention).matrices
         self.misfits: dict[tuple[int, ...], str] = {}
         self.rules: set[str] = set()
-        self.room = Room()
+        self.room = ReusedMemory()
 
     def source(self, module: str, end: str = "weight") -> str:
         """The name of a tensor in the checkpoint: `model.` is missing where only the body was saved."""

@@ -171,9 +171,9 @@ def _weights(path: str, tensor: str | None, name: str | None, file: File) -> tup
             raise ValueError("a .npy file does not say of which tensor it is: --tensor does")
         return read_npy(path), tensor
     from i2s_spec.linter.reference import Reference
-    from i2s_spec.linter.reference.weights import Weights
+    from i2s_spec.linter.reference.weights import ReferenceWeights
 
-    with Weights(Reference(path)) as weights:
+    with ReferenceWeights(Reference(path)) as weights:
         for one in _candidates(file, tensor):
             try:
                 known = weights.known(file, one, name)

@@ -59,7 +59,7 @@ class AlreadyTernaryWarning(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class QuantizerRule:
     """One way to quantize.
 
     :param scale: the scale of a tensor, from its weights
@@ -138,28 +138,28 @@ def _cut(quotients: NDArray[np.float32]) -> NDArray[np.int8]:
 RULES: Final = {
     rule.name: rule
     for rule in (
-        Rule(
+        QuantizerRule(
             "absmax", "quantize_i2_s of the BitNet fork, which llama-quantize calls", _largest, _signs,
             destroys=f"absmax gives the largest to all that are at least {ZERO_BELOW:g}, which leaves next to no zeros",
         ),
-        Rule(
+        QuantizerRule(
             "hf-first", "convert-hf-to-gguf-bitnet.py", _first, lambda part, scale: _cut(part / scale),
             destroys="hf-first takes the first of them for the scale",
         ),
-        Rule(
+        QuantizerRule(
             "embedding-mean", "convert-bitnet-embedding-to-gguf.py", _mean,
             lambda part, scale: _cut(part * (np.float32(1) / scale)), mean=True,
         ),
-        Rule(
+        QuantizerRule(
             "given", "convert-hf-to-gguf-bitnet.py, packed checkpoints", _missing, lambda part, scale: _cut(part),
             destroys="given takes them for trits, rounded", unit=True,
         ),
-        Rule(
+        QuantizerRule(
             "convert-ms", "transform_to_i2 of convert-ms-to-gguf-bitnet.py, and T-MAC", _first_signed,
             lambda part, scale: _cut_off(part / scale),
             destroys="convert-ms takes the first of them for the scale, and cuts the quotients off",
         ),
-        Rule(
+        QuantizerRule(
             "c-article", "pack_weight_matrix of an article on BitNet inference in plain C", _mean_by_index,
             lambda part, scale: _cut(part * (np.float32(1) / (scale + np.float32(1e-8)))), mean=True,
         ),
@@ -276,7 +276,7 @@ def _size(weights: Weights) -> float | None:
     return most if zeros and most else None
 
 
-def _complaint(weights: Weights, rule: Rule) -> str | None:
+def _complaint(weights: Weights, rule: QuantizerRule) -> str | None:
     """What is wrong with weights that a rule expects to be ternary; None if they are, and for other rules."""
     if not rule.destroys:
         return None

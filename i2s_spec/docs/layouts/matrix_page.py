@@ -11,7 +11,7 @@ from typing import Final
 
 from i2s_spec.docs.layouts.matrix import MODELS, PACKED, Confusion, code_maps, confusion
 from i2s_spec.docs.runtimes import table
-from i2s_spec.draw.heat_map import Cell, heat_map
+from i2s_spec.draw.heat_map import HeatCell, heat_map
 from i2s_spec.schema.dialect import CODE_MAPS
 
 #: Last line of the page; it is never edited.
@@ -152,7 +152,7 @@ def picture(name: str) -> str:
     found = confusion(name)
     cells = [
         [
-            Cell(
+            HeatCell(
                 row.sums[each],
                 f"{row.sums[each]:,.0f}",
                 each == row.answer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from i2s_spec.errors import counted, quote
-from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Case, Evidence, Hypothesis, Question
+from i2s_spec.inspect.identify.evidence import PROOF, STRONG, WEAK, Evidence, PossibleAnswer, Question, QuestionCase
 from i2s_spec.inspect.identify.observed import Observed
 from i2s_spec.schema.programs.producers import CONVERTERS, YOUNG_KEYS, Converter
 from i2s_spec.schema.programs.releases import RELEASES, Release
@@ -23,7 +23,7 @@ def release(seen: Observed, sha256: str | None = None) -> Question:
     for known in RELEASES:
         favour, against = _release_evidence(seen, known, sha256)
         if favour:
-            made = Hypothesis(known.name, known.title, tuple(favour), tuple(against))
+            made = PossibleAnswer(known.name, known.title, tuple(favour), tuple(against))
             hypotheses.append(made)
     hypotheses.sort(key=lambda hypothesis: hypothesis.rank)
     tell = "the SHA-256 of the file: --sha256"
@@ -76,8 +76,8 @@ def _release_evidence(seen: Observed, known: Release, sha256: str | None) -> tup
 
 def converter(seen: Observed) -> Question:
     """Which program wrote keys and tensor table?"""
-    case = Case([*((each.name, each.title) for each in CONVERTERS), ("i2s-spec", "i2s new, of this package"),
-                 ("other", "another program")])  # fmt: skip
+    case = QuestionCase([*((each.name, each.title) for each in CONVERTERS), ("i2s-spec", "i2s new, of this package"),
+                         ("other", "another program")])  # fmt: skip
     fitting = False
     for each in CONVERTERS:
         fitting |= _weigh_order(seen, each, case)
@@ -106,7 +106,7 @@ def converter(seen: Observed) -> Question:
     return case.question("converter", "What wrote its metadata?")
 
 
-def _weigh_order(seen: Observed, known: Converter, case: Case) -> bool:
+def _weigh_order(seen: Observed, known: Converter, case: QuestionCase) -> bool:
     """Hold the order of the keys against a converter's; whether it fits."""
     if seen.architecture not in known.architectures:
         if seen.architecture:

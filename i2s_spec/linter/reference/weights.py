@@ -35,7 +35,7 @@ _PACKED: Final = 4
 _NPY: Final = b"\x93NUMPY"
 
 
-class Weights:
+class ReferenceWeights:
     """The weights that a reference holds; a context that closes it.
 
     :raises ValueError: for a dialect that does not exist, and for an array without names (.npy)
@@ -54,7 +54,7 @@ class Weights:
         else:
             self.file = open_file(origin)
 
-    def __enter__(self) -> Weights:
+    def __enter__(self) -> ReferenceWeights:
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from i2s_spec.codec.payload import pack_codes
-from i2s_spec.codec.quantization.remainder import held
+from i2s_spec.codec.quantization.remainder import whole_blocks
 from i2s_spec.schema.dialect import CODES_PER_BYTE, LAYOUTS
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ KERNEL_BUGS: Final[Mapping[str, Emulation]] = MappingProxyType(
 
 def _packed(weights: NDArray[np.uint8], layout: str) -> NDArray[np.uint8]:
     """The payload as released quantizers write it: bytes of what is in no whole block are 0."""
-    rows, columns = held(LAYOUTS[layout], *weights.shape)
+    rows, columns = whole_blocks(LAYOUTS[layout], *weights.shape)
     payload = np.zeros(weights.size // CODES_PER_BYTE, dtype=np.uint8)
     whole = pack_codes(weights.reshape(-1)[: rows * columns].reshape(rows, columns), LAYOUTS[layout])
     payload[: len(whole)] = np.frombuffer(whole, dtype=np.uint8)

@@ -100,7 +100,7 @@ def text_name(workspace: Workspace) -> Iterator[Outcome]:
 def one_dimension(workspace: Workspace) -> Iterator[Outcome]:
     """A tensor of no dimensions is a single number, and so is one of shape 1 (clause 2.6)."""
     for finding in workspace.findings("G309"):
-        edit = Edit(finding.span, struct.pack(workspace.mark + "IQ", 1, 1))
+        edit = Edit(finding.span, struct.pack(workspace.prefix + "IQ", 1, 1))
         does = f"tensor {quote(workspace.tensor(finding).raw_name)} gets one dimension of 1"
         yield Action("G309", finding.span, does, (edit,), safe=False)
 
@@ -140,7 +140,7 @@ def present_number(workspace: Workspace) -> Iterator[Outcome]:
             yield Declined("I111", finding.span, why)
             continue
         name = workspace.subject.name(number_of(finding.span))
-        edit = Edit(finding.span, struct.pack(workspace.mark + "I", I2_S.number))
+        edit = Edit(finding.span, struct.pack(workspace.prefix + "I", I2_S.number))
         yield Action("I111", finding.span, f"tensor {quote(name)} gets type {I2_S.number}", (edit,), safe=False)
 
 

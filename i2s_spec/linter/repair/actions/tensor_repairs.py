@@ -85,9 +85,9 @@ def widened_floats(workspace: Workspace) -> Iterator[Outcome]:
     try:
         for tensor in remaining:
             assert tensor.type is not None
-            halves = np.frombuffer(tensor.read(), dtype=workspace.mark + "u2").astype("u2")
+            halves = np.frombuffer(tensor.read(), dtype=workspace.prefix + "u2").astype("u2")
             floats = widened(halves, tensor.type.name).astype(np.float32)
-            new[tensor.index] = floats.astype(workspace.mark + "f4").tobytes()
+            new[tensor.index] = floats.astype(workspace.prefix + "f4").tobytes()
         edits = relaid_with(workspace, new) if new else ()
         why = ""
     except Unclear as error:
@@ -120,8 +120,8 @@ def gemma_norms(workspace: Workspace) -> Iterator[Outcome]:
             tensor = workspace.file.tensors.by_index(row.i)
             if tensor.span.stop > workspace.source.size or tensor.nbytes > MOST_FLOATS // 64:
                 continue
-            values = np.frombuffer(tensor.read(), dtype=workspace.mark + kind)
-            edits.append(Edit(tensor.span, (values + values.dtype.type(1)).astype(workspace.mark + kind).tobytes()))
+            values = np.frombuffer(tensor.read(), dtype=workspace.prefix + kind)
+            edits.append(Edit(tensor.span, (values + values.dtype.type(1)).astype(workspace.prefix + kind).tobytes()))
         yield Action("M116", finding.span, f"1 is added to {counted(len(edits), 'norm')}", tuple(edits), safe=False)
 
 

@@ -37,7 +37,7 @@ class Item(NamedTuple):
 
     def edit(self, workspace: Workspace, entry: KeyValue, text: bytes) -> Edit:
         span = Span(self.at, self.at + 8 + len(self.text), f"{entry.value_span.path}.items[{self.number}]")
-        return Edit(span, struct.pack(workspace.mark + "Q", len(text)) + text)
+        return Edit(span, struct.pack(workspace.prefix + "Q", len(text)) + text)
 
 
 def items_of(workspace: Workspace, entry: KeyValue) -> list[Item] | None:
@@ -47,7 +47,7 @@ def items_of(workspace: Workspace, entry: KeyValue) -> list[Item] | None:
         return None
     data, at, items = workspace.source.read(start, stop - start), 0, []
     for index in range(entry.count):
-        (length,) = struct.unpack_from(workspace.mark + "Q", data, at)
+        (length,) = struct.unpack_from(workspace.prefix + "Q", data, at)
         items.append(Item(index, start + at, data[at + 8 : at + 8 + length]))
         at += 8 + length
     return items
@@ -107,7 +107,7 @@ def paired_merges(workspace: Workspace) -> Iterator[Outcome]:
         start = entry.value_span.start
         count = Edit(
             Span(start - 8, start, f"{entry.value_span.path}.count"),
-            struct.pack(workspace.mark + "Q", len(items) - len(odd)),
+            struct.pack(workspace.prefix + "Q", len(items) - len(odd)),
         )
         edits = [item.edit(workspace, entry, b"")._replace(new=b"") for item in odd]
         does = f"{counted(len(odd), 'merge')} not of two parts removed"
@@ -130,8 +130,8 @@ def equal_lengths(workspace: Workspace) -> Iterator[Outcome]:
         if count < wanted and entry.key.endswith("scores") and known.tokenizer == "llama":
             yield Declined("T004", finding.span, "the scores that are missing are not in the file")
             continue
-        length = Edit(Span(start - 8, start, f"{path}.count"), struct.pack(workspace.mark + "Q", wanted))
-        fill = struct.pack(workspace.mark + "i", _NORMAL) if entry.key.endswith("token_type") else bytes(4)
+        length = Edit(Span(start - 8, start, f"{path}.count"), struct.pack(workspace.prefix + "Q", wanted))
+        fill = struct.pack(workspace.prefix + "i", _NORMAL) if entry.key.endswith("token_type") else bytes(4)
         if count > wanted:
             change = Edit(Span(start + 4 * wanted, stop, path), b"")
         else:

@@ -16,7 +16,7 @@ from i2s_spec.schema.types import I2_S, TAIL_BYTES
 
 if TYPE_CHECKING:
     from i2s_spec.linter.reference.compared import Compared
-    from i2s_spec.linter.reference.comparison import Outcome
+    from i2s_spec.linter.reference.comparison import ReferenceOutcome
     from i2s_spec.linter.reference.floats import FloatsCompared
 
 #: Which files these rules apply to.
@@ -41,7 +41,7 @@ def _compared_floats(subject: Subject) -> FloatsCompared | None:
     return compared_floats(subject)
 
 
-def _outcomes(subject: Subject) -> Iterator[tuple[int, int, int, Outcome]]:
+def _outcomes(subject: Subject) -> Iterator[tuple[int, int, int, ReferenceOutcome]]:
     """Row, start, bytes of payload, and what was found, of the tensors where something was."""
     found = _compared(subject)
     for row, outcome in found.outcomes if found is not None else ():

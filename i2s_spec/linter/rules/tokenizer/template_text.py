@@ -56,7 +56,7 @@ _BLOB: Final = pattern(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{96,}={0,2}")
 _LEAST_BLOB: Final = 96
 
 
-class Text(NamedTuple):
+class StringValue(NamedTuple):
     """A value that is one text: place, key, whether it is a template, its bytes as far as they are looked at."""
 
     i: int
@@ -71,28 +71,28 @@ class Text(NamedTuple):
         return Span(self.start + start, self.start + stop, f"key_values[{self.i}].value")
 
 
-class Seen(NamedTuple):
+class ReadTexts(NamedTuple):
     """What was read of a file's texts: all of them, and what is in its templates.
 
     `unread` are those that were not read to their end, each with as many of its bytes as were.
     """
 
-    texts: tuple[Text, ...]
-    hazards: tuple[tuple[Text, Hazard], ...]
-    unread: tuple[Text, ...]
+    texts: tuple[StringValue, ...]
+    hazards: tuple[tuple[StringValue, Hazard], ...]
+    unread: tuple[StringValue, ...]
 
 
 @analysis
-def seen(subject: Subject) -> Seen:
+def seen(subject: Subject) -> ReadTexts:
     """The texts of a file and the hazards of its templates; read once for all rules."""
     texts = sorted((*_read(subject, True), *_read(subject, False)), key=lambda text: text.i)
     templates = [text for text in texts if text.is_template]
     hazards = tuple(_in_templates(templates)) if templates else ()
     unread = tuple(text for text in texts if len(text.data) < text.stop - text.start)
-    return Seen(tuple(texts), hazards, unread)
+    return ReadTexts(tuple(texts), hazards, unread)
 
 
-def _in_templates(templates: list[Text]) -> Iterator[tuple[Text, Hazard]]:
+def _in_templates(templates: list[StringValue]) -> Iterator[tuple[StringValue, Hazard]]:
     """What is hazardous in templates; what finds it is loaded for files that have one."""
     from i2s_spec.linter.analysis.template.hazards import hazards
 
@@ -101,7 +101,7 @@ def _in_templates(templates: list[Text]) -> Iterator[tuple[Text, Hazard]]:
             yield text, hazard
 
 
-def _read(subject: Subject, templates: bool) -> Iterator[Text]:
+def _read(subject: Subject, templates: bool) -> Iterator[StringValue]:
     """The templates of a file, or its other texts, each as far as it is looked at."""
     index, left = subject.file.index, TEMPLATES_ALTOGETHER if templates else ALTOGETHER
     for i in index.keys_of(ValueType.STRING):
@@ -110,7 +110,7 @@ def _read(subject: Subject, templates: bool) -> Iterator[Text]:
         if kind == ValueType.STRING and stop > start and key.startswith(_TEMPLATE) is templates and key != _JSON:
             size = min(stop - start, LOOKED_AT, left)
             left -= size
-            yield Text(i, key, templates, start, stop, subject.file.source.read(start, size))
+            yield StringValue(i, key, templates, start, stop, subject.file.source.read(start, size))
 
 
 # Most texts have none of what the expressions begin with, which then need not be compiled.

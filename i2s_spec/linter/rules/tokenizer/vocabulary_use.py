@@ -46,12 +46,12 @@ def _first(known: ArchitectureView, name: str, having: bytes = b"") -> list[byte
     """The first strings of an array; none where too few of them have some bytes to be reported."""
     if not known.keys.has(name) or known.file.fault is not None:
         return []
-    entry, mark = known.file.index.key(known.keys.places[name]), order_prefix(known.file.byte_order)
+    entry, prefix = known.file.index.key(known.keys.places[name]), order_prefix(known.file.byte_order)
     data = known.file.source.read(entry.value_start, min(_BYTES, entry.stop - entry.value_start))
     if having and data.count(having) < LEAST:
         return []
     found: list[bytes] = []
-    at, room, length = 0, len(data) - 8, struct.Struct(f"{mark}Q").unpack_from
+    at, room, length = 0, len(data) - 8, struct.Struct(f"{prefix}Q").unpack_from
     for _ in range(min(LOOKED_AT, entry.count)):
         if at > room:
             break
