@@ -172,8 +172,8 @@ def page() -> str:
         "---\nsearch:\n  exclude: true\n---\n",
         "# Every requirement",
         "",
-        f"The {len(every)} numbered requirements of the chapters: whom each binds, and what holds it, which are rules of",
-        "the linter, tests of this package, or, where neither can, the reason.",
+        f"The {len(every)} numbered requirements of the chapters: whom each binds, and what checks it: rules of the",
+        "linter, tests of this package, or, if neither can check it, the reason.",
         "",
     ]
     for chapter in sorted({each.chapter for each in every}):
@@ -187,7 +187,7 @@ def page() -> str:
             for each in every
             if each.chapter == chapter
         ]
-        parts += [f"## Chapter {chapter}", "", table(["requirement", "level", "binds", "held by"], rows)]
+        parts += [f"## Chapter {chapter}", "", table(["requirement", "level", "binds", "checked by"], rows)]
     return "\n".join([*parts, MARK])
 
 
