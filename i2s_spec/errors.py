@@ -25,7 +25,7 @@ EXIT_BUG = 4
 EXIT_REMOTE = 5
 #: There was not enough memory, so that nothing is known of the input: sysexits' number for a shortage of the system.
 EXIT_MEMORY = 71
-#: A run over many files ended before all were judged, and goes on when it is called again: sysexits' temporary failure.
+#: A run over many files ended before all were checked, and goes on when it is called again: sysexits' temporary failure.
 EXIT_UNFINISHED = 75
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141

@@ -113,7 +113,7 @@ def held_by(requirement: Requirement) -> Iterator[str]:
 def missing(requirement: Requirement) -> str:
     """What a requirement lacks to be held, as an instruction; nothing for one that is held.
 
-    A rule judges files. What a reader, a writer, a runtime or a validator has to do is held by a test of this package.
+    A rule checks files. What a reader, a writer, a runtime or a validator has to do is held by a test of this package.
     """
     if requirement.id in CHECKED_BY_PEOPLE or tests().get(requirement.id):
         return ""

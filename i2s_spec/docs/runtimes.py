@@ -1,6 +1,6 @@
 """This module renders what is declared of runtimes, producers and releases as Markdown tables for the site.
 
-Chapter 7 repeats these tables, and a test holds them equal; `page` is a page of its own with every fact and its source.
+Chapter 7 repeats these tables, and a test compares them; `page` is a separate page with every fact and its source.
 """
 
 from __future__ import annotations

@@ -183,8 +183,8 @@ def quantize(
     :param rule: one of `RULES`
     :param scale: for the rule `given`, and only for it: the scale, whose trits the weights are
     :param dialect: a name or a `Dialect`
-    :param strict: refuse what no whole block holds, and rows that begin inside a block (clause 5.3). If False, write what
-        the released quantizer of the layout writes, with an `UndefinedElementsWarning`
+    :param strict: refuse elements outside whole blocks, and rows that begin inside a block (clause 5.3). If False,
+        write what the released quantizer of the layout writes, with an `UndefinedElementsWarning`
     :param byte_order: of the file that the scale is written for
     :returns: n/4 + 32 bytes, rounded down
     :raises TypeError: for weights of another type

@@ -1,4 +1,4 @@
-"""This module defines `lint_manifest`: judge what a manifest names on an engine, with results that outlive the run."""
+"""This module defines `lint_manifest`: check what a manifest names on an engine, with results that outlive the run."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ LONGEST_LINE: Final = 1 << 16
 
 
 class Entry(NamedTuple):
-    """A file to judge: its address, its identity, its size and digest where they are known; or why it cannot be read.
+    """A file to check: its address, its identity, its size and digest where they are known; or why it cannot be read.
 
     `requests` is what one judgement asks of the host of the address, which a limit by host counts; `checkpoint` whether it
     is a folder of safetensors, or one of a hub.
