@@ -46,7 +46,7 @@ INLINE void FN(tile)(const int kind, const int R, const int C, const uint8_t *w,
         UNROLL for (int r = 0; r < R; r++) acc[c][r] = (FN(vf)){0};
     int64_t k = 0;
     for (; k + VL <= columns; k += VL) {
-        if (C == 1 && R == 4 && ahead != NULL) {
+        if (C == 1 && R > 1 && ahead != NULL) {
             if (second)
                 UNROLL for (int p = 0; p < R * VL * size; p += 64) __builtin_prefetch(ahead + p, 0, 2);
             else
@@ -78,8 +78,11 @@ INLINE void FN(tile)(const int kind, const int R, const int C, const uint8_t *w,
 
 INLINE void FN(tiles)(const int kind, const int C, const uint8_t *w, int64_t rows, int64_t pitch, int64_t columns,
                       const float *x, int64_t x_pitch, float *out, int64_t stride) {
-    const int R = C == 1 ? 4 : ROWS, second = rows * pitch > I2S_FAST_FAR && i2s_cpu_asks_second();
+    const int R = C == 1 ? 4 : ROWS, far = rows * pitch > I2S_FAST_FAR, second = far && i2s_cpu_asks_second();
     int64_t r = 0;
+    if (C == 1 && far && i2s_cpu_small_first())
+        for (; r + 2 <= rows; r += 2)
+            FN(tile)(kind, 2, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, w + (r + 2) * pitch + AHEAD, 1);
     for (; r + R <= rows; r += R)
         FN(tile)(kind, R, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, w + (r + R) * pitch + AHEAD, second);
     for (; r < rows; r++) FN(tile)(kind, 1, C, w + r * pitch, pitch, columns, x, x_pitch, out + r, stride, NULL, 0);
