@@ -15,7 +15,7 @@ import numpy as np
 from i2s_spec.codec import kernels, payload_native, reference
 from i2s_spec.codec.payload import UnusedCode, trits_of_codes
 from i2s_spec.codec.payload_native import array_to_fill, bytes_to_fill, copied, filled, kernel_can_read, thread_count
-from i2s_spec.codec.quantization.remainder import check_readable, check_writable, lost, read_as
+from i2s_spec.codec.quantization.remainder import check_readable, check_writable, dropped_elements, read_as
 from i2s_spec.codec.recode import Scan
 from i2s_spec.codec.shape import PayloadShape, matrix, payload_shape
 from i2s_spec.codec.tail import one_scale, read_tail, write_tail
@@ -194,7 +194,7 @@ def scan(
     strict: bool = True,
     threads: int = 1,
 ) -> Scan:
-    """How often the code that stands for nothing occurs, and where first (clause 5.4); as `reference.scan`.
+    """How often the unused code occurs, and where first (clause 5.4); as `reference.scan`.
 
     Where it occurs at all, its place is looked for in the order of the elements.
     """
@@ -226,7 +226,7 @@ def scan(
 
 def _whole(layout: Layout, tensor: PayloadShape) -> bool:
     """Whether the kernels can take a tensor: one of whole blocks."""
-    return lost(layout, tensor.rows, tensor.cols) is None
+    return dropped_elements(layout, tensor.rows, tensor.cols) is None
 
 
 def _fast_payload(data: Any, tensor: PayloadShape, dialect: Dialect, unused_code: UnusedCode, threads: int) -> Any:

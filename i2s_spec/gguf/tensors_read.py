@@ -30,7 +30,7 @@ class Tensors(Mapping[str, "Tensor"]):
         self._index = index
         self._common: dict[int, TensorType | None] = {}
 
-    def room(self, offset: int) -> int | None:
+    def allotted_bytes(self, offset: int) -> int | None:
         """Bytes from `offset` in the data section to where the next tensor begins, or to the end of the file."""
         return self._index.extent(offset)[1]
 
@@ -41,8 +41,8 @@ class Tensors(Mapping[str, "Tensor"]):
             return readings[0] if readings else None
         if number not in self._common:
             tensor = self._index.tensor
-            each = ((tensor(i), room) for i, (_, room) in enumerate(self._index.extents()))
-            alike = ((info.ne, room) for info, room in each if info.type == number)
+            each = ((tensor(i), size) for i, (_, size) in enumerate(self._index.extents()))
+            alike = ((info.ne, size) for info, size in each if info.type == number)
             self._common[number] = types.common_reading(number, alike, self._index.alignment or types.TAIL_BYTES)
         return self._common[number]
 
@@ -54,7 +54,7 @@ class Tensors(Mapping[str, "Tensor"]):
         if len(readings) < 2:
             return Tensor(index, info, readings[0] if readings else None)
         alignment, common = index.alignment or types.TAIL_BYTES, self.common_type(number)
-        return Tensor(index, info, types.reading(number, info.ne, self.room(info.offset), alignment, common))
+        return Tensor(index, info, types.reading(number, info.ne, self.allotted_bytes(info.offset), alignment, common))
 
     @property
     def rows(self) -> Iterator[Tensor]:
@@ -241,7 +241,7 @@ class Tensor:
 
         :param dialect: how an I2_S tensor is packed, which the file does not say; other types that are exactly ternary
             (F32, F16, BF16, TQ1_0, TQ2_0) have none
-        :param unused_code: whether the code that stands for nothing is an error or 0
+        :param unused_code: whether the unused code is an error or 0
         :param threads: how many threads may decode
         :raises ValueError: for types and shapes that hold no trits, weights that are not ternary, and code 3
         :raises FormatError: as `read` does
@@ -285,7 +285,7 @@ class Tensor:
         """The trits and the scale, read when they are asked for.
 
         :param dialect: of I2_S, a name or a `Dialect`; the file does not say it
-        :param unused_code: whether the code that stands for nothing is an error or 0
+        :param unused_code: whether the unused code is an error or 0
         :raises ValueError: for a type that holds no trits, and for a shape that it cannot have; with the tensor's name
         :raises FormatError: where the file does not hold the tensor (clause 2.7)
         """

@@ -137,7 +137,7 @@ class Writer:
         head = self._header(0, 1)
         index = _scanner.scan(BufferSource(head + record))
         if index.fault is not None:
-            raise ValueError(f"this is no well-formed key-value: {index.fault.message}") from index.fault
+            raise ValueError(f"this is not a well-formed key-value: {index.fault.message}") from index.fault
         if index.infos_end != len(head) + len(record):
             raise ValueError(
                 f"{counted(len(head) + len(record) - (index.infos_end or 0), 'byte follows', 'bytes follow')} the key-value"
@@ -256,14 +256,14 @@ class Writer:
             if len(READINGS.get(tensor.type.number, ())) > 1:
                 shared.setdefault(tensor.type.number, []).append(tensor)
         for number, alike in shared.items():
-            rooms = [(tensor.ne, padded(tensor.nbytes, self.alignment)) for tensor in alike]
-            common = common_reading(number, rooms, self.alignment)
-            for tensor, (ne, room) in zip(alike, rooms, strict=True):
-                found = reading(number, ne, room, self.alignment, common)
+            extents = [(tensor.ne, padded(tensor.nbytes, self.alignment)) for tensor in alike]
+            common = common_reading(number, extents, self.alignment)
+            for tensor, (ne, size) in zip(alike, extents, strict=True):
+                found = reading(number, ne, size, self.alignment, common)
                 if found is not None and found.name != tensor.type.name:
                     raise ValueError(
                         f"tensor {quote(tensor.name)}: type {number} is {tensor.type.name} here, and the file would be read "
-                        f"as if it were {found.name}: in {counted(room, 'byte')} both have room"
+                        f"as if it were {found.name}: in {counted(size, 'byte')} both have room"
                     )
 
     def _header(self, tensors: int, keys: int) -> bytes:

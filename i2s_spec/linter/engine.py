@@ -28,7 +28,7 @@ from i2s_spec.schema import faults
 from i2s_spec.schema import limits as bounds
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.reference.weights import Weights
+    from i2s_spec.linter.reference.weights import ReferenceWeights
 
 SCHEMA_VERSION = 1
 
@@ -38,7 +38,7 @@ def lint(
     options: Options | None = None,
     *,
     progress: Callable[[int, int], None] | None = None,
-    weights: Weights | None = None,
+    weights: ReferenceWeights | None = None,
     **keywords: Any,
 ) -> Report:
     """Check one GGUF file by the rules of a profile.
@@ -94,22 +94,22 @@ def _is_asked(rule: Facts, fetched: bool) -> bool:
     return fetched if rule.code in faults.REMOTE else rule.checked or rule.general
 
 
-def open_reference(options: Options) -> AbstractContextManager[Weights | None]:
+def open_reference(options: Options) -> AbstractContextManager[ReferenceWeights | None]:
     """The known weights that options name, as a context that closes them; None where they name no reference.
 
     :raises ValueError, FormatError, OSError: for a reference that cannot be read
     """
     if options.reference is None:
         return nullcontext()
-    from i2s_spec.linter.reference.weights import Weights
+    from i2s_spec.linter.reference.weights import ReferenceWeights
 
-    return Weights(options.reference)
+    return ReferenceWeights(options.reference)
 
 
 class _Run:
     """One file under the rules in force: findings as they come in, bounded in number."""
 
-    def __init__(self, options: Options, reading: Reading, path: str | None, weights: Weights | None) -> None:
+    def __init__(self, options: Options, reading: Reading, path: str | None, weights: ReferenceWeights | None) -> None:
         levels = options.levels
         self._codes = tuple(levels)
         self._rules = _in_order(self._codes)

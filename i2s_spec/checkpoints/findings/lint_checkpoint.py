@@ -21,12 +21,14 @@ from i2s_spec.linter.options import Options, defaults, options_of
 from i2s_spec.linter.report_data import Report, Sample
 from i2s_spec.linter.rule import Needs, Severity, finding_of
 from i2s_spec.linter.rules import REGISTRY
+from i2s_spec.linter.rules.checkpoint.folder_tensors import head
+from i2s_spec.linter.rules.checkpoint.ternary_weights import code_3, not_finite
 from i2s_spec.linter.selection.profile import INDISPENSABLE, selected
 from i2s_spec.schema import faults
 from i2s_spec.schema import limits as bounds
 
 #: Rules about every byte of a tensor: the head's is in force without weights, too, and compares types and shapes then.
-_OF_EVERY_BYTE: Final[tuple[str, ...]] = ("H212", "H208", "H213")
+_OF_EVERY_BYTE: Final[tuple[str, ...]] = (head.code, code_3.code, not_finite.code)
 
 
 def lint_checkpoint(path: str | os.PathLike[str], options: Options | None = None, **keywords: Any) -> Report:

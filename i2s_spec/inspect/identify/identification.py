@@ -24,7 +24,7 @@ from i2s_spec.inspect.show import fault as fault_dict
 if TYPE_CHECKING:
     from i2s_spec.gguf.reader import File
     from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence
-    from i2s_spec.inspect.identify.reference import Comparison
+    from i2s_spec.inspect.identify.reference import ReferenceMatches
 
 SCHEMA_VERSION: Final = 1
 
@@ -53,7 +53,7 @@ class Identification(NamedTuple):
     looked_at: str
     sha256: str | None
     questions: tuple[Question, ...]
-    comparison: Comparison | None
+    comparison: ReferenceMatches | None
     weights: LayoutEvidence | None
     fault: FormatError | None
     group_types: Mapping[str, int]
@@ -135,7 +135,7 @@ def _weights(found: LayoutEvidence) -> dict[str, Any]:
     return as_dict(found)
 
 
-def _comparison(comparison: Comparison) -> dict[str, Any]:
+def _comparison(comparison: ReferenceMatches) -> dict[str, Any]:
     best = comparison.decided
     return {
         "tensor": json_string(comparison.tensor),
@@ -220,7 +220,7 @@ def _identify(
     release = origins.release(seen, digest)
     converter = origins.converter(seen)
     questions = [release, converter]
-    i2s = sum(seen.rooms.values())
+    i2s = sum(seen.extents.values())
     weights = None
     if i2s:
         quantizer = packer.quantizer(seen, converter.answer.name if converter.answer is not None else None)

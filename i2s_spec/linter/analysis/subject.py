@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from i2s_spec.inspect.survey.reader import SurveyReader
     from i2s_spec.inspect.survey.result import Survey
     from i2s_spec.linter.analysis.uncounted_infos import Uncounted
-    from i2s_spec.linter.reference.weights import Weights
+    from i2s_spec.linter.reference.weights import ReferenceWeights
 
     T = TypeVar("T")
 
@@ -77,7 +77,11 @@ class Subject:
     """
 
     def __init__(
-        self, file: File, path: str | None = None, reading: Reading = HEADER_ONLY, weights: Weights | None = None
+        self,
+        file: File,
+        path: str | None = None,
+        reading: Reading = HEADER_ONLY,
+        weights: ReferenceWeights | None = None,
     ) -> None:
         self.file = file
         self.path = path

@@ -30,7 +30,7 @@ from i2s_spec.linter.options import Options, defaults, options_of
 from i2s_spec.schema import faults
 
 if TYPE_CHECKING:
-    from i2s_spec.linter.reference.weights import Weights
+    from i2s_spec.linter.reference.weights import ReferenceWeights
 
 #: One judged file as plain data: the entry, the key of the options, facts about the file's origin, and the report.
 Record = dict[str, Any]
@@ -78,7 +78,9 @@ def _work(options: bytes) -> _Work:
     return _Work(found, found.replaced(details=WithFacts(found.details)), options_key(found))
 
 
-def _judge(entry: Entry, work: _Work, weights: Weights | None = None, folders: Folders | None = None) -> Record:
+def _judge(
+    entry: Entry, work: _Work, weights: ReferenceWeights | None = None, folders: Folders | None = None
+) -> Record:
     started = perf_counter()
     if entry.checkpoint:  # which has no facts that GGUF files have
         report = report_on(Input(entry.url, entry.problem, True), work.options, None, weights, folders)

@@ -26,7 +26,7 @@ from i2s_spec.linter.engine import lint
 from i2s_spec.linter.repair.byte_changes import ByteChange, byte_changes
 from i2s_spec.linter.repair.recode import recodings, write_recoded
 from i2s_spec.linter.repair.registry import REPAIRS, Action, Declined
-from i2s_spec.linter.repair.repair_plan import Plan, chosen, plan
+from i2s_spec.linter.repair.repair_plan import RepairPlan, chosen, plan
 from i2s_spec.linter.repair.tensor_bytes import TensorBytes
 from i2s_spec.linter.repair.workspace import ExtraRepairs
 from i2s_spec.linter.report_data import Report
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from i2s_spec.gguf.writer import Progress
 
 
-class Weights(NamedTuple):
+class WeightIdentity(NamedTuple):
     """The identity of the weights before and after, as `i2s hash` gives it; None, and why, where it has none.
 
     `changed_by` are the codes of the repairs that change names, shapes, types or contents of tensors, or take some out.
@@ -71,7 +71,7 @@ class Fixed(NamedTuple):
     changes: tuple[ByteChange, ...]
     changed: int
     recoded: tuple[str, ...]
-    weights: Weights
+    weights: WeightIdentity
     size_before: int
     size: int
     remaining: Report
@@ -106,7 +106,7 @@ def fix(
     :param force: replace an existing file, but never the one that is read
     :param threads: how many threads decode tensors
     :param progress: called now and then with (bytes done, bytes to do), for each of several stages
-    :raises FormatError: where the input cannot be read or is no GGUF file
+    :raises FormatError: where the input cannot be read or is not a GGUF file
     :raises ValueError: for unknown codes or dialects, a dialect without `unsafe`, and a target that is the origin
     :raises FileExistsError, OSError: as `OutputFile` does; then the target is as it was
     """
@@ -147,7 +147,7 @@ def _refuse_in_place(target: Target, source: Source) -> None:
 
 def _finished(
     original: File,
-    made: Plan,
+    made: RepairPlan,
     dialect: Dialect,
     target: Target | None,
     path: str | None,
@@ -160,7 +160,7 @@ def _finished(
 
     file = _file(made.source)
     recoded = {} if file.fault is not None else recodings(file, dialect, threads)
-    weights = Weights(None, None, "nothing was repaired")
+    weights = WeightIdentity(None, None, "nothing was repaired")
     if made.actions or recoded:
         codes = tuple(dict.fromkeys(action.code for action in made.actions if REPAIRS[action.code].weights))
         held = TensorBytes(original)
@@ -202,7 +202,7 @@ def _remaining(made: Origin, original: File, threads: int) -> Report:
     return lint(made, threads=threads)
 
 
-def _weights(before: File, after: File, dialect: Dialect, threads: int, progress: Progress | None) -> Weights:
+def _weights(before: File, after: File, dialect: Dialect, threads: int, progress: Progress | None) -> WeightIdentity:
     """The identity of the weights before and after the edits, both read in the dialect that the file is in."""
     from i2s_spec.inspect.compare.identity import weights_digest
 
@@ -219,4 +219,4 @@ def _weights(before: File, after: File, dialect: Dialect, threads: int, progress
         except ValueError as error:
             found.append(None)
             why = why or f"the file {name} the repair has none ({error})"
-    return Weights(found[0], found[1], why)
+    return WeightIdentity(found[0], found[1], why)
