@@ -88,6 +88,21 @@ def test_public_classes_have_names_of_their_own() -> None:
     assert {name for name, where in homes.items() if len(where) > 1} == SHARED_CLASSES.keys()
 
 
+#: A line of a package's list: names of modules and folders, and what they are for, there or on the next line.
+LISTED = re.compile(r"(?m)^ {0,4}((?:[a-z_0-9]+/?, )*[a-z_0-9]+/?)(?: {2,}\S.*|\n {12,}\S.*)$")
+
+
+def test_packages_list_what_they_hold() -> None:
+    """The names in a package's list are those of modules and folders in it; the first page of all lists public names."""
+    for name, module in NAMES.items():
+        if module.name == "__init__.py" and name != "i2s_spec":
+            there = {path.name.partition(".")[0] for path in module.parent.iterdir()}
+            listed = {each.rstrip("/") for found in LISTED.findall(ast.get_docstring(tree_of(module)) or "")
+                      for each in found.split(", ")}  # fmt: skip
+            assert listed <= there, f"{name} lists {listed - there}"
+    assert LISTED.findall("    a, b_c/  what\n    d\n            more\nand prose\n") == ["a, b_c/", "d"]
+
+
 #: Words of speech and household that have a name in the field.
 BANNED = {"judged", "brain", "told", "kept", "said", "settle", "ado", "judgement"}
 
