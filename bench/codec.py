@@ -6,7 +6,7 @@ it), and copying it (NumPy's copy, which is the C library's). A kernel's traffic
 ratio of 1 to the copy probe says that it moves bytes as fast as a copy does. Results larger than a window are written into
 the same window again and again.
 
-Kernel sets are measured in turn, in one round: a neighbour on the same core makes everything slower for half a minute, and a
+Kernel sets are measured in turn, in one round: a neighbor on the same core makes everything slower for half a minute, and a
 set that is measured after the other would look slower than it is. In the cache a call is a third of the time, and what
 bounds a kernel is not copying but writing; there the least of many calls counts, less a call that does next to nothing.
 """

@@ -42,7 +42,7 @@ EXPLAINED = {
     ),
 }
 
-#: Rules whose breach makes the reader go on for ever or fill the memory: it is not asked.
+#: Rules whose breach makes the reader go on forever or fill the memory: it is not asked.
 NOT_ASKED = {"gguf": {"G213", "G108", "G109"}, "huggingface": set()}
 
 PYTHON = DecoderPolicy(ReadDepth.TENSORS, frozenset({"alignment"}))

@@ -15,7 +15,7 @@ import os
 
 from i2s_spec.light_typing import Any, NamedTuple
 
-#: Exit codes of the command line: findings, a wrong call, an input that cannot be read or is no GGUF file, a bug of this
+#: Exit codes of the command line: findings, a wrong call, an input that cannot be read or is not a GGUF file, a bug of this
 #: package. No input makes the last one: every fuzz harness asks for that.
 EXIT_FINDINGS = 1
 EXIT_USAGE = 2

@@ -125,7 +125,7 @@ _WRITER = seeded(
      "yield bytes(-tensor.nbytes % self.alignment)", "yield bytes(-tensor.nbytes % limits.DEFAULT_ALIGNMENT)"),
     ("writer-offset-unaligned", "offsets are not aligned",
      "            offset += padded(tensor.nbytes, self.alignment)", "            offset += tensor.nbytes"),
-    ("writer-alignment-of-four", "an alignment that is no multiple of 8 is accepted", "if value % 8:", "if value % 2:"),
+    ("writer-alignment-of-four", "an alignment that is not a multiple of 8 is accepted", "if value % 8:", "if value % 2:"),
     ("writer-two-alignments", "of two alignments the second counts",
      "if self._alignment not in (None, value):", "if self._alignment is not None and value < self._alignment:"),
     ("writer-alignment-unsaid", "an alignment is not stored in a file without tensors",

@@ -26,7 +26,7 @@ def size(value: str) -> int:
     """Bytes, written as `512M` or `1G`."""
     found = re.fullmatch(r"(\d{1,12})([kmg]?)(?:i?b)?", value.strip().lower())
     if found is None or not int(found[1]):
-        raise click.BadParameter(f"{quote(value)} is no size; write 512M or 1G")
+        raise click.BadParameter(f"{quote(value)} is not a size; write 512M or 1G")
     return int(found[1]) * _UNITS[found[2]]
 
 
@@ -36,7 +36,7 @@ def statuses(value: str) -> frozenset[int]:
     for part in value.split(","):
         ends = re.fullmatch(r"\s*(\d{1,3})(?:-(\d{1,3}))?\s*", part)
         if ends is None or int(ends[2] or ends[1]) > 255:
-            raise click.BadParameter(f"{quote(value)} are no exit statuses; write 1 or 1,2,64-78")
+            raise click.BadParameter(f"{quote(value)} are not exit statuses; write 1 or 1,2,64-78")
         found.update(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
     return frozenset(found)
 
@@ -116,7 +116,7 @@ def command(
 
     if replay and (runs is not None or seconds is not None or corpus is not None):
         raise click.UsageError(
-            "--replay tries the files that are named, once; it goes with no --runs, --seconds, --corpus"
+            "--replay tries the given files once; it cannot be combined with --runs, --seconds or --corpus"
         )
     try:
         given = [data for _, data in files_under(seeds)]

@@ -72,7 +72,7 @@ def scheme(layout: Layout, rows: int, cols: int) -> Scheme:
     for group in (1, 16, 32, cols, rows // 4 * cols):
         if group and layout.shift_of(group, rows, cols) != first == layout.shift_of(group - 1, rows, cols):
             return Scheme(group, first == 0)
-    raise AssertionError(f"{layout} is no scheme of runs")
+    raise AssertionError(f"{layout} is not a scheme of runs")
 
 
 def unpack(

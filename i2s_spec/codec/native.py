@@ -194,7 +194,7 @@ def scan(
     strict: bool = True,
     threads: int = 1,
 ) -> Scan:
-    """How often the code that stands for nothing occurs, and where first (clause 5.4); as `reference.scan`.
+    """How often the unused code occurs, and where first (clause 5.4); as `reference.scan`.
 
     Where it occurs at all, its place is looked for in the order of the elements.
     """

@@ -103,13 +103,13 @@ def unpack(
     :param shape: (rows, cols) or (n,), the order of NumPy
     :param dialect: a name or a `Dialect`
     :param byte_order: of the file that the bytes come from; concerns the scale only
-    :param unused_code: what the code that stands for nothing becomes: `reject` (an error), `zero`, or `plus-two`
+    :param unused_code: what the unused code becomes: `reject` (an error), `zero`, or `plus-two`
     :param strict: refuse a tensor with elements in no whole block (clause 5.3). If False, these are 0, and an
         `UndefinedElementsWarning` says which they are
     :returns: int8 trits of the given shape, float32 scale
     :raises ValueError: for a shape that the layout cannot hold, for data of another size than n/4 + 32, for copies of the
         scale that differ, and for `plus-two` with a code map where no program reads +2
-    :raises UnusedCodeError: for the code that stands for nothing, which is a ValueError, unless `unused_code` has an answer
+    :raises UnusedCodeError: for the unused code, which is a ValueError, unless `unused_code` has an answer
     """
     dialect = parse(dialect)
     tensor = payload_shape(shape)

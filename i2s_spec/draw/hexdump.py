@@ -1,6 +1,6 @@
 """This module draws bytes as rows of hex and ASCII in which a byte always stands in the column of its address.
 
-Rows begin at multiples of their width; columns of bytes that are not meant stay empty, so that the rows of neighbouring
+Rows begin at multiples of their width; columns of bytes that are not meant stay empty, so that the rows of neighboring
 fields can be read one below the other.
 
     >>> for row in rows(b"GGUF\\x03", 0x1e, 8): print(f"{row.address:04x}  {row.hex}  |{row.ascii}|")

@@ -158,7 +158,7 @@ def wrapped(
 ) -> str:
     """Bytes to scale in lines of equal length, as text runs; each segment is one mark that says what it is.
 
-    What is thinner than a mark can be is drawn that wide, over its neighbours; of several that would lie on each other
+    What is thinner than a mark can be is drawn that wide, over its neighbors; of several that would lie on each other
     only the first is drawn.
 
     :param size: bytes of the whole, which may be 0

@@ -64,7 +64,7 @@ def _entry(kind: str, each: Meaning, tell: str) -> dict[str, Any]:
 
 
 def _size(each: Meaning) -> BlockSize | None:
-    """Elements and bytes of a block; None where a tensor's size is no multiple of rows, or not known."""
+    """Elements and bytes of a block; None where a tensor's size is not a multiple of rows, or not known."""
     kind = each.type
     if kind is None:
         return each.size

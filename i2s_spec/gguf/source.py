@@ -290,7 +290,7 @@ def source_of(origin: Origin, trusted: bool = False) -> Source:
     `gguf.GGUFReader` objects are buffers too: what they mapped is read.
 
     :param trusted: map the file instead of reading it; only for files that nobody else can shorten
-    :raises FormatError: S901, S902 where the path cannot be opened or is no regular file; S911 to S918 for addresses
+    :raises FormatError: S901, S902 where the path cannot be opened or is not a regular file; S911 to S918 for addresses
     :raises MissingExtra: for an address, where the extra [remote] is not installed
     """
     if is_address(origin):
@@ -367,7 +367,7 @@ def _refuse_special(status: os.stat_result) -> None:
 
 
 def kind_of(status: os.stat_result) -> str | None:
-    """What something is that is no regular file; None for one."""
+    """What something is that is not a regular file; None for one."""
     kinds = (
         (stat.S_ISDIR, "a directory"),
         (stat.S_ISFIFO, "a FIFO"),

@@ -241,7 +241,7 @@ class Tensor:
 
         :param dialect: how an I2_S tensor is packed, which the file does not say; other types that are exactly ternary
             (F32, F16, BF16, TQ1_0, TQ2_0) have none
-        :param unused_code: whether the code that stands for nothing is an error or 0
+        :param unused_code: whether the unused code is an error or 0
         :param threads: how many threads may decode
         :raises ValueError: for types and shapes that hold no trits, weights that are not ternary, and code 3
         :raises FormatError: as `read` does
@@ -285,7 +285,7 @@ class Tensor:
         """The trits and the scale, read when they are asked for.
 
         :param dialect: of I2_S, a name or a `Dialect`; the file does not say it
-        :param unused_code: whether the code that stands for nothing is an error or 0
+        :param unused_code: whether the unused code is an error or 0
         :raises ValueError: for a type that holds no trits, and for a shape that it cannot have; with the tensor's name
         :raises FormatError: where the file does not hold the tensor (clause 2.7)
         """

@@ -137,7 +137,7 @@ class Writer:
         head = self._header(0, 1)
         index = _scanner.scan(BufferSource(head + record))
         if index.fault is not None:
-            raise ValueError(f"this is no well-formed key-value: {index.fault.message}") from index.fault
+            raise ValueError(f"this is not a well-formed key-value: {index.fault.message}") from index.fault
         if index.infos_end != len(head) + len(record):
             raise ValueError(
                 f"{counted(len(head) + len(record) - (index.infos_end or 0), 'byte follows', 'bytes follow')} the key-value"

@@ -226,7 +226,7 @@ NUMERIC_PROFILES: Final[Mapping[str, NumericProfile]] = {
         ),
         NumericProfile(
             "webgpu",
-            "0xBitNet: relu2 for every BitNet, neighbouring pairs rotated (wrong for NEOX files), no floor",
+            "0xBitNet: relu2 for every BitNet, neighboring pairs rotated (wrong for NEOX files), no floor",
             quantizer=ActivationQuantizer(floor=None, scale="f32", least=-127, zero="one", epilogue="scaled"),
             norm="f32",
             angles="f32",

@@ -174,7 +174,7 @@ class Transport:
         except ValueError:
             host = None
         if scheme not in ("http", "https") or not host:
-            raise refused(f"{host_of(url)} redirects to what is no web server: {quote(target)}")
+            raise refused(f"{host_of(url)} redirects to what is not a web server: {quote(target)}")
         if scheme == "http" and url.startswith("https:"):
             raise refused(f"{host_of(url)} redirects from HTTPS to plain HTTP at {quote(host, bare=True)}")
         if hops > MOST_REDIRECTS or target in seen:

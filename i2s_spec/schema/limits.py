@@ -79,7 +79,7 @@ def __getattr__(attribute: str) -> int:
 def using(values: Mapping[str, int]) -> Iterator[None]:
     """Set bounds by name for what runs inside, in this thread.
 
-    :raises ValueError: for an unknown name, or a value that is no positive number
+    :raises ValueError: for an unknown name, or a value that is not a positive number
     """
     if not values:
         yield
@@ -94,7 +94,7 @@ def using(values: Mapping[str, int]) -> Iterator[None]:
 def checked(values: Mapping[str, int]) -> Iterator[tuple[str, int]]:
     """Names and values of bounds that can be set.
 
-    :raises ValueError: for an unknown name, or a value that is no positive number
+    :raises ValueError: for an unknown name, or a value that is not a positive number
     """
     for name, value in values.items():
         if name not in NAMED:

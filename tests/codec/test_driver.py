@@ -146,7 +146,7 @@ def add_counts(cases: Cases, payload: bytes, scans: bool = True) -> None:
 def add_needles(cases: Cases, rng: np.random.Generator) -> None:
     """One code among others, wherever vectors, steps and rests begin and end."""
     for n, code in product((1, 7, 8, 63, 64, 65, 127, 255, 256, 257, 511, 1000, 65_535, 65_700), range(4)):
-        # neighbouring codes that share a bit with it must not be taken for it
+        # neighboring codes that share a bit with it must not be taken for it
         others = np.array([c for c in range(4) if c != code])
         hay = rng.choice(others, (n, 4))
         places = {0, n - 1, int(rng.integers(n))}

@@ -66,9 +66,9 @@ def test_folded_weights_times_rotated_inputs_are_weights_times_inputs() -> None:
 
 
 def test_what_cannot_be_rotated() -> None:
-    with pytest.raises(ValueError, match="it is no power of two"):
+    with pytest.raises(ValueError, match="it is not a power of two"):
         transform(np.zeros(12, dtype=np.float32), 3)
-    with pytest.raises(ValueError, match="rows of 12 elements are no whole blocks of 8"):
+    with pytest.raises(ValueError, match="rows of 12 elements are not whole blocks of 8"):
         transform(np.zeros(12, dtype=np.float32), 8)
     with pytest.raises(RotationError, match="does not divide rows of 12"):
         rotated_input(np.zeros(12, dtype=np.float32), "w", Rotation(8, ("w",)))

@@ -81,7 +81,7 @@ def test_what_blocks_hold_and_what_they_do_not(codec: Any, layout: Any, rows: in
         assert (codec.unpack(data, trits.shape, layout.name)[0] == trits).all()
         if split_row(layout, rows, cols) is not None:
             width = counted(cols, "element")
-            with pytest.raises(ValueError, match=f"rows of {width} are no whole blocks of {layout.block}: row 1"):
+            with pytest.raises(ValueError, match=f"rows of {width} are not whole blocks of {layout.block}: row 1"):
                 codec.pack(trits, 0.5, layout.name)
         else:
             assert codec.pack(trits, 0.5, layout.name) == data
@@ -147,7 +147,7 @@ def test_checkpoints_have_no_remainder_to_leave_out(codec: Any) -> None:
 def test_whole_tensors_are_read_where_rows_begin_inside_blocks() -> None:
     layout = LAYOUTS["interleave-128"]
     check_readable(layout, payload_shape((4, 8640)))
-    with pytest.raises(ValueError, match="rows of 8,640 elements are no whole blocks of 128"):
+    with pytest.raises(ValueError, match="rows of 8,640 elements are not whole blocks of 128"):
         check_writable(layout, payload_shape((4, 8640)))
     check_writable(layout, payload_shape((4, 8640)), strict=False)
     check_writable(layout, payload_shape((1, 8704)))

@@ -186,7 +186,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="differs in: seed"):
         Campaign(Command(["true"]), CampaignSettings(seed=9, bounds=Bounds(seconds=5)), folder=tmp_path / "c")
     (tmp_path / "c" / "state.json").write_text('{"state_version": 1}')
-    with pytest.raises(ValueError, match="no state of a campaign"):
+    with pytest.raises(ValueError, match="not a state of a campaign"):
         Campaign(Command(["true"]), folder=tmp_path / "c")
 
 
@@ -196,7 +196,7 @@ def test_a_state_is_no_way_to_read_other_files(tmp_path: Path) -> None:
     state = json.loads(path.read_text())
     state["learned"] = ["../../secret"]
     path.write_text(json.dumps(state))
-    with pytest.raises(ValueError, match="no state of a campaign"):
+    with pytest.raises(ValueError, match="not a state of a campaign"):
         Campaign(Command(["true"]), CampaignSettings(bounds=Bounds(seconds=5)), folder=tmp_path / "c")
 
 

@@ -144,7 +144,7 @@ def test_rows_of_heads_in_the_other_order(heads_of: str) -> None:
     sound, data = (file_of(pack(each, 0.5), trits.shape, keys=keys) for each in (trits, moved))
     (finding,) = lint(data, select=I4, reference=sound).findings
     assert finding.code == "I402"
-    assert ("order of checkpoints" if heads_of == "checkpoint" else "rotate neighbours") in finding.message
+    assert ("order of checkpoints" if heads_of == "checkpoint" else "rotate neighbors") in finding.message
 
 
 def test_a_checkpoint_of_an_architecture_that_moves_rows(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ UNDEFINED: Final = {
         "c64_2x192.act.mulmat5.other3", "tern_3x256.act.mulmat5.other2", "tern_3x256.actc.mulmat5.other2",
         "tern_5x512.act.mulmat5.other2",
     },
-    "row-split": {  # two threads, and rows that are no multiple of four
+    "row-split": {  # two threads, and rows that are not multiples of four
         "tern_17x256.act.mulmat8.other2", "tern_17x256.act.mulmat8.other3", "tern_17x256.actc.mulmat8.other2",
         "tern_5x512.act.mulmat8.other2",
     },

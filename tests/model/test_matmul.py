@@ -137,7 +137,7 @@ def test_activations_of_every_magnitude(exponent: int) -> None:
 
 
 def test_activations_that_are_ties() -> None:
-    """Half an integer times the scale, and its neighbours: where a fused multiplication would round otherwise."""
+    """Half an integer times the scale, and its neighbors: where a fused multiplication would round otherwise."""
     rng = np.random.default_rng(2)
     amax = rng.uniform(0.5, 200, (64, 1)).astype(F32)
     scale = (127.0 / amax.astype(np.float64)).astype(F32)

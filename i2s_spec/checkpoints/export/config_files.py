@@ -82,7 +82,7 @@ def sizes_of_file(file: File) -> Hyperparameters:
     table = file.tensors.get("token_embd.weight")
     h = hyperparameters(file.metadata, table.shape[0] if table is not None else None, class_of(file).keys)
     if h.varying or h.experts:
-        raise SettingError("layers of different sizes, and experts, have no words in the config.json of these classes")
+        raise SettingError("the config.json of these classes cannot describe layers of different sizes or experts")
     return h
 
 

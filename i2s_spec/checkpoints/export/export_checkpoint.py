@@ -75,8 +75,8 @@ def export_checkpoint(
         raise SettingError(f"matrices cannot be exported as {quote(form)}; there are {', '.join(FORMS)}")
     if mode != "offline":
         raise SettingError(
-            f"quantization_mode {quote(mode)} is not written: weights that are ternary would be quantized once more, and "
-            "every scale would shrink by the share of zeros. offline keeps them"
+            f"quantization_mode {quote(mode)} is not supported: transformers would quantize the ternary weights "
+            "again, and every scale would shrink by the share of zeros. Use offline"
         )
     if file.fault is not None:
         raise file.fault

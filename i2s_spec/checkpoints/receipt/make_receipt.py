@@ -166,7 +166,7 @@ def verify_receipt(
     :param receipt: the file that it is in; without, it is the one in the keys of the GGUF file
     :param against: the checkpoint
     :returns: the receipt of now; `changed` lists what differs from the one that was read
-    :raises FormatError: H105 for what is no receipt
+    :raises FormatError: H105 for what is not a receipt
     """
     if receipt is not None:
         read = read_receipt(receipt)
@@ -195,7 +195,7 @@ def verify_receipt(
 def read_receipt(path: Path) -> dict[str, Any]:
     """A receipt.
 
-    :raises FormatError: H105 for what is no receipt
+    :raises FormatError: H105 for what is not a receipt
     """
     try:
         found = read_object(os.fsdecode(path), _MOST_RECEIPT)
@@ -231,7 +231,7 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
             keys = [key for key in new if not isinstance(old, dict) or old.get(key) != new[key]]
             found.append(f"tensor {quote(name)} differs: {', '.join(keys)}")
     if not found and before["file"].get("sha256", now["file"]["sha256"]) != now["file"]["sha256"]:
-        found.append("the tensors are equal, and the file's other bytes differ")
+        found.append("the tensors are equal, but other bytes of the file differ")
     if now["checkpoint"]:
         old_files = {str(each.get("name")): each for each in before["checkpoint"] if isinstance(each, dict)}
         new_files = {each["name"]: each for each in now["checkpoint"]}
@@ -279,7 +279,7 @@ def _base_check(file: File, base: Path | None) -> Check:
                 total += ours.trits.size
     if not total:
         return Check("i", NOT_MADE, "the base model has no ternary matrices of the same names and shapes")
-    problems = [] if changed else ["no trit differs from the base model: what was trained is lost"]
+    problems = [] if changed else ["no trit differs from the base model: the training was lost"]
     return concluded("i", problems, f"{changed:,} of {counted(total, 'trit')} differ from the base "
                                     f"model ({changed / total:.2%})",
                      {"changed": changed, "of": total})  # fmt: skip

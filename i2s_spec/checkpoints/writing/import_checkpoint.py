@@ -68,8 +68,8 @@ def import_checkpoint(
     :param checkpoint: the folder, or a hub's repository (`hf://ORG/REPO@REVISION`), of which only what is needed is read
     :param to: type of the ternary matrices: I2_S, a type with scales for groups, F32, F16, BF16
     :param embedding: type of the embedding and the head: F16, F32, BF16
-    :param fallback: type of matrices whose rows are no whole blocks of `to`; they are refused without
-    :param family: a name of `FAMILIES`, for a checkpoint that is not recognised
+    :param fallback: type of matrices whose rows are not whole blocks of `to`; they are refused without
+    :param family: a name of `FAMILIES`, for a checkpoint that is not recognized
     :param rule: `absmean` or `ternary`, for floats that leave it open
     :param weight_scale: `multiply` or `divide`, whatever config.json says
     :param pre: the pre-tokenizer, whatever the tokenizer's files say

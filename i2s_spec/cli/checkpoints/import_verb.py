@@ -26,7 +26,7 @@ _FLOATS = ["F16", "F32", "BF16"]
     "import",
     epilog="Example:  i2s new tiny.gguf && i2s export tiny.gguf -o tiny && "
     "i2s import tiny -o again.gguf --receipt again.json",
-    short_help="Make a GGUF file of a Hugging Face checkpoint.",
+    short_help="Make a GGUF file from a Hugging Face checkpoint.",
 )
 @click.argument("checkpoint", type=click.Path(readable=False))
 @click.option(
@@ -42,8 +42,8 @@ _FLOATS = ["F16", "F32", "BF16"]
               help="Type of the ternary matrices: I2_S, Q2_0, TQ1_0, TQ2_0 and others, F16, F32, BF16.")  # fmt: skip
 @click.option("--embedding", type=click.Choice(_FLOATS), default="F16", show_default=True,
               help="Type of the embedding and the head.")  # fmt: skip
-@click.option("--fallback", metavar="TYPE", help="Type of matrices whose rows are no whole blocks of --to.")
-@click.option("--family", metavar="NAME", help="The family, for a checkpoint that is not recognised.")
+@click.option("--fallback", metavar="TYPE", help="Type of matrices whose rows are not whole blocks of --to.")
+@click.option("--family", metavar="NAME", help="The family, for a checkpoint that is not recognized.")
 @click.option("--rule", type=click.Choice(["absmean", "ternary"]), help="How floats that leave it open become trits.")
 @click.option(
     "--weight-scale", type=click.Choice(["multiply", "divide"]), help="What weight_scale of packed matrices does."
@@ -61,7 +61,7 @@ _FLOATS = ["F16", "F32", "BF16"]
     type=click.Path(readable=False),
     help="Check OUT against CHECKPOINT, and write what was checked.",
 )
-@click.option("--receipt-in-file", is_flag=True, help="Put what was checked into the key i2s.receipt of OUT, too.")
+@click.option("--receipt-in-file", is_flag=True, help="Also store the receipt in OUT, under the key i2s.receipt.")
 @click.option(
     "--base", metavar="GGUF", type=click.Path(readable=False), help="The model this was tuned from: trits must differ."
 )
@@ -89,7 +89,7 @@ def command(
 ) -> None:
     """Write the GGUF file OUT from the folder CHECKPOINT: config.json, safetensors, the files of the tokenizer.
 
-    The family is recognised by config.json and the tensors; it decides the names, the rule by which weights become trits,
+    The family is recognized by config.json and the tensors; it decides the names, the rule by which weights become trits,
     what weight_scale does, and the order of rows. An unknown family is refused, with what was seen. Weights are copied a
     tensor at a time, and OUT gets its name when it is complete.
 

@@ -16,7 +16,7 @@ from i2s_spec.draw.text import float32_words, visible
 @click.command(
     "decode",
     epilog="Example:  i2s new tiny.gguf && i2s decode tiny.gguf blk.0.attn_q.weight q.npy",
-    short_help="One tensor as a .npy file.",
+    short_help="Write one tensor as a .npy file.",
 )
 @click.argument("file", type=click.Path(readable=False))
 @click.argument("tensor")

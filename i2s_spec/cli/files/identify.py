@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.command(
     "identify",
     epilog="Example:  i2s new tiny.gguf && i2s identify tiny.gguf",
-    short_help="Where a file comes from and how it is packed.",
+    short_help="Find where a file comes from and how it is packed.",
 )
 @click.argument("file", type=click.Path(readable=False), required=False)
 @form_option(["text", "json"], help="Form of the answer.", schema="identify.schema.json")
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     is_flag=False,
     flag_value="",
     metavar="[TEXT]",
-    help="Run the model on the text in the file TEXT under each thing that may be wrong with it, and name what is. "
-    "[default: a short English text]",
+    help="Run the model on the text in the file TEXT under each assumption about a mistake, and name the best "
+    "one. [default: a short English text]",
 )
 @click.option("--threads", type=click.IntRange(1), help="Threads that read. [default: one for each processor]")
 @click.option("-v", "--verbose", is_flag=True, help="All hypotheses with all evidence, also those that are excluded.")
@@ -81,7 +81,7 @@ def command(
     and up exchanged, another activation. --likelihood, given after FILE, runs the model once under each of these
     assumptions, and compares how well it predicts a text. A model of 2B parameters takes a few minutes.
 
-    Exit code: 0, or 1 where a fault stops the reading (what lies before it is used), or 3 where FILE is no GGUF file.
+    Exit code: 0, or 1 where a fault stops the reading (what lies before it is used), or 3 where FILE is not a GGUF file.
     """
     from i2s_spec.draw import terminal
     from i2s_spec.gguf.reader import File

@@ -20,7 +20,7 @@ from i2s_spec.schema.limits import NAMED
 @click.command(
     "lint",
     epilog="Example:  i2s new tiny.gguf && i2s lint tiny.gguf",
-    short_help="Check GGUF files: codes, byte ranges, one sentence each.",
+    short_help="Check GGUF files: every finding has a code and a byte range.",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(readable=False))
 @click.option(
@@ -120,14 +120,14 @@ from i2s_spec.schema.limits import NAMED
     "--reference",
     metavar="OTHER",
     type=click.Path(readable=False),
-    help="Compare the weights with those of another file of the model: GGUF, safetensors, or a folder of these. It decides "
-    "what a file does not tell, such as the layout of random weights.",
+    help="Compare the weights with those of another file of the model: GGUF, safetensors, or a folder of these. It "
+    "decides questions that one file leaves open, such as the layout of random weights.",
 )
 @click.option(
     "--reference-dialect", metavar="DIALECT", help="How the I2_S tensors of OTHER are packed.  [default: canonical]"
 )
 @click.option(
-    "--expect", metavar="DIALECT", help="How the I2_S tensors of FILE are meant to be packed.  [default: canonical]"
+    "--expect", metavar="DIALECT", help="How the I2_S tensors of FILE should be packed.  [default: canonical]"
 )
 @click.option(
     "--fail-on",
@@ -151,7 +151,7 @@ from i2s_spec.schema.limits import NAMED
     "--config",
     type=click.Path(dir_okay=False),
     envvar="I2S_CONFIG",
-    help="Configuration to take instead of looking for i2s.toml and pyproject.toml.",
+    help="Configuration to use instead of looking for i2s.toml and pyproject.toml.",
 )
 @click.option("--no-config", is_flag=True, help="Look for no configuration.")
 @click.option(

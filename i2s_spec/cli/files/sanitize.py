@@ -27,7 +27,7 @@ SHOWN = 20
 @click.command(
     "sanitize",
     epilog="Example:  i2s new tiny.gguf && i2s sanitize tiny.gguf -o clean.gguf",
-    short_help="Write a file anew from what is understood of it.",
+    short_help="Write a copy with only the known parts of a file.",
 )
 @whole_file("The new file.", "Write nothing; list what would be left out.")
 @click.option("--keep-unknown", is_flag=True, help="Keep keys that the specification does not know.")

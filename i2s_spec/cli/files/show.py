@@ -25,7 +25,7 @@ ENDS = (900, 100)
 @click.command(
     "show",
     epilog="Example:  i2s new tiny.gguf && i2s show tiny.gguf",
-    short_help="Header, keys, tensors and totals on one page.",
+    short_help="Show header, keys, tensors and totals of a file.",
 )
 @click.argument("file", type=click.Path(readable=False), required=False)
 @click.option("--json", "as_json", is_flag=True, help="As JSON (show.schema.json), with every key and tensor.")
@@ -42,7 +42,7 @@ def command(file: str | None, as_json: bool, everything: bool, no_tensors: bool,
     fetched. From a server that gives one range at a time, only some scales are fetched: --remote-limit sample=N sets
     how much.
 
-    Exit code: 0, or 1 where a fault stops the reading (what lies before it is shown), or 3 where FILE is no GGUF file, or
+    Exit code: 0, or 1 where a fault stops the reading (what lies before it is shown), or 3 where FILE is not a GGUF file, or
     5 where its server does not give it.
     """
     if plot and (as_json or everything or no_tensors):

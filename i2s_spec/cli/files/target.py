@@ -37,7 +37,7 @@ def keep_inputs(target: str | None, *inputs: str | None) -> None:
         except (OSError, ValueError):  # one of them does not exist, or has no name that could
             continue
         if same:
-            raise click.UsageError(f"{shown(target or '')} is a file that is read; what is written needs another name")
+            raise click.UsageError(f"{shown(target or '')} is an input file; the output needs another name")
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def writing(target: str | None, *inputs: str | None) -> Iterator[None]:
     """
     if target == "-":
         raise click.UsageError(
-            "- is no file, and this is not written to standard output; ./- names a file of that name"
+            "- means standard output, to which this command does not write; ./- is a file of that name"
         )
     keep_inputs(target, *inputs)
     try:

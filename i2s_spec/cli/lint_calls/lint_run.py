@@ -291,7 +291,7 @@ def _afterwards(baseline: Baseline | None, write: bool, gone: list[str], idle: I
         count = baseline.write()
         remark = f"{counted(count, 'entry', 'entries')} in {quote(baseline.path, bare=True)}"
         if left := baseline.unreadable:
-            stay = counted(left, "unreadable file stays out, and fails", "unreadable files stay out, and fail")
+            stay = counted(left, "unreadable file is not in it, and fails", "unreadable files are not in it, and fail")
             remark += f"; {stay} later runs too"
         _remark(f"i2s: {remark}")
     for sentence in gone:

@@ -67,7 +67,7 @@ STORY_TOKENS = 379
     help="Sample from the tokens that together have this probability.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
-@click.option("--special", is_flag=True, help="Recognise control tokens in the prompt, and write them out.")
+@click.option("--special", is_flag=True, help="Recognize control tokens in the prompt, and write them out.")
 @click.option("--no-bos", is_flag=True, help="Do not prepend the BOS token.")
 @click.option("--ignore-end", is_flag=True, help="Continue after a token that ends a text.")
 @click.option("--ids", is_flag=True, help="Write token ids, not text.")

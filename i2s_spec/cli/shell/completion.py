@@ -67,7 +67,7 @@ complete -c i2s -f -a '(__i2s_completion)'
 @click.command(
     "completion",
     epilog="Example:  i2s completion bash",
-    short_help="Print the script by which a shell completes i2s.",
+    short_help="Print the completion script of a shell.",
 )
 @click.argument("shell", type=click.Choice(list(SCRIPTS)))
 @click.option("--line", hidden=True, help="Answer for a line that ends at the cursor.")

@@ -58,7 +58,7 @@ def _reports(ctx: click.Context, parameter: click.Parameter, given: tuple[str, .
 @command.command(
     "run",
     epilog="Example:  i2s conform run -- python my_adapter.py",
-    short_help="Ask an adapter every vector, and compare.",
+    short_help="Run an adapter on every vector, and compare.",
 )
 @click.argument("words", nargs=-1, metavar="-- COMMAND...")
 @click.option(
@@ -79,7 +79,7 @@ def _reports(ctx: click.Context, parameter: click.Parameter, given: tuple[str, .
 @click.option("--memory", type=size, metavar="SIZE", default="1G", show_default=True, help="Most memory, resident.")
 @click.option("--known", type=click.Path(dir_okay=False), metavar="FILE",
               help="List of failures that are known: exactly these must fail. A missing file is an empty list.")  # fmt: skip
-@click.option("--fix", is_flag=True, help="Write the list of --known anew.")
+@click.option("--fix", is_flag=True, help="Rewrite the list of --known.")
 @click.option(
     "--format", "form", type=click.Choice(_FORMS), default="text", show_default=True, help="Form of the report."
 )
@@ -119,7 +119,7 @@ def run(
     from i2s_spec.conformance.run.runner import run_cases
 
     if fix and (only or skip):
-        raise click.UsageError("--fix writes the whole list, and goes with no --only or --skip")
+        raise click.UsageError("--fix writes the whole list; it cannot be combined with --only or --skip")
     if fix and known is None:
         raise click.UsageError("--fix needs the list's name: --known FILE")
     listed = known_failures.read_list(known) if known is not None else {}
@@ -155,7 +155,8 @@ def run(
 
 
 @command.command(
-    epilog="Example:  i2s conform smoke -- python my_adapter.py", short_help="Ask a new adapter three things."
+    epilog="Example:  i2s conform smoke -- python my_adapter.py",
+    short_help="Test three basic properties of a new adapter.",
 )
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, metavar="S",

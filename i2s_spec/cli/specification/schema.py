@@ -12,7 +12,7 @@ from i2s_spec.errors import counted, quote
 @click.command(
     "schema",
     epilog="Example:  i2s schema --format c -o i2s.h",
-    short_help="The schema as JSON, Kaitai Struct, ImHex pattern or C header.",
+    short_help="Print the schema as JSON, Kaitai Struct, ImHex pattern or C header.",
 )
 @click.option(
     "--format",

@@ -1,7 +1,7 @@
 """This module defines the rotation of `schema.rotation`: the normalized Walsh-Hadamard transform of blocks, with signs.
 
 H has 1 / sqrt(n) where row and column have an even number of bits in common, and its negative elsewhere: Sylvester's order.
-It is symmetric and its own inverse. Sums are done in float32 in the order of the butterfly, from neighbours outwards, and
+It is symmetric and its own inverse. Sums are done in float32 in the order of the butterfly, from neighbors outwards, and
 the result is scaled once.
 
     >>> rotate(np.array([1, 0, 0, 0], dtype=np.float32), 4).tolist()
@@ -66,6 +66,6 @@ def fold(weights: NDArray[np.float32], block: int, signs: Sequence[int] | None =
 
 def _require(x: NDArray[np.float32], block: int) -> None:
     if block < 1 or block & (block - 1):
-        raise ValueError(f"blocks of {counted(block, 'element')} cannot be rotated: it is no power of two")
+        raise ValueError(f"blocks of {counted(block, 'element')} cannot be rotated: it is not a power of two")
     if x.shape[-1] % block:
-        raise ValueError(f"rows of {counted(x.shape[-1], 'element')} are no whole blocks of {block:,}")
+        raise ValueError(f"rows of {counted(x.shape[-1], 'element')} are not whole blocks of {block:,}")

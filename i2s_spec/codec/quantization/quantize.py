@@ -40,7 +40,7 @@ from i2s_spec.schema.dialect import Dialect, parse
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-#: Absolute values below this are zero to the C quantizer, in float64: float32(1e-6) is, its upper neighbour is not.
+#: Absolute values below this are zero to the C quantizer, in float64: float32(1e-6) is, its upper neighbor is not.
 ZERO_BELOW: Final = 1e-6
 
 #: The smallest scale of the Python converters, and that of a tensor without any weight beyond 1e-6.
@@ -218,7 +218,7 @@ def weight_quant(weights: ArrayLike) -> NDArray[np.float32]:
     than their magnitude by the share of zeros.
 
     :param weights: as for `quantize`, of any shape
-    :returns: float32, of the same shape; -0.0 where a small weight was negative, NaN where the mean is no number
+    :returns: float32, of the same shape; -0.0 where a small weight was negative, NaN where the mean is not a number
     """
     source = Weights(weights)
     result = np.empty(len(source), dtype=np.float32)

@@ -1,7 +1,7 @@
 """This module says which elements of a tensor its bytes hold, which are lost, and what programs make of the rest.
 
-Layouts pack whole blocks. Where a tensor is no whole number of them, the released quantizers write the blocks that there
-are and leave the other bytes of the payload 0, which is -1; the Python converters refuse. Where a row is no whole number
+Layouts pack whole blocks. Where a tensor is not a whole number of them, the released quantizers write the blocks that there
+are and leave the other bytes of the payload 0, which is -1; the Python converters refuse. Where a row is not a whole number
 of blocks, every element is held, but a reader that begins at a row finds most of every such row wrong (clause 5.3).
 
 By default such tensors are refused, in the words of this module. With `strict=False` what is defined is read or written,
@@ -97,7 +97,7 @@ def check_writable(layout: Layout, shape: PayloadShape, *, strict: bool = True, 
     _check(layout, shape, strict, _WRITTEN, stacklevel)
     if strict and (row := split_row(layout, shape.rows, shape.cols)) is not None:
         raise ValueError(
-            f"rows of {counted(shape.cols, 'element')} are no whole blocks of {layout.block}: row "
+            f"rows of {counted(shape.cols, 'element')} are not whole blocks of {layout.block}: row "
             f"{row} begins inside one, and "
             f"kernels and get_rows, which begin at rows, would read it wrong; strict=False packs {layout} all the same"
         )
@@ -167,7 +167,7 @@ def read_as(reader: str | Reader, data: Any, shape: Sequence[int]) -> tuple[NDAr
     run = cols if reader.by_rows else tensor.elements  # elements that it reads from one address on
     if reader.partial == "refuses" and run % layout.block:
         raise ValueError(
-            f"{reader.name} refuses {counted(run, 'element')}, which are no whole blocks of {layout.block}"
+            f"{reader.name} refuses {counted(run, 'element')}, which are not whole blocks of {layout.block}"
         )
     end = run // layout.block * layout.block if reader.partial == "skips" else run
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: What programs call the layouts that a vector can name.
 LAYOUT_NAMES: Final = {"x86-128": "interleave-128", "arm-64": "interleave-64"}
 
-#: What a reader may make of the code that stands for nothing.
+#: What a reader may make of the unused code.
 _UNUSED: Final = (0, 1, -1, 2, -2, 3, -3)
 
 

@@ -127,7 +127,7 @@ def difference(case: VectorCase, want: bytes, got: bytes) -> str:
 
 
 def _json_texts_difference(want: bytes, got: bytes) -> str:
-    """Where two JSON texts differ in what they say; nothing where one is no JSON, or they say the same."""
+    """Where two JSON texts differ in what they say; nothing where one is not a JSON, or they say the same."""
     try:
         return json_difference(json.loads(want), json.loads(got))
     except (ValueError, RecursionError):
@@ -146,7 +146,7 @@ def _within(case: VectorCase, want: NDArray[Any], got: NDArray[Any]) -> Any:
 
 
 def _ordered(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Floats as integers in the same order, one apart where they are neighbours."""
+    """Floats as integers in the same order, one apart where they are neighbors."""
     bits = values.view("<i4").astype(np.int64)
     return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
 

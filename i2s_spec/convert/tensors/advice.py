@@ -58,7 +58,7 @@ def _way_out(architecture: str | None, activation: str | None, rows: Collection[
     for row in sorted(rows):
         missing = [name for name, block in _OTHERS if row % block]
         if missing:
-            return f"{text}, and rows of {row:,}, which are no whole blocks of {' and '.join(missing)}, have a place."
+            return f"{text}, and rows of {row:,}, which are not whole blocks of {' and '.join(missing)}, have a place."
     return f"{text}."
 
 
@@ -168,6 +168,6 @@ def _of_blocks_of_256(types: set[str], rows: Collection[int], upstream: bool) ->
     if any(row % 256 for row in rows) and not any(row % _GROUP for row in rows):
         uneven = min(row for row in rows if row % 256)
         yield (
-            f"Rows of {uneven:,} are no whole blocks of 256, and stay floats; --to Q2_0, which llama.cpp reads since July "
+            f"Rows of {uneven:,} are not whole blocks of 256, and stay floats; --to Q2_0, which llama.cpp reads since July "
             "2026, has a place for them: its groups have 64."
         )

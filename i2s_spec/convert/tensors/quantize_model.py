@@ -58,8 +58,8 @@ MODEL_RULES: Final = (ABSMEAN, BY_GROUP, *(name for name, rule in RULES.items() 
 _WINDOW: Final = 1 << 20
 
 DESTROYED: Final = (
-    "A model that was not trained with ternary weights is destroyed by quantization: it still runs, and what it says is "
-    "worthless. Only the float masters of a model that was trained with ternary weights survive it."
+    "A model that was not trained with ternary weights is destroyed by quantization: it still runs, but its "
+    "output is worthless. Only the float masters of a model that was trained with ternary weights survive it."
 )
 
 

@@ -26,14 +26,14 @@ SHOWN: Final = "interleave-64"
 _NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 _INTRODUCTION: Final = """\
-# Layouts told by weights
+# Layouts found from weights
 
-Nothing in a file marks its layout, but trained weights tell it ([section
+A file does not state its layout, but trained weights show it ([section
 7.7](07-dialects.md#77-deciding-by-the-weights-themselves)). To show how well, the trained models that come with the
-package were packed in each layout, and `i2s identify` looked at each file without being told its layout. A layout gets a
-score. For random weights the score is a sum of squared normal numbers, about as large as the number of comparisons. The
-answer is the layout that leads every other one (and every accident of section 7.7, such as swapped words) by more than the
-lead that decides. If no layout does, it is undecided.
+package were packed in each layout, and `i2s identify` looked at each file without being told its layout. A layout gets
+a score. For random weights the score is a sum of squared normal numbers, about as large as the number of comparisons.
+The answer is the layout that leads every other one (and every accident of section 7.7, such as swapped words) by more
+than the lead that decides. If no layout does, it is undecided.
 
 Below each table is one of the comparisons for the file in `interleave-64`. Each point is a channel: its rank by one profile,
 such as the gains of a norm, and by the share of weights that are not 0 in the columns that it must agree with. In the right

@@ -85,7 +85,7 @@ def tensor_type(type: TensorType | str | int, ne: tuple[int, ...], size: int | N
         return type
     if isinstance(type, str):
         if type.upper() not in types.BY_NAME:
-            raise ValueError(f"{quote(type)} is no tensor type")
+            raise ValueError(f"{quote(type)} is not a tensor type")
         return types.BY_NAME[type.upper()]
     found = types.reading(operator.index(type), ne, size, alignment=1)
     if found is None:

@@ -154,7 +154,7 @@ def _text(file: BinaryIO) -> dict[str, StoredTap]:
     found: dict[str, StoredTap] = {}
     for tap in read_callback_text(lines()):
         if len(found) >= MOST_TAPS:
-            raise SettingError(f"the text tells of more than {MOST_TAPS:,} tensors")
+            raise SettingError(f"the text lists more than {MOST_TAPS:,} tensors")
         found[tap.name] = _in_memory(tap)
     return found
 

@@ -36,7 +36,7 @@ def _release_evidence(seen: Observed, known: Release, sha256: str | None) -> tup
     data_start = seen.file.data_start
     if known.size == seen.file.size:
         favour.append(
-            Evidence(f"the file has exactly {counted(known.size, 'byte')}, as it has ({known.source})", STRONG)
+            Evidence(f"the file has exactly {counted(known.size, 'byte')}, like the release ({known.source})", STRONG)
         )
     elif (
         data_start is not None and known.data == seen.file.size - data_start and known.architecture == seen.architecture
@@ -51,14 +51,14 @@ def _release_evidence(seen: Observed, known: Release, sha256: str | None) -> tup
             digits = "" if whole else f", of which {counted(len(known.sha256), 'digit is', 'digits are')} known"
             favour.append(Evidence(f"the SHA-256 is that of the release{digits}", PROOF if whole else STRONG))
         elif favour:
-            against.append(Evidence("the SHA-256 is another one: something in the file was changed", PROOF))
+            against.append(Evidence("the SHA-256 differs: something in the file was changed", PROOF))
     if not favour:
         return [], []
     types = dict(known.types)
     if seen.file.index.tensors != known.tensors:
         against.append(Evidence(f"it has {counted(seen.file.index.tensors, 'tensor')}, not {known.tensors}", PROOF))
     elif dict(seen.types) != types:
-        against.append(Evidence("it has other numbers of tensors of each type", PROOF))
+        against.append(Evidence("the numbers of tensors by type differ", PROOF))
     else:
         inventory = ", ".join(f"{count} {name}" for name, count in known.types)
         favour.append(Evidence(f"it has the {counted(known.tensors, 'tensor')} of the release: {inventory}", WEAK))
@@ -83,7 +83,7 @@ def converter(seen: Observed) -> Question:
         fitting |= _weigh_order(seen, each, case)
     young = [key for key in YOUNG_KEYS if key in seen.keys]
     if young:
-        case.favour("other", f"{', '.join(young)}: younger converters of llama.cpp write them, BitNet's do not", STRONG)
+        case.favour("other", f"{', '.join(young)}: newer converters of llama.cpp write them, BitNet's do not", STRONG)
         for each in CONVERTERS:
             case.against(each.name, f"it does not write {young[0]}", STRONG)
     name = seen.value("general.name")

@@ -169,7 +169,7 @@ def _weigh_shapes(case: QuestionCase, seen: Observed) -> None:
 
 
 def _weigh_remainder(case: QuestionCase, tensor: TensorSurvey) -> None:
-    """A C quantizer leaves what is no whole block at 0: how many bytes those are depends on the layout (clause 5.3)."""
+    """A C quantizer leaves what is not a whole block at 0: how many bytes those are depends on the layout (clause 5.3)."""
     if tensor.last_run is None:
         return
     n = prod(tensor.ne)

@@ -76,7 +76,7 @@ def compare(file: File, tensor: Tensor, weights: NDArray[Any]) -> ReferenceMatch
             f"the reference has the shape {list(weights.shape)}; tensor {quote(tensor.raw_name)} has {list(tensor.shape)}"
         )
     if weights.dtype.kind not in "iuf":
-        raise TypeError(f"the reference holds {weights.dtype}; integers or floats are wanted")
+        raise TypeError(f"the reference holds {weights.dtype}; integers or floats are expected")
     known, scale = ternarised(np.asarray(weights).reshape(-1, tensor.shape[-1])[: rows_compared(tensor)])
     return matched(file, tensor, known, scale)
 

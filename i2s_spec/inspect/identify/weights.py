@@ -47,7 +47,7 @@ def undecided(found: LayoutEvidence) -> str:
     if found.decided is None:
         whole = found.whole
         if whole.margin >= whole.wanted:
-            return "trained weights, but gains and Gram matrices of those of this file contradict each other"
+            return "trained weights, but in this file gains and Gram matrices contradict each other"
         return (
             "trained weights, but those of this file decide nothing, as random ones do (the score "
             f"of the best layout leads by {whole.margin:.0f}; {whole.wanted:.0f} is needed)"
@@ -66,7 +66,7 @@ def reconsidered(question: Question, found: LayoutEvidence) -> Question:
     case = QuestionCase([(each.name, each.title) for each in question.hypotheses])
     for name in case.names:
         case.against(name, why, STRONG)
-    return case.question(question.name, question.text, f"{why}; what else would tell: {question.would_tell}")
+    return case.question(question.name, question.text, f"{why}; what else would decide:  {question.would_tell}")
 
 
 def rotation(found: LayoutEvidence) -> Question | None:

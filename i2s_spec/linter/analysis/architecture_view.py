@@ -25,11 +25,11 @@ from i2s_spec.schema.architectures.sizes import Hyperparameters
 if TYPE_CHECKING:
     from i2s_spec.gguf.string_arrays import Strings
 
-#: Names by which models of llama.cpp's family, and checkpoints that were never converted to it, are recognised.
+#: Names by which models of llama.cpp's family, and checkpoints that were never converted to it, are recognized.
 MODEL_NAME: Final = pattern(
     rb"(?:blk\.\d+\.(?:attn|ffn)|token_embd\.|output_norm\.|(?:model\.)?layers\.\d+\.|model\.embed_tokens\.)"
 )
-#: Those of them that need no expression to be recognised.
+#: Those of them that need no expression to be recognized.
 _FIRST_NAMES: Final = (b"token_embd.", b"output_norm.")
 #: What all of them begin with.
 _BEGINNINGS: Final = (*_FIRST_NAMES, b"blk.", b"layers.", b"model.")

@@ -55,7 +55,7 @@ def lint_manifest(
     with ExitStack() as stack:
         log = stack.enter_context(ResultsLog(results))
         if log.repaired:
-            say(f"a torn last line of {counted(log.repaired, 'byte')} was taken out of the results")
+            say(f"an incomplete last line of {counted(log.repaired, 'byte')} was removed from the results")
         if log.damaged:
             say(f"{counted(log.damaged, 'damaged line was', 'damaged lines were')} left out of the results")
         is_new = not len(log) and not log.damaged

@@ -188,7 +188,7 @@ def _entry_of_line(line: bytes, place: str) -> Entry:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
-        raise SettingError(f"{place}: the line is no JSON object") from None
+        raise SettingError(f"{place}: the line is not a JSON object") from None
     try:
         return entry_of(fields)
     except ValueError as error:

@@ -220,10 +220,10 @@ def _how(file: File, tensor: Tensor, ours: NDArray[np.int8], known: NDArray[np.i
         return one.size >= ENOUGH and bool(np.mean(one == other) >= AGREES)
 
     if agrees(-ours, known):
-        return "all signs are turned"
+        return "all signs are inverted"
     orders: tuple[tuple[str, Callable[[NDArray[np.int8], int], NDArray[np.int8]]], ...] = (
         ("its rows are in the order of checkpoints, which rotate halves of heads", to_gguf_rows),
-        ("its rows are in the order of architectures that rotate neighbours", to_checkpoint_rows),
+        ("its rows are in the order of architectures that rotate neighbors", to_checkpoint_rows),
     )
     for heads in _heads(file, tensor):
         size = tensor.shape[0] // heads

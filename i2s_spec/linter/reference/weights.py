@@ -1,7 +1,7 @@
 """This module opens a file of known weights and finds in it what belongs to a tensor of another file.
 
 A GGUF file calls a tensor what the other one calls it. A checkpoint has names of its own, and for architectures that
-rotate neighbouring rows the rows of attn_q and attn_k in another order (`convert.hugging_face`).
+rotate neighboring rows the rows of attn_q and attn_k in another order (`convert.hugging_face`).
 """
 
 from __future__ import annotations

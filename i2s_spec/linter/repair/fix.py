@@ -106,7 +106,7 @@ def fix(
     :param force: replace an existing file, but never the one that is read
     :param threads: how many threads decode tensors
     :param progress: called now and then with (bytes done, bytes to do), for each of several stages
-    :raises FormatError: where the input cannot be read or is no GGUF file
+    :raises FormatError: where the input cannot be read or is not a GGUF file
     :raises ValueError: for unknown codes or dialects, a dialect without `unsafe`, and a target that is the origin
     :raises FileExistsError, OSError: as `OutputFile` does; then the target is as it was
     """

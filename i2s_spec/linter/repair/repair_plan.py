@@ -112,7 +112,7 @@ def plan(
             return RepairPlan(edited, tuple(actions), tuple(declined), tuple(withheld))
         actions += taken.actions
         edited = edited.edited(taken.settled(workspace))
-    raise RuntimeError("the repairs do not settle")
+    raise RuntimeError("the repairs do not converge")
 
 
 def _outcomes(repair: Repair, workspace: Workspace) -> list[Outcome]:

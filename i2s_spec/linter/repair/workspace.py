@@ -60,7 +60,7 @@ class Workspace:
     def __init__(self, source: Source, path: str | None = None, extra: ExtraRepairs = NO_EXTRA_REPAIRS) -> None:
         self.source = source
         self.file = File(source)
-        # Stale tails are recognised by the payloads of other tensors.
+        # Stale tails are recognized by the payloads of other tensors.
         self.subject = Subject(self.file, path, Reading("full" if extra.scrub_tail else "none"))
         self.extra = extra
         self.prefix = order_prefix(self.file.byte_order)

@@ -122,7 +122,7 @@ def _cleaned(file: File, entry: KeyValue, left_out: list[Removed]) -> Value | No
         lost = sum(len(text.encode("utf-8", "surrogateescape")) for text in texts) - sum(
             map(len, map(str.encode, clean))
         )
-        left_out.append(Removed(entry.value_span, "control characters, or bytes that are no text", lost))
+        left_out.append(Removed(entry.value_span, "control characters, or bytes that are not text", lost))
         if isinstance(found, str):
             return Value(ValueType.STRING, clean[0])
         return Value(ValueType.ARRAY, clean, ValueType.STRING)

@@ -99,7 +99,7 @@ def _codes(model: Model, ternary: frozenset[str]) -> Iterator[PossibleMistake]:
         worth = ", ".join(f"{trit:+d}" if trit else "0" for trit in trits)
         shown = f"codes {', '.join(map(str, used))} stand for {worth}"
         if read == [1, 0, -1]:
-            title = f"the signs of all weights, or of ffn_gate alone, are turned: {shown}"
+            title = f"the signs of all weights, or of ffn_gate alone, are inverted: {shown}"
             yield PossibleMistake("signs turned", title, _weights(changed.recoded(read)))
         else:
             name = names.get(trits, worth)
@@ -107,7 +107,7 @@ def _codes(model: Model, ternary: frozenset[str]) -> Iterator[PossibleMistake]:
     for one, other in TWINS:
         if one not in ternary:
             continue
-        title = f"the signs of {one}, or of {other}, are turned in every layer"
+        title = f"the signs of {one}, or of {other}, are inverted in every layer"
         yield PossibleMistake(f"signs of {one} turned", title, _weights(changed.recoded((1, 0, -1), {one})))
 
 

@@ -39,7 +39,7 @@ class Architecture:
     :param prefix: the value of `general.architecture`, with which its keys begin
     :param inventory: its tensors, in the order of real files
     :param activation: of the feed-forward's gate: `relu2`, `silu` or `gelu`
-    :param rope: how rotated pairs lie in a head: `neox` (halves) or `norm` (neighbours, rows permuted at conversion)
+    :param rope: how rotated pairs lie in a head: `neox` (halves) or `norm` (neighbors, rows permuted at conversion)
     :param head: `tied` (always the embedding), `untied` (output.weight, else the embedding) or `none`
     :param whole_head_rope: whether loaders refuse rope.dimension_count unless it is the width of a head
     :param rope_base: of the published models, where it is another than what loaders take for a missing rope.freq_base

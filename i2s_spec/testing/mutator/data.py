@@ -132,9 +132,9 @@ def realign(anatomy: Anatomy, chance: Random) -> Mutation | None:
     if not held:
         place = chance.randrange(len(records.key_values) + 1)
         records.key_values.insert(place, key_value(ALIGNMENT_KEY, ValueType.UINT32, alignment))
-    honoured = chance.random() < 0.8
-    data = laid_out(records, contents, alignment if honoured else limits.DEFAULT_ALIGNMENT)
-    return Mutation(data, f"aligned to {alignment}" if honoured else f"said to be aligned to {alignment}", "padding")
+    honored = chance.random() < 0.8
+    data = laid_out(records, contents, alignment if honored else limits.DEFAULT_ALIGNMENT)
+    return Mutation(data, f"aligned to {alignment}" if honored else f"said to be aligned to {alignment}", "padding")
 
 
 @operator(4)

@@ -60,7 +60,7 @@ _TRIES: Final = 24
 def mutate(data: bytes, seed: int | str, max_size: int | None = None) -> bytes:
     """Another file: one to five changes by chance.
 
-    :param data: any bytes; what is no GGUF file becomes one now and then
+    :param data: any bytes; what is not a GGUF file becomes one now and then
     :param seed: the same one gives the same file
     :param max_size: longest result in bytes
     """

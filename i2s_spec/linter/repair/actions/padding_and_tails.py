@@ -55,7 +55,9 @@ def plain_booleans(workspace: Workspace) -> Iterator[Outcome]:
             odd += len(part) - part.count(0) - part.count(1)
             if odd > MOST_BOOLEANS:
                 yield Declined(
-                    "G215", finding.span, f"more than {MOST_BOOLEANS:,} bytes are no booleans: it is no array of them"
+                    "G215",
+                    finding.span,
+                    f"more than {MOST_BOOLEANS:,} bytes are not booleans: it is not an array of them",
                 )
                 break
             if part.strip(b"\0\1"):

@@ -98,7 +98,7 @@ def multiple_of_eight(workspace: Workspace) -> Iterator[Outcome]:
 
 
 @repair("G222", Fix.UNSAFE, "the alignment that the offsets show is stated")
-def honoured_alignment(workspace: Workspace) -> Iterator[Outcome]:
+def honored_alignment(workspace: Workspace) -> Iterator[Outcome]:
     """The data begin where the file's end says (clause 2.7)."""
     yield from _realigned(workspace, "G222", (32,))
 

@@ -21,11 +21,11 @@ MOST_FLOATS: Final = 256 << 20
 
 def _without(workspace: Workspace, finding: Finding, why: str) -> Action:
     tensor = workspace.file.tensors.by_index(number_of(finding.span))
-    does = f"tensor {quote(tensor.raw_name)} is taken out of the table: {why}"
+    does = f"tensor {quote(tensor.raw_name)} is removed from the table: {why}"
     return Action(finding.code, finding.span, does, (workspace.without_tensor(tensor.info),), safe=False)
 
 
-@repair("M102", Fix.UNSAFE, "tensors that the architecture does not have are taken out", weights=True)
+@repair("M102", Fix.UNSAFE, "tensors that the architecture does not have are removed", weights=True)
 def drop_unknown(workspace: Workspace) -> Iterator[Outcome]:
     """Loaders count tensors and refuse a file with more than they know (clause 4.1)."""
     findings = list(workspace.findings("M102"))
@@ -38,14 +38,14 @@ def drop_unknown(workspace: Workspace) -> Iterator[Outcome]:
         yield _without(workspace, finding, "the architecture has no tensor of that name")
 
 
-@repair("M113", Fix.UNSAFE, "a head that no graph uses is taken out", weights=True)
+@repair("M113", Fix.UNSAFE, "a head that no graph uses is removed", weights=True)
 def drop_head(workspace: Workspace) -> Iterator[Outcome]:
     """One runtime does use it, so it is not done unasked (clause 4.1)."""
     for finding in workspace.findings("M113"):
         yield _without(workspace, finding, "the graph multiplies by token_embd.weight")
 
 
-@repair("M114", Fix.UNSAFE, "scales beside those in tails are taken out", weights=True)
+@repair("M114", Fix.UNSAFE, "scales beside those in tails are removed", weights=True)
 def drop_second_scale(workspace: Workspace) -> Iterator[Outcome]:
     """Where the tail has the right one (clause 4.5)."""
     for finding in workspace.findings("M114"):
@@ -69,7 +69,7 @@ def embedding_rows(workspace: Workspace) -> Iterator[Outcome]:
         yield Action("M105", finding.span, f"key {quote(key)} becomes {finding.got:,}", (edit,), safe=False)
 
 
-@repair("M106", Fix.UNSAFE, "halves become F32 where loaders read only those", weights=True)
+@repair("M106", Fix.UNSAFE, "F16 tensors become F32 where loaders read only F32", weights=True)
 def widened_floats(workspace: Workspace) -> Iterator[Outcome]:
     """Every half is a float32, so that nothing is rounded; the tensors after them move (clause 4.4)."""
     import numpy as np

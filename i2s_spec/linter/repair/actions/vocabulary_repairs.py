@@ -87,14 +87,14 @@ def _filled(workspace: Workspace, code: str) -> Iterator[Outcome]:
             yield Declined(
                 code,
                 finding.span,
-                f"{counted(len(edits), 'token is', 'tokens are')} empty or equal: it is no vocabulary",
+                f"{counted(len(edits), 'token is', 'tokens are')} empty or equal: it is not a vocabulary",
             )
             continue
         does = f"fillers such as [PAD7] replace {counted(len(edits), 'token')} that is empty or there already"
         yield Action(code, finding.span, does, tuple(edits), safe=False)
 
 
-@repair("T003", Fix.UNSAFE, "merges that are no pairs are taken out")
+@repair("T003", Fix.UNSAFE, "merges that are not pairs are removed")
 def paired_merges(workspace: Workspace) -> Iterator[Outcome]:
     """They never apply; the others keep their order (clause 3.5)."""
     for finding in workspace.findings("T003"):
@@ -102,7 +102,7 @@ def paired_merges(workspace: Workspace) -> Iterator[Outcome]:
         items = items_of(workspace, entry)
         odd = [item for item in items or () if not _is_pair(item.text)]
         if items is None or len(odd) > MOST:
-            yield Declined("T003", finding.span, "the list is too large, or too much of it is no merge")
+            yield Declined("T003", finding.span, "the list is too large, or too much of it is not a merge")
             continue
         start = entry.value_span.start
         count = Edit(
@@ -110,7 +110,7 @@ def paired_merges(workspace: Workspace) -> Iterator[Outcome]:
             struct.pack(workspace.prefix + "Q", len(items) - len(odd)),
         )
         edits = [item.edit(workspace, entry, b"")._replace(new=b"") for item in odd]
-        does = f"{counted(len(odd), 'merge')} not of two parts taken out"
+        does = f"{counted(len(odd), 'merge')} not of two parts removed"
         yield Action("T003", finding.span, does, (count, *edits), safe=False)
 
 
