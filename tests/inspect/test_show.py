@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from examples import share
+from harmful_texts import HARMFUL
 from malformed_cases import SMALL, broken
 
 from i2s_spec.draw.terminal import plain
@@ -171,20 +172,6 @@ def test_odd_scales(bits: int) -> None:
     assert struct.pack("<f", about["tensors"][2]["scale"])[:1] == struct.pack("<I", bits)[:1]
     assert_conforms(about)
     assert "second.weight" in text_of(bytes(data))
-
-
-HARMFUL = [
-    "\x1b]52;c;aGk=\x07",
-    "\x1b[2J",
-    "\r\n",
-    "\u202e",
-    "\u2066x\u2069",
-    "\x9b31m",
-    "\x7f",
-    "\ufeff",
-    "\u200b",
-    "\x00",
-]
 
 
 @pytest.mark.parametrize("harm", HARMFUL)
