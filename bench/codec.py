@@ -126,7 +126,7 @@ def _jobs(payload: Any, threads: int, with_goals: bool, fast_set: bool, wide: An
     elements = _aligned(min(WINDOW, 4 * size)).view(np.int8)
     elements[:] = 1
     rows = 4 * size // COLS
-    where = {name: kernels.scheme(layout, rows, COLS) for name, layout in LAYOUTS.items()}
+    where = {name: kernels.run_layout(layout, rows, COLS) for name, layout in LAYOUTS.items()}
 
     def unpack(name: str) -> None:
         step = wide.size // 4
@@ -224,7 +224,7 @@ def _cache(setting: Setting) -> Result:
     """The same on what fits the second-level cache, one thread, every set: what is written, against nothing but stores."""
     payload, row = _payload(160 * 1024), isa.chosen().row
     written, little = _aligned(4 * payload.size), _aligned(4 * 32)
-    where = kernels.Scheme(32, False)
+    where = kernels.RunLayout(32, False)
     jobs = [
         Job(WRITE, lambda: _codec.write(row, written), written.size, written=written.size),
         Job(CALL, lambda: kernels.unpack(payload[:32], where, OFFSET_1, little, 1), 0),
