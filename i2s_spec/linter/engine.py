@@ -52,10 +52,11 @@ def lint(
     :param weights: the reference of the options, where it is open already
     :param keywords: the fields of `Options`, in place of `options`: `profile`, `select`, `ignore`, `severity`, `limits`,
         `payload`, `threads`, `runtimes`, `suppressed`, `suppressions`, `reference` (also a path alone) and `details`
-    :returns: the report, which says what was not evaluated where a sample was read; a file is never a reason to raise
+    :returns: the report, which lists the rules that were not evaluated if a sample was read; no fault of the file
+        raises an exception
     :raises ValueError: for an unknown profile, prefix, severity, bound or reading, or a reference without payloads
     :raises SettingError: where I2S_ISA names kernels that cannot be used
-    :raises FormatError: for a reference that cannot be read; the file itself is no reason to raise
+    :raises FormatError: for a reference that cannot be read
     """
     if os.environ.get("I2S_ISA") or os.environ.get("I2S_HIDE"):  # kernels are loaded by what uses them
         from i2s_spec.codec import isa
