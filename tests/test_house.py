@@ -33,6 +33,18 @@ def test_contracts_of_imports() -> None:
     assert lint_imports(config_filename=str(PACKAGE.parent / "pyproject.toml"), no_cache=True) == 0
 
 
+def test_the_drawing_of_the_layers_is_current() -> None:
+    """CONTRIBUTING.md draws every room once, no room above one that imports it."""
+    declared = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    (rooms,) = (each for each in declared["tool"]["importlinter"]["contracts"] if each["id"] == "rooms")
+    floors = {room: floor for floor, layer in enumerate(rooms["layers"]) for room in layer.split(" | ")}
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawing = text.partition("**Layers.**")[2].split("```")[1].strip("\n").splitlines()
+    drawn = [room for line in drawing for room in line[:40].split()]
+    assert sorted(drawn) == sorted(floors)
+    assert [floors[room] for room in drawn] == sorted(floors.values())
+
+
 def test_modules_introduce_themselves() -> None:
     for name, module in NAMES.items():
         docstring = ast.get_docstring(tree_of(module))

@@ -97,7 +97,7 @@ def unpack(
     check_readable(dialect.layout, tensor, strict=strict)
     scale = read_tail(tail, dialect.tail, byte_order)
     array = array_to_fill(tuple(shape), np.dtype(np.int8), out)
-    where = kernels.scheme(dialect.layout, tensor.rows, tensor.cols)
+    where = kernels.run_layout(dialect.layout, tensor.rows, tensor.cols)
     kernels.unpack(payload, where, dialect.code_map, array.reshape(-1).view(np.uint8), thread_count(threads))
     return array, scale
 
@@ -134,7 +134,7 @@ def dequantize(
     check_readable(dialect.layout, tensor, strict=strict)
     scale = read_tail(tail, dialect.tail, byte_order)
     array = array_to_fill(tuple(shape), np.dtype(np.float32), out)
-    where = kernels.scheme(dialect.layout, tensor.rows, tensor.cols)
+    where = kernels.run_layout(dialect.layout, tensor.rows, tensor.cols)
     kernels.floats(payload, where, dialect.code_map, scale, array.reshape(-1), thread_count(threads))
     return array
 
@@ -208,7 +208,7 @@ def scan(
     if not kernels.occurs(payload, unused, thread_count(threads)):
         return Scan(0, None)
     count = kernels.histogram(payload, thread_count(threads))[unused]
-    where = kernels.scheme(dialect.layout, tensor.rows, tensor.cols)
+    where = kernels.run_layout(dialect.layout, tensor.rows, tensor.cols)
     run = 4 * where.group
     step = max(1, (1 << 20) // run) * run  # whole blocks, about a megabyte of codes at a time
     codes = np.empty(min(step, tensor.elements), dtype=np.uint8)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from i2s_spec.docs.checkout import chapters, pages, root
-from i2s_spec.docs.pages import slug
 from i2s_spec.docs.runtimes import table
 
 #: Classes of what can conform, and what each is; a runtime keeps what a reader keeps as well.
@@ -195,9 +194,3 @@ def clauses() -> set[str]:
     """Every numbered section of the chapters."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages() if page.name[0].isdigit())
     return set(re.findall(r"^## (\d+\.\d+) ", text, re.MULTILINE))
-
-
-def anchors(text: str) -> set[str]:
-    """Anchors that a page has: its headings', and those that stand in it."""
-    headings = {slug(re.sub(r"[`*]", "", title)) for title in re.findall(r"^#{1,6} (.+?) *$", text, re.MULTILINE)}
-    return headings | set(re.findall(r"\{ #([\w.-]+) \}", text))

@@ -17,7 +17,7 @@ from i2s_spec.errors import FormatError
 from i2s_spec.gguf.ranges import affordable
 from i2s_spec.gguf.reader import File, KeyValue, Tensor
 from i2s_spec.gguf.source import FetchingSource
-from i2s_spec.inspect.dump.value_preview import beginning
+from i2s_spec.inspect.value_preview import beginning
 from i2s_spec.schema.checks import order_prefix
 from i2s_spec.schema.types import RETIRED, ValueType
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import lru_cache
 
 from i2s_spec._version import __version__
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from i2s_spec.linter.reference.weights import ReferenceWeights
 
 SCHEMA_VERSION = 1
+
+#: The module of the rules on how weights are laid out.
+_OF_LAYOUT = "i2s_spec.linter.rules.ternary.i2s_layout"
 
 
 def lint(
@@ -183,8 +186,15 @@ class _Run:
         if fault is not None and fault.code == faults.TEXT_DECODED.code:  # nothing that was read was in its place
             return True
         asked: dict[str, bool] = {}  # of each module of rules, whether the file is one that it is about
-        for code in (rule.code for rule in self._rules if rule.checked):
+        waits = False
+        for rule in self._rules:
+            if not rule.checked:
+                continue
+            code = rule.code
             try:
+                if rule.late and not waits:
+                    waits = True
+                    self._ahead(subject)
                 home = REGISTRY.homes.get(code, "")
                 if home not in asked:
                     asked[home] = concerns.concerned(home, subject)
@@ -198,6 +208,14 @@ class _Run:
             except Exception as error:  # a rule that fails is our bug; the others still run
                 self._collection.bug(code, error)
         return True
+
+    def _ahead(self, subject: Subject) -> None:
+        """Find the evidence of the layout while other threads read the payloads, where a rule will ask for it."""
+        if subject.surveying is not None and any(REGISTRY.homes.get(rule.code) == _OF_LAYOUT for rule in self._rules):
+            from i2s_spec.linter.analysis.weight_layout import layout_ahead
+
+            with suppress(Exception):  # the rule meets it again, and tells it as its own
+                layout_ahead(subject)
 
     def _sampled(self, subject: Subject, stopped: bool) -> Sample:
         """The rules in force that did not see every byte that they are about.

@@ -161,7 +161,7 @@ class _Weights(NamedTuple):
             codes = np.ones((rows, wide), dtype=np.uint8)
             codes[:, :columns] = self.codes
         packed = np.empty(rows * wide // CODES_PER_BYTE, dtype=np.uint8)
-        kernels.pack(codes.reshape(-1), kernels.scheme(CANONICAL.layout, rows, wide), None, packed, 1)
+        kernels.pack(codes.reshape(-1), kernels.run_layout(CANONICAL.layout, rows, wide), None, packed, 1)
         return Ternary(packed, rows, wide, self.scale)
 
 

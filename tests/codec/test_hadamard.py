@@ -8,8 +8,18 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from i2s_spec.codec.quantization.hadamard import fold, matrix, restore, rotate, rotated_input, transform
+from i2s_spec.codec.quantization.hadamard import fold, matrix, restore, rotate, transform
 from i2s_spec.schema.architectures.rotation import Rotation, RotationError
+
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+
+
+def rotated_input(x: Floats, name: str, rotation: Rotation | None) -> Floats:
+    """The input of a weight as the product takes it."""
+    if rotation is None or not rotation.rotates(name):
+        return x
+    rotation.require_width(x.shape[-1])
+    return rotate(x, rotation.block, rotation.signs_of(x.shape[-1]))
 
 
 def sylvester(block: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from i2s_spec.codec import reference
 from i2s_spec.codec.quantization.quantize import quantize
 from i2s_spec.codec.quantization.remainder import (
-    PRODUCERS,
     READERS,
     Elements,
     UndefinedElementsWarning,
@@ -222,8 +221,3 @@ def test_readers_that_nobody_declared() -> None:
         read_as("me", bytes(64), (128,))
     with pytest.raises(ValueError, match="there are 63 bytes"):
         read_as("ik", bytes(63), (128,))
-
-
-def test_producers_are_declared() -> None:
-    assert {producer.layout.name for producer in PRODUCERS} == {"interleave-128", "interleave-64", "rows-1x4"}
-    assert [producer.refuses for producer in PRODUCERS] == [False, False, False, True]

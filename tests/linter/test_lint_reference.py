@@ -288,7 +288,7 @@ def test_a_reference_is_opened_once_for_all_files(tmp_path: Path, monkeypatch: p
             opened.append(reference)
             super().__init__(reference)
 
-    monkeypatch.setattr("i2s_spec.linter.reference.weights.Weights", Counted)
+    monkeypatch.setattr("i2s_spec.linter.reference.weights.ReferenceWeights", Counted)
     names = [str(tmp_path / name) for name in ("a.gguf", "b.gguf", "c.gguf")]
     for name in names:
         Path(name).write_bytes(file_of(pack(weights(), 0.5), (64, 256)))

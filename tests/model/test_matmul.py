@@ -94,10 +94,10 @@ def test_shapes_of_models(shape: tuple[int, int], tokens: int) -> None:
 
 def in_floats(content: bytes, rows: int, columns: int, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The product by NumPy's float64, which holds all of it exactly; the definition takes its time."""
-    from i2s_spec.codec.kernels import Scheme, unpack
+    from i2s_spec.codec.kernels import RunLayout, unpack
 
     weights = np.empty(rows * columns, dtype=np.uint8)
-    unpack(np.frombuffer(content, dtype=np.uint8), Scheme(32, False), None, weights, 1)
+    unpack(np.frombuffer(content, dtype=np.uint8), RunLayout(32, False), None, weights, 1)
     sums: np.ndarray[Any, Any] = codes.astype(np.float64) @ weights.reshape(rows, columns).astype(np.float64).T
     return sums.astype(np.int32)
 

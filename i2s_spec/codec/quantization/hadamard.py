@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from i2s_spec.errors import counted
-from i2s_spec.schema.architectures.rotation import Rotation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,18 +62,6 @@ def restore(z: NDArray[np.float32], block: int, signs: Sequence[int] | None = No
 def fold(weights: NDArray[np.float32], block: int, signs: Sequence[int] | None = None) -> NDArray[np.float32]:
     """The weights [rows, width] whose product with `rotate(x)` is that of `weights` with x: rows rotated as inputs are."""
     return rotate(weights, block, signs)
-
-
-def rotated_input(x: NDArray[np.float32], name: str, rotation: Rotation | None) -> NDArray[np.float32]:
-    """The input of a weight as the product takes it.
-
-    :param name: of the weight
-    :raises RotationError: where the rows are not whole blocks, or have no signs among those that there are
-    """
-    if rotation is None or not rotation.rotates(name):
-        return x
-    rotation.require_width(x.shape[-1])
-    return rotate(x, rotation.block, rotation.signs_of(x.shape[-1]))
 
 
 def _require(x: NDArray[np.float32], block: int) -> None:

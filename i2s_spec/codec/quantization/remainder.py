@@ -121,15 +121,6 @@ def _check(layout: Layout, shape: PayloadShape, strict: bool, words: tuple[str, 
 
 
 @dataclass(frozen=True, slots=True)
-class Producer:
-    """A program that writes I2_S: in which layout, and whether it refuses what would be lost or writes the rest."""
-
-    name: str
-    layout: Layout
-    refuses: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Reader:
     """A program that reads I2_S: by which layout, from where, and what it does with a block that is not whole.
 
@@ -145,13 +136,6 @@ class Reader:
 
 _L128, _L64, _ROWS = LAYOUTS["interleave-128"], LAYOUTS["interleave-64"], LAYOUTS["rows-1x4"]
 _MSB = LAYOUTS["sequential-msb"]
-
-PRODUCERS: Final = (
-    Producer("quantize_i2_s on x86, and on ARM until November 2025", _L128),
-    Producer("quantize_i2_s on ARM since November 2025", _L64),
-    Producer("quantize_i2_s on x86 without ACT_PARALLEL", _ROWS),
-    Producer("BitNet's Python converters", _L128, refuses=True),
-)
 
 READERS: Final = {
     "dequantize": Reader("dequantize_row_i2_s over a whole tensor", _L128, False, "reads on"),

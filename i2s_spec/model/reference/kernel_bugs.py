@@ -53,13 +53,6 @@ def int16_wrap(weights: NDArray[np.uint8], codes: NDArray[np.int8], kernel: Kern
     return sums
 
 
-def least_columns(kernel: Kernel) -> int:
-    """The shortest row of whole blocks of which a lane can leave 16 bits: codes 2 and activations of 127 throughout."""
-    block, lanes, _ = _KERNELS[kernel]
-    largest = block // lanes * 2 * 127
-    return block * (np.iinfo(np.int16).max // largest + 1)
-
-
 def rows_of_four(weights: NDArray[np.uint8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
     """A payload in `rows-1x4` read as blocks of 128 columns: an x86 build without ACT_PARALLEL on its own files."""
     return _as_blocks(_packed(weights, "rows-1x4"), weights.shape[0], weights.shape[1], codes)

@@ -132,7 +132,7 @@ def whole_rows(payload: Any, rows: int, columns: int) -> tuple[NDArray[np.uint8]
     wide = -(-columns // _BLOCK) * _BLOCK
     if wide == columns:
         return raw, columns
-    scheme = kernels.scheme(CANONICAL.layout, rows, columns)
+    scheme = kernels.run_layout(CANONICAL.layout, rows, columns)
     codes = np.empty(rows * columns, dtype=np.uint8)
     kernels.unpack(raw, scheme, None, codes, 1)
     padded = np.zeros((rows, wide), dtype=np.uint8)
