@@ -162,6 +162,7 @@ static inline int i2s_cpu_avx512bw(void) {
 }
 static inline int i2s_cpu_avx512vnni(void) { return i2s_cpu_avx512bw() && I2S_HAS(avx512vnni); }
 static inline int i2s_cpu_amx(void) { return i2s_cpu_avx512vnni() && I2S_HAS(amxint8); }
+static inline int i2s_cpu_avx512vbmi(void) { return i2s_cpu_avx512bw() && I2S_HAS(avx512vbmi); }
 static inline int i2s_cpu_avx512vpopcntdq(void) { return i2s_cpu_avx512bw() && I2S_HAS(avx512vpopcntdq); }
 static inline int i2s_cpu_neon(void) { return I2S_HAS(neon); }
 static inline int i2s_cpu_dotprod(void) { return I2S_HAS(neon) && I2S_HAS(dotprod); }

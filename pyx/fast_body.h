@@ -1,8 +1,9 @@
 /* The float kernels of profile `fast`, once for each instruction set: fast_kernels.h includes this with names and vectors.
  *
  * FN(name) is the name of a function of the set, TARGET its attribute, VB the bytes of a vector. The set has brought
- * FN(halves), FN(narrow) and FN(sum4). Every output of a product is one sum of lanes over k in order, folded in one way: it
- * depends neither on how many rows are done together nor on how many tokens.
+ * FN(halves), FN(narrow), FN(fma) and FN(sum4). Every output of a product is one sum of lanes over k in order, folded in one
+ * way: it depends neither on how many rows are done together nor on how many tokens. So FN(fma) is an instruction where there
+ * is one: a compiler that chooses between that and two roundings (GCC 16 does) chooses otherwise for one row than for four.
  */
 
 #define VL (VB / 4) /* floats in a vector */
@@ -57,7 +58,7 @@ INLINE void FN(tile)(const int kind, const int R, const int C, const uint8_t *w,
         UNROLL for (int r = 0; r < R; r++) v[r] = FN(widen)(kind, w + r * pitch + k * size);
         UNROLL for (int c = 0; c < C; c++) {
             const FN(vf) a = FN(load)(x + c * x_pitch + k);
-            UNROLL for (int r = 0; r < R; r++) acc[c][r] += v[r] * a;
+            UNROLL for (int r = 0; r < R; r++) acc[c][r] = FN(fma)(v[r], a, acc[c][r]);
         }
     }
     if (k < columns) {
@@ -66,7 +67,7 @@ INLINE void FN(tile)(const int kind, const int R, const int C, const uint8_t *w,
         UNROLL for (int r = 0; r < R; r++) v[r] = FN(widen_part)(kind, w + r * pitch + k * size, left);
         UNROLL for (int c = 0; c < C; c++) {
             const FN(vf) a = FN(load_part)(x + c * x_pitch + k, left);
-            UNROLL for (int r = 0; r < R; r++) acc[c][r] += v[r] * a;
+            UNROLL for (int r = 0; r < R; r++) acc[c][r] = FN(fma)(v[r], a, acc[c][r]);
         }
     }
     UNROLL for (int c = 0; c < C; c++) {

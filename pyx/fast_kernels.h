@@ -119,6 +119,7 @@ I2S_FAST_INLINE FN(vf) FN(halves)(const uint8_t *p) { /* as i2s_float_of_half */
 I2S_FAST_INLINE void FN(narrow)(FN(vf) v, uint16_t *out) {
     for (int i = 0; i < 4; i++) out[i] = i2s_half_of_float(v[i]);
 }
+I2S_FAST_INLINE FN(vf) FN(fma)(FN(vf) a, FN(vf) b, FN(vf) c) { return a * b + c; }
 I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *four) {
     four[0] = (a[0] + a[1]) + (a[2] + a[3]);
     four[1] = (b[0] + b[1]) + (b[2] + b[3]);
@@ -152,6 +153,9 @@ TARGET I2S_FAST_INLINE FN(vf) FN(halves)(const uint8_t *p) {
 TARGET I2S_FAST_INLINE void FN(narrow)(FN(vf) v, uint16_t *out) {
     _mm_storeu_si128((__m128i *)out, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
 }
+TARGET I2S_FAST_INLINE FN(vf) FN(fma)(FN(vf) a, FN(vf) b, FN(vf) c) {
+    return (FN(vf))_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
 TARGET I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *four) {
     const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps((__m256)a, (__m256)b), _mm256_hadd_ps((__m256)c, (__m256)d));
     _mm_storeu_ps(four, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
@@ -180,6 +184,9 @@ TARGET I2S_FAST_INLINE FN(vf) FN(halves)(const uint8_t *p) {
 TARGET I2S_FAST_INLINE void FN(narrow)(FN(vf) v, uint16_t *out) {
     _mm_storeu_si128((__m128i *)out, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
 }
+TARGET I2S_FAST_INLINE FN(vf) FN(fma)(FN(vf) a, FN(vf) b, FN(vf) c) {
+    return (FN(vf))_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
 TARGET I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *four) {
     const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps((__m256)a, (__m256)b), _mm256_hadd_ps((__m256)c, (__m256)d));
     _mm_storeu_ps(four, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
@@ -207,6 +214,9 @@ TARGET I2S_FAST_INLINE FN(vf) FN(halves)(const uint8_t *p) {
 }
 TARGET I2S_FAST_INLINE void FN(narrow)(FN(vf) v, uint16_t *out) {
     _mm256_storeu_si256((__m256i *)out, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
+}
+TARGET I2S_FAST_INLINE FN(vf) FN(fma)(FN(vf) a, FN(vf) b, FN(vf) c) {
+    return (FN(vf))_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 }
 TARGET I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *four) {
     const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps((__m512)a, (__m512)b), _mm512_unpackhi_ps((__m512)a, (__m512)b));
@@ -252,6 +262,9 @@ I2S_FAST_INLINE FN(vf) FN(halves)(const uint8_t *p) {
 }
 I2S_FAST_INLINE void FN(narrow)(FN(vf) v, uint16_t *out) {
     vst1_u16(out, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v)));
+}
+I2S_FAST_INLINE FN(vf) FN(fma)(FN(vf) a, FN(vf) b, FN(vf) c) {
+    return (FN(vf))vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 }
 I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *four) {
     const float32x4_t ab = vpaddq_f32((float32x4_t)a, (float32x4_t)b), cd = vpaddq_f32((float32x4_t)c, (float32x4_t)d);

@@ -89,8 +89,8 @@ class Cache:
     def _zeros(self, shape: tuple[int, ...]) -> NDArray[Any]:
         """In huge pages where that is much: a token reads all of it."""
         size = prod(shape) * self.dtype.itemsize
-        array: NDArray[Any] = np.frombuffer(zeros(size), dtype=np.uint8, count=size).view(self.dtype).reshape(shape)
-        return array
+        found: NDArray[Any] = np.frombuffer(zeros(size), dtype=np.uint8, count=size).view(self.dtype).reshape(shape)
+        return found
 
     def reserve(self, count: int, widths: tuple[tuple[int, ...], ...]) -> NDArray[np.uintp]:
         """Allocate memory for more tokens in every layer; returns the addresses of keys and values, uintp [2 * layers].
