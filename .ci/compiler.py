@@ -2,7 +2,8 @@
 """A C compiler that compiles nothing twice within one run of `.ci/run`, which builds the package in four environments.
 
 An object file is kept in the folder `CI_OBJECTS` under a hash of all that it is made of: the preprocessed text, the flags,
-and the compiler's version. Only compilations without debug information (`-g0`) are kept, since that contains paths.
+and the compiler's version. The folder of a source, which differs from build to build, does not get into it (`__FILE__`).
+Only compilations without debug information (`-g0`) are kept, since that contains paths.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ def main(words: list[str]) -> int:
     if "-c" not in words or "-o" not in words or "-g0" not in words:
         return subprocess.run([COMPILER, *words], check=False).returncode
     target = Path(words[words.index("-o") + 1])
+    words = [*words, *(f"-fmacro-prefix-map={word}={Path(word).name}" for word in words if word.endswith(".c"))]
     flags = [word for word in words if word not in ("-c", "-o", str(target))]
     text = subprocess.run([COMPILER, *flags, "-E", "-P"], capture_output=True, check=False)
     version = subprocess.run([COMPILER, "-v"], capture_output=True, check=False).stderr
-    kinds = [word for word in flags if not word.startswith("-I") and not word.endswith(".c")]  # the text has the rest
+    of_the_text = ("-I", "-fmacro-prefix-map=")
+    kinds = [word for word in flags if not word.startswith(of_the_text) and not word.endswith(".c")]  # of compilation
     kept = Path(os.environ["CI_OBJECTS"]) / hashlib.sha256(repr((text.stdout, kinds, version)).encode()).hexdigest()
     if text.returncode == 0 and kept.is_file():
         shutil.copyfile(kept, target)

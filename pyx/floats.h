@@ -26,7 +26,7 @@ enum { I2S_WORDS_F32, I2S_WORDS_F16, I2S_WORDS_BF16 };
 #endif
 #define I2S_SHARE 256 /* words that are changed by way of floats on the stack */
 
-/* words: runs * rows * 32; sums: [runs][32]. Both answers: whether a word, or what becomes of it, is not a number. */
+/* words: runs * rows * 32; sums: [runs][32]. Both answers: whether a word, or what becomes of it, is no number. */
 typedef struct {
     const char *name;
     int (*available)(void);

@@ -8,7 +8,7 @@
 
 enum { I2S_SHORT_MOST = 16383, I2S_SHORT_CHUNK = 1024 };
 
-/* Twice each rank; 0 where one is not a multiple of 1/2 that 16 bits hold. */
+/* Twice each rank; 0 where one is no multiple of 1/2 that 16 bits hold. */
 I2S_PERMUTED_512 static int i2s_shorts_of_ranks(const double *ranks, int64_t n, int16_t *found) {
     int64_t i = 0;
     __mmask8 wrong = 0;

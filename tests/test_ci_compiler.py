@@ -19,7 +19,8 @@ pytestmark = pytest.mark.skipif(not TOOL.is_file() or shutil.which("gcc") is Non
 def folder(tmp_path: Path) -> Path:
     """A folder with a source, its header, and a folder for what is kept."""
     (tmp_path / "kept").mkdir()
-    (tmp_path / "part.c").write_text('#include "part.h"\nint part(void) { return PART; }\n')
+    text = '#include "part.h"\nint part(void) { return PART; }\nconst char *const file = __FILE__;\n'
+    (tmp_path / "part.c").write_text(text)
     (tmp_path / "part.h").write_text("#define PART 1\n")
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""`i2s demo`: the first minute. A model is made, shown, judged, broken in several ways, and judged again."""
+"""`i2s demo`: the first minute. A model is made, shown, checked, broken in several ways, and checked again."""
 
 from __future__ import annotations
 

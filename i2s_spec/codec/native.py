@@ -2,7 +2,7 @@
 
 Same names, same parameters, same answers and same errors; two more parameters, `out` (a result of exactly the right size
 to write into) and `threads`. Whatever is rare (an error to be worded, a code that stands for nothing, elements in no
-whole block) is left to the definition. A law holds the two equal. Beside them: single rows of a tensor.
+whole block) is left to the definition. A property test checks that both are equal. Beside them: single rows of a tensor.
 """
 
 from __future__ import annotations

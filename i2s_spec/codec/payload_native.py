@@ -1,7 +1,8 @@
 """This module is the fast path of payloads: the definition of `payload` with compiled kernels for the loops.
 
-A payload has no tail, and so no scale: `native` adds both. Same names, parameters, answers and errors as the definition; two
-more parameters, `out` (a result of exactly the right size to write into) and `threads`. Laws hold the two equal.
+A payload has no tail, and so no scale: `native` adds both. Same names, parameters, answers and errors as the
+definition; two more parameters, `out` (a result of exactly the right size to write into) and `threads`. Property tests
+compare both.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from i2s_spec.schema.dialect import Dialect, parse
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-#: The whole definition can be had from here, wherever its parts are.
+#: The whole definition is available here, wherever its parts are.
 __all__ = [
     "Scan",
     "UnusedCodeError",
@@ -71,8 +71,8 @@ def pack(
     :param scale: what +1 stands for; stored as float32, whatever its value
     :param dialect: a name or a `Dialect`
     :param byte_order: of the file that the scale is written for; the payload has none
-    :param strict: refuse what no whole block holds, and rows that begin inside a block (clause 5.3). If False, write what
-        the released quantizer of the layout writes, whole blocks and zeros, with an `UndefinedElementsWarning`
+    :param strict: refuse elements outside whole blocks, and rows that begin inside a block (clause 5.3). If False, write
+        what the released quantizer of the layout writes, whole blocks and zeros, with an `UndefinedElementsWarning`
     :returns: n/4 + 32 bytes, rounded down
     :raises TypeError: if `trits` are not integers
     :raises ValueError: for other values than -1, 0, +1, for a shape that the layout cannot hold, and for a scale beyond

@@ -1,6 +1,6 @@
 """This module draws the schema: byte maps of records, the bits of a byte, a block of a layout.
 
-Every figure is one SVG with a title, a description for who cannot see it, and words on each of its parts; its colours are
+Every figure is one SVG with a title, a description for who cannot see it, and words on each of its parts; its colors are
 classes of the site's style sheet. Nothing in a figure is placed by hand: boxes follow the fields' sizes, cells the
 layout's formulas.
 """

@@ -112,7 +112,7 @@ def held_by(requirement: Requirement) -> Iterator[str]:
 def missing(requirement: Requirement) -> str:
     """What a requirement lacks to be held, as an instruction; nothing for one that is held.
 
-    A rule judges files. What a reader, a writer, a runtime or a validator has to do is held by a test of this package.
+    A rule checks files. What a reader, a writer, a runtime or a validator has to do is held by a test of this package.
     """
     if requirement.id in CHECKED_BY_PEOPLE or tests().get(requirement.id):
         return ""
@@ -171,8 +171,8 @@ def page() -> str:
         "---\nsearch:\n  exclude: true\n---\n",
         "# Every requirement",
         "",
-        f"The {len(every)} numbered requirements of the chapters: whom each binds, and what holds it, which are rules of",
-        "the linter, tests of this package, or, where neither can, the reason.",
+        f"The {len(every)} numbered requirements of the chapters: whom each binds, and what checks it: rules of the",
+        "linter, tests of this package, or, if neither can check it, the reason.",
         "",
     ]
     for chapter in sorted({each.chapter for each in every}):
@@ -186,7 +186,7 @@ def page() -> str:
             for each in every
             if each.chapter == chapter
         ]
-        parts += [f"## Chapter {chapter}", "", table(["requirement", "level", "binds", "held by"], rows)]
+        parts += [f"## Chapter {chapter}", "", table(["requirement", "level", "binds", "checked by"], rows)]
     return "\n".join([*parts, MARK])
 
 

@@ -1,6 +1,6 @@
 """This module draws plots as SVG: stacked strips, stacked columns, bars, points on a logarithmic axis, maps of files.
 
-Each is a function from numbers to one drawing; colours are classes, and every mark says what it stands for.
+Each is a function from numbers to one drawing; colors are classes, and every mark says what it stands for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""This module runs a campaign: file after file to the decoder, each answer held against what is owed, finds made small.
+"""This module runs a campaign: file after file to the decoder, each answer compared with what is owed, finds made small.
 
 campaign = Campaign(Command(["./my-reader"]), seed=1)
 for event in campaign.run(runs=500):

@@ -102,10 +102,10 @@ class Tensors(Mapping[str, "Tensor"]):
 
 
 class Tensor:
-    """One tensor of a file; its bytes are read when they are asked for.
+    """One tensor of a file; its bytes are read on request.
 
-    `ne` is ggml's shape (fastest first), `shape` NumPy's (the other way round). `type` is None for a number that no
-    ggml defines; then the size is unknown. `offset` counts from the data section, `info_span` is the tensor info.
+    `ne` is ggml's shape (fastest first), `shape` NumPy's (the other way round). `type` is None for a number that ggml
+    does not define; the size is then unknown. `offset` counts from the data section, `info_span` is the tensor info.
     """
 
     __slots__ = ("_index", "info", "ne", "number", "offset", "raw_name", "type")
@@ -173,13 +173,13 @@ class Tensor:
 
     @property
     def payload_span(self) -> Span:
-        """The data without the tail that I2_S and its kin have (clause 5.2)."""
+        """The data without the tail of I2_S and related types (clause 5.2)."""
         span = self.span
         return Span(span.start, max(span.start, span.stop - self._tail_bytes), f"{span.path}.payload")
 
     @property
     def tail_span(self) -> Span:
-        """The 32 bytes after the payload of I2_S and its kin, empty for other types (clause 6.1)."""
+        """The 32 bytes after the payload of I2_S and related types, empty for other types (clause 6.1)."""
         span = self.span
         return Span(max(span.start, span.stop - self._tail_bytes), span.stop, f"{span.path}.tail")
 
@@ -189,12 +189,12 @@ class Tensor:
 
     @property
     def payload(self) -> bytes:
-        """The bytes of codes of an I2_S tensor; of other types all bytes."""
+        """The codes of an I2_S tensor as bytes; for other types all bytes."""
         return self._bytes(self.payload_span)
 
     @property
     def tail(self) -> bytes:
-        """The 32 bytes after the payload of an I2_S tensor; of other types nothing."""
+        """The 32 bytes after the payload of an I2_S tensor; for other types empty."""
         return self._bytes(self.tail_span)
 
     @property
@@ -217,7 +217,7 @@ class Tensor:
         map; BF16, which NumPy lacks, comes as float32, exactly.
 
         :raises FormatError: as `read` does
-        :raises TypeError: for a type whose elements are not numbers of their own
+        :raises TypeError: for a type that packs several elements together
         """
         from i2s_spec.gguf.tensor_values import plain_values
 
@@ -249,7 +249,8 @@ class Tensor:
         return self.ternary(dialect, unused_code).whole(threads)[0]
 
     def scale(self, dialect: str | Dialect = "canonical") -> np.float32:
-        """What +1 stands for: of I2_S the float32 at the start of the tail (clause 6.1), of other types the one magnitude.
+        """The weight that +1 stands for: for I2_S the float32 at the start of the tail (clause 6.1), else the one
+        magnitude.
 
         :raises ValueError: as `trits` does, and for block types where there is more than one
         :raises FormatError: as `read` does
@@ -264,7 +265,7 @@ class Tensor:
         unused_code: Literal["reject", "zero"] = "reject",
         threads: int = 1,
     ) -> NDArray[np.float32]:
-        """The weights: float32 of `shape`. Of I2_S each is its trit times the scale (clause 6.2).
+        """The weights: float32 of `shape`. For I2_S, each is its trit times the scale (clause 6.2).
 
         F32, F16 and BF16 tensors need not be ternary. The parameters and errors are those of `trits`.
         """
@@ -282,7 +283,7 @@ class Tensor:
         return trits * scale
 
     def ternary(self, dialect: str | Dialect = "canonical", unused_code: Literal["reject", "zero"] = "reject") -> Trits:
-        """The trits and the scale, read when they are asked for.
+        """The trits and the scale, read on request.
 
         :param dialect: of I2_S, a name or a `Dialect`; the file does not say it
         :param unused_code: whether the unused code is an error or 0
@@ -343,7 +344,7 @@ class Tensor:
 
         :param copy: True for an array of the caller's own; False where only a view will do, which a buffer or a trusted
             file gives, and other files do not
-        :raises TypeError: for a type whose elements are not numbers of their own, such as I2_S
+        :raises TypeError: for a type that packs several elements together, such as I2_S
         :raises ValueError: for `copy=False` where there is no view
         """
         import numpy as np
@@ -368,7 +369,7 @@ class Tensor:
         The capsule is of a copy in this machine's byte order, which its new owner may write to: a file is not.
 
         :param more: what NumPy's arrays take: `stream`, `max_version`, `dl_device`
-        :raises TypeError: for a type whose elements are not numbers of their own, such as I2_S
+        :raises TypeError: for a type that packs several elements together, such as I2_S
         :raises BufferError: for `copy=False`
         """
         if copy is False:

@@ -47,9 +47,9 @@ _ALIGNMENT: Final = b"general.alignment"
 
 
 class Writer:
-    """A GGUF file in the making; as a context manager it writes the file where the block ends, nothing where it fails.
+    """Builds a GGUF file; as a context manager, it writes the file if the block ends without an error.
 
-    :param target: a path, or a binary stream, which is written from its position on and not taken back on failure
+    :param target: a path, or a binary stream, which is written from its current position and not restored on failure
     :param version: 3, or 2, which is the same in bytes but is defined for little-endian files only (clause 2.3)
     :param byte_order: `little` or `big`, of everything in the file
     :param alignment: of tensors, in bytes; one other than 32 is stored as `general.alignment` (clause 2.7)
@@ -114,7 +114,7 @@ class Writer:
         :param type: a `ValueType` or its label, for arrays also as `arr[str]` or `arr[arr[u8]]`
         :param element: type of an array's elements, if `type` does not say it
         :raises ValueError: for a second value of a key, and for a number that the type cannot hold
-        :raises TypeError: for a value that is not of the type's sort
+        :raises TypeError: for a value that does not match the type
         """
         self._require_open()
         name = values.checked_key(key)
@@ -127,7 +127,7 @@ class Writer:
     def add_raw(self, entry: Buffer) -> None:
         """Add a key-value as it stands in another file of the same byte order, byte for byte.
 
-        Only what makes the file readable is checked; a key or text that is odd there stays so.
+        Only the form is checked, so that the file stays readable; an unusual key or text is kept.
 
         :param entry: the whole record: length and bytes of the key, type, value
         :raises ValueError: where that is not exactly one well-formed record, or its key has a value already
@@ -210,7 +210,7 @@ class Writer:
             self._write(lambda piece: write_all(stream, piece), size)
 
     def discard(self) -> None:
-        """Forget everything; nothing has been written."""
+        """Discard everything; nothing has been written."""
         self._open = False
         self._records.clear()
         self._tensors.clear()

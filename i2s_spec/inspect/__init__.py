@@ -1,4 +1,4 @@
-"""What is in a file, told to a person or to a program: nothing here judges, and nothing here changes a file.
+"""What is in a file, told to a person or to a program: nothing here checks, and nothing here changes a file.
 
     show           what a file is, as data (`describe`; show.schema.json)
     show_text      the same as one page of text; show_plot as plots

@@ -1,7 +1,7 @@
 """This module tells what a GGUF file is on one page: `describe` as data (show.schema.json), for JSON and for text alike.
 
 Header, keys with the beginnings of their values, tensors with place, size and scale, and totals by type. Nothing is
-judged: what does not fit (a type that nobody knows, data after the end of the file) is told as it is.
+checked: what does not fit (a type that nobody knows, data after the end of the file) is told as it is.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def load_model(
     :param dialect: that I2_S tensors are read in; a file does not say it, and another one than its writer's gives garbage
     :param activation: `relu2`, `silu` or `gelu`, whatever file and profile say (clause 9.6)
     :param pooling: of embedding models, `last`, `mean` or `first`, whatever the file says
-    :param force: try it although the linter finds errors
+    :param force: load the model even if the linter finds errors
     :param trusted: map the file into memory; only for files that nobody can shorten
     :param progress: called with (bytes that were read, bytes in all), by profiles that read all weights before they begin
     :raises FormatError: with the linter's first error, and for an architecture or sizes that cannot be run (M001 to M004)

@@ -1,7 +1,7 @@
 """This module defines the bounds that keep time and memory proportional to the file.
 
 Every count in a file is first compared with the bytes that remain, divided by the smallest record that could fill them;
-these ceilings come on top. Those in `NAMED` can be set by their names for as long as a file is judged:
+these ceilings come on top. Those in `NAMED` can be set by their names for as long as a file is checked:
 
     with limits.using({"tensors": 1000}):
         ...  # a file of 1,001 tensors is refused

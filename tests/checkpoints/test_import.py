@@ -427,7 +427,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "id is text": (_tokenizer(lambda t: t["model"]["vocab"].update({"!": "0"})), "token '!' has the id '0'"),
     "merge of nothing": (_tokenizer(lambda t: t["model"]["merges"].append("Q Q")), "does not join two tokens"),
     "merge is no pair": (_tokenizer(lambda t: t["model"]["merges"].append("abc")), "not a pair"),
-    "other tokenizer": (_tokenizer(lambda t: t["model"].update(type="WordPiece")), "of the kind 'WordPiece'"),
+    "other tokenizer": (_tokenizer(lambda t: t["model"].update(type="WordPiece")), "a model of type 'WordPiece'"),
     "other splits": (_tokenizer(_hostile), "splits text like none of"),
     "post-processor is a list": (_tokenizer(lambda t: t.update(post_processor=[5])), "post_processor .* not an object"),
     "other post-processor": (_tokenizer(lambda t: t.update(post_processor={"type": 5})), "an unknown type: '5'"),

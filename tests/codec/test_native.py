@@ -269,7 +269,9 @@ def test_how_a_result_is_stored_depends_on_processor_threads_size_and_address(
     assert kernels.way_of(room[start : start + size], kernels.RunLayout(32, False), threads) == way
 
 
-@pytest.mark.parametrize("size", [0, 1, 255, 2047, 2048, 2049, 4096, 31 * 2048, 32 * 2048 + 100, 63 * 2048])
+@pytest.mark.parametrize(
+    "size", [0, 1, 255, 1023, 1024, 1025, 2047, 2048, 2049, 4096, 31 * 1024, 31 * 2048, 32 * 2048 + 100, 63 * 2048]
+)
 def test_histograms_count_every_byte(kernel_set: str, size: int) -> None:
     for payload in (np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8), *(
         np.full(size, value, dtype=np.uint8) for value in (0, 0x55, 0xAA, 0xFF)

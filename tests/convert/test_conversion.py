@@ -127,7 +127,7 @@ def test_layouts_of_real_files(shared: Path) -> None:
 
 def test_a_wrong_layout_is_not_noticed_and_is_said_so() -> None:
     _, result = converted(model_file(), to="interleave-64")
-    assert any("Nothing in the file says that the layout is interleave-64" in sentence for sentence in result.advice)
+    assert any("The file does not state that its layout is interleave-64" in sentence for sentence in result.advice)
 
 
 def test_another_name_for_the_architecture() -> None:

@@ -56,11 +56,11 @@ def make_receipt(
     positions: int = POSITIONS,
     only: Collection[str] = tuple(CHECKS),
 ) -> dict[str, Any]:
-    """Check a GGUF file against the checkpoint that it was made of.
+    """Check a GGUF file against the checkpoint that it was made from.
 
     :param checkpoint: the folder, or a hub's repository, of which every file is read once more
-    :param rule: the rule that was chosen by hand, as for `import_checkpoint`
-    :param weight_scale: what `weight_scale` was chosen to do by hand
+    :param rule: the rule, if it was given to `import_checkpoint`
+    :param weight_scale: `multiply` or `divide`, if it was given to `import_checkpoint`
     :param base: a GGUF file of the model that this one was fine-tuned from, for check i
     :param latent: another revision of the checkpoint, with floats, for check c
     :param positions: tokens whose logits are compared
@@ -160,12 +160,12 @@ def verify_receipt(
 ) -> dict[str, Any]:
     """Repeat the checks of a receipt: of the file alone, or with the checkpoint.
 
-    Without the checkpoint the file is compared with what the receipt records of every tensor; checks that need the
-    checkpoint are `not made`.
+    Without the checkpoint, the file is compared with the hashes that the receipt records for every tensor; checks that
+    need the checkpoint are `not made`.
 
     :param receipt: the file that it is in; without, it is the one in the keys of the GGUF file
     :param against: the checkpoint
-    :returns: the receipt of now; `changed` lists what differs from the one that was read
+    :returns: a new receipt; `changed` lists the differences from the one that was read
     :raises FormatError: H105 for what is not a receipt
     """
     if receipt is not None:

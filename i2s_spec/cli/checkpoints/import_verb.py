@@ -44,7 +44,11 @@ _FLOATS = ["F16", "F32", "BF16"]
               help="Type of the embedding and the head.")  # fmt: skip
 @click.option("--fallback", metavar="TYPE", help="Type of matrices whose rows are not whole blocks of --to.")
 @click.option("--family", metavar="NAME", help="The family, for a checkpoint that is not recognized.")
-@click.option("--rule", type=click.Choice(["absmean", "ternary"]), help="How floats that leave it open become trits.")
+@click.option(
+    "--rule",
+    type=click.Choice(["absmean", "ternary"]),
+    help="How floats become trits, if the checkpoint does not determine it.",
+)
 @click.option(
     "--weight-scale", type=click.Choice(["multiply", "divide"]), help="What weight_scale of packed matrices does."
 )
@@ -89,16 +93,16 @@ def command(
 ) -> None:
     """Write the GGUF file OUT from the folder CHECKPOINT: config.json, safetensors, the files of the tokenizer.
 
-    The family is recognized by config.json and the tensors; it decides the names, the rule by which weights become trits,
-    what weight_scale does, and the order of rows. An unknown family is refused, with what was seen. Weights are copied a
-    tensor at a time, and OUT gets its name when it is complete.
+    The family is recognized by config.json and the tensors; it decides the names, the rule by which weights become
+    trits, what weight_scale does, and the order of rows. An unknown family is refused; the message says what was found.
+    Weights are copied a tensor at a time, and OUT gets its name when it is complete.
 
     CHECKPOINT may be a repository of a hub, as hf://ORG/REPO@REVISION: the files that are needed are read from there by
     ranges, all of one commit, which is printed; nothing but OUT is written. This needs the extra [remote].
 
-    With --receipt, tensors, scales, token ids and logits of OUT are then derived from CHECKPOINT once more, by other code,
-    and compared; the exit code is 1 where a check fails. --receipt-in-file keeps that in OUT itself, where `i2s verify OUT`
-    finds it; OUT then gets its name when it holds the receipt.
+    With --receipt, tensors, scales, token ids and logits of OUT are then derived again from CHECKPOINT by separate
+    code, and compared; the exit code is 1 if a check fails. --receipt-in-file stores the receipt in OUT itself, where
+    `i2s verify OUT` finds it; OUT then gets its name when it contains the receipt.
     """
     from i2s_spec.checkpoints.source.checkpoint_folder import files_read
     from i2s_spec.checkpoints.writing.import_checkpoint import import_checkpoint

@@ -81,7 +81,7 @@ def command(
     and up exchanged, another activation. --likelihood, given after FILE, runs the model once under each of these
     assumptions, and compares how well it predicts a text. A model of 2B parameters takes a few minutes.
 
-    Exit code: 0, or 1 where a fault stops the reading (what lies before it is used), or 3 where FILE is not a GGUF file.
+    Exit code: 0; 1 if a fault stops the reading (the part before it is used); 3 if FILE is not a GGUF file.
     """
     from i2s_spec.draw import terminal
     from i2s_spec.gguf.reader import File

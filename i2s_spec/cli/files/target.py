@@ -102,7 +102,7 @@ def whole_file(output: str, dry_run: str) -> Callable[[Command], Command]:
         click.argument("file", type=click.Path(readable=False)),
         click.option("-o", "--output", "target", metavar="OUT", type=click.Path(readable=False), help=output),
         click.option("--dry-run", is_flag=True, help=dry_run),
-        click.option("--force", is_flag=True, help="Replace OUT if there is one."),
+        click.option("--force", is_flag=True, help="Overwrite OUT if it exists."),
         click.option("--json", "as_json", is_flag=True, help="As JSON."),
         click.option("--threads", type=click.IntRange(1), help=threads),
         click.option("-q", "--quiet", is_flag=True, help="Say nothing."),

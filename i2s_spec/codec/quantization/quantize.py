@@ -183,8 +183,8 @@ def quantize(
     :param rule: one of `RULES`
     :param scale: for the rule `given`, and only for it: the scale, whose trits the weights are
     :param dialect: a name or a `Dialect`
-    :param strict: refuse what no whole block holds, and rows that begin inside a block (clause 5.3). If False, write what
-        the released quantizer of the layout writes, with an `UndefinedElementsWarning`
+    :param strict: refuse elements outside whole blocks, and rows that begin inside a block (clause 5.3). If False,
+        write what the released quantizer of the layout writes, with an `UndefinedElementsWarning`
     :param byte_order: of the file that the scale is written for
     :returns: n/4 + 32 bytes, rounded down
     :raises TypeError: for weights of another type
@@ -210,7 +210,8 @@ def ternarise(
 
 
 def weight_quant(weights: ArrayLike) -> NDArray[np.float32]:
-    """Float masters as BitNet models use them: round(w / s) * s, cut to -s..+s, where s is their mean absolute value.
+    """Float masters as BitNet models use them: round(w / s) * s, limited to -s..+s, where s is their mean absolute
+    value.
 
     What the Hugging Face converter does to float checkpoints before anything else, and BitNet's preprocessing of
     checkpoints (`quant_weight_fp16`), which gives the same bits, in their arithmetic of float32: with

@@ -148,14 +148,14 @@ READERS: Final = {
 
 
 def read_as(reader: str | Reader, data: Any, shape: Sequence[int]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """What a program takes for the codes of a tensor, right or wrong.
+    """The codes that a program reads from a tensor, right or wrong.
 
     :param reader: one of `READERS`, or its key
     :param data: payload and tail
     :param shape: (rows, cols) or (n,)
-    :returns: uint8 codes [rows, cols], and bool [rows, cols]: whether the program took a code from these bytes at all;
-        what it skips has code 0 and False. Reading on, it takes codes from the next row, and in the end from the tail
-    :raises ValueError: for a reader that nobody declared, for a tensor that the program refuses, for data of another size
+    :returns: uint8 codes [rows, cols], and bool [rows, cols]: whether the program read a code there; skipped elements
+    have code 0 and False. A program that reads too far takes codes from the next row, and at the end from the tail
+    :raises ValueError: for an unknown reader, for a tensor that the program refuses, for data of another size
     """
     if isinstance(reader, str):
         if reader not in READERS:

@@ -1,7 +1,7 @@
 """This module defines a file with edits that is not written yet: a source like any other, and the changes that it holds.
 
 Stretches of the original are kept where they are; between them stand the new bytes. So a file of any size is changed
-without a copy of it in memory: it can be indexed, judged and edited again before a single byte goes to the disk.
+without a copy of it in memory: it can be indexed, checked and edited again before a single byte goes to the disk.
 
     >>> from i2s_spec.gguf.source import BufferSource
     >>> edited = EditedSource(BufferSource(b"GGUF....")).edited([Edit(Span(4, 6, "version"), b"3")])

@@ -3,7 +3,7 @@
 The vocabulary was trained by `train` on `vocabulary.txt`, which was written for it, and is kept in `vocabulary.json`;
 `python -m i2s_spec.convert.synthetic.vocabulary` makes the one from the other again, byte for byte. Smaller
 vocabularies leave out the last merges. Larger ones go on with words made of syllables, each of which merges can build,
-so that a header of any real size can be had.
+so that a header of any real size is possible.
 
     >>> small = byte_level(300)
     >>> len(small.tokens), small.tokens[small.ids["bos"]], small.merges[:2]

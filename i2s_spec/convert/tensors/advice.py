@@ -40,25 +40,25 @@ def _way_out(architecture: str | None, activation: str | None, rows: Collection[
     """Whether re-packing as Q2_0 makes a file that llama.cpp computes rightly, and how."""
     if architecture in _RELU2 or (_takes_activation(architecture) and activation == "relu2"):
         return (
-            "--to Q2_0 would make tensors that llama.cpp reads since July 2026; but it computes no BitNet architecture with "
-            "ReLU squared, as this model needs."
+            "--to Q2_0 does not help: llama.cpp reads it since July 2026, but computes no BitNet architecture "
+            "with ReLU squared, which this model needs."
         )
     if architecture in _NORM_IN:
         return f"--to Q2_0 makes tensors that llama.cpp reads since July 2026, if not {architecture} with *_norm_in tensors."
     if any(row % _GROUP for row in rows):
         uneven = min(row for row in rows if row % _GROUP)
         return (
-            f"--to Q2_0 --fallback F16 makes one that llama.cpp reads since July 2026; rows of {uneven:,}, which are no "
-            "multiple of 64, become F16."
+            f"--to Q2_0 --fallback F16 makes a file that llama.cpp reads since July 2026; rows of {uneven:,}, "
+            "which is not a multiple of 64, become F16."
         )
     text = (
-        "--to Q2_0 makes one that llama.cpp reads since July 2026, and is the way out that is recommended: the weights stay "
-        "the same but for scales that are rounded to float16"
+        "--to Q2_0 is recommended: it makes a file that llama.cpp reads since July 2026, and only rounds scales "
+        "to float16"
     )
     for row in sorted(rows):
         missing = [name for name, block in _OTHERS if row % block]
         if missing:
-            return f"{text}, and rows of {row:,}, which are not whole blocks of {' and '.join(missing)}, have a place."
+            return f"{text}, and rows of {row:,}, which are not whole blocks of {' and '.join(missing)}, fit."
     return f"{text}."
 
 
@@ -105,7 +105,7 @@ def _of_i2s(layout: str | None, way_out: str) -> Iterator[str]:
     )
     if layout not in (None, "interleave-128"):
         yield (
-            f"Nothing in the file says that the layout is {layout}: programs that expect another one load it and "
+            f"The file does not state that its layout is {layout}: programs that expect another one load it and "
             "compute with wrong weights."
         )
 

@@ -133,8 +133,8 @@ def quantize_model(
     :param also: names or patterns of other matrices that are quantized too, such as `token_embd.weight`
     :param force: replace an existing file
     :param progress: called now and then with (bytes written, bytes of the copy)
-    :raises ValueError: for unknown names, patterns that fit nothing, infinities and NaN among the weights, rows that the
-        type has no place for (R8.5-1), and a file without float projections; nothing is written then
+    :raises ValueError: for unknown names, patterns that match nothing, infinite weights and NaN, rows that the type
+        cannot hold (R8.5-1), and a file without float projections; nothing is written then
     :raises FormatError, OSError: as `rewrite` does
     """
     if file.fault is not None:

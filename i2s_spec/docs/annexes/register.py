@@ -133,12 +133,12 @@ def page() -> str:
         "---\nsearch:\n  exclude: true\n---\n",
         "# Register",
         "",
-        f"The {len(rows)} requirements with all that holds them. Of the {len(musts)} with a MUST, {held} have test vectors",
-        "([how to interpret them](conformance-vectors.md)); the others have tests of this package, and",
-        f"{sum(bool(row.person) for row in musts)} only a person can check. A MUST that had neither would fail the build.",
+        f"The {len(rows)} requirements with everything that checks them. Of the {len(musts)} with a MUST, {held} have test",
+        "vectors ([how to interpret them](conformance-vectors.md)); the others have tests of this package, and",
+        f"{sum(bool(row.person) for row in musts)} only a person can check. A MUST without any of these fails the build.",
         "",
-        "The same as files for programs: [register.tsv](register.tsv), [register.json](register.json), which name every",
-        "vector and test. Here a long list is cut to its first entries.",
+        "The same data for programs, with every vector and test: [register.tsv](register.tsv),",
+        "[register.json](register.json). Here a long list shows only its first entries.",
         "",
     ]
     for chapter in sorted({row.requirement.chapter for row in rows}):

@@ -44,7 +44,7 @@ computed by `i2s spec write`. The tutorial [Which layout is my file in?](tutoria
 _LAYERS: Final = """\
 ## Codes and scales by layer
 
-What the report draws beside that: here of `stories`, whose weights are balanced in every layer.
+The report also draws codes and scales by layer; here those of `stories`, whose weights are balanced in every layer.
 
 ```i2s-layouts
 layers stories
@@ -54,9 +54,9 @@ layers stories
 _CODE_MAPS: Final = """\
 ## Code maps
 
-A code map is told by balance: in trained weights -1 and +1 occur about equally often. `stories` was packed with each code
-map. A number says how far the two codes that a code map has for -1 and +1 are from balance, in standard deviations. *No*
-means that the code map is impossible, because the code that it leaves unused occurs.
+Balance shows the code map: in trained weights -1 and +1 occur about equally often. `stories` was packed with each code map.
+A number gives the difference between the counts of the two codes for -1 and +1, in standard deviations. *No* means that
+the code map is impossible, because its unused code occurs.
 """
 
 

@@ -223,7 +223,7 @@ def _npy(path: Path, name: str) -> StoredTap:
 
 
 def _array(name: str, start: Any, size: int, again: Callable[[], Any]) -> StoredTap:
-    """A .npy: its header is read and held against the bytes that follow it; they are read later."""
+    """A .npy: its header is read and compared with the bytes that follow it; they are read later."""
     what = f"the tap {quote(name)}" if name else "the file"
     try:
         version = np.lib.format.read_magic(start)

@@ -1,4 +1,4 @@
-"""This module declares the known mistakes of runtimes, each as a change of a model: what a wrong value is held against.
+"""This module declares the known mistakes of runtimes, each as a change of a model: what a wrong value is compared with.
 
 A mistake changes how weights are read, the graph, the numbers, or one kind of operation. `apply` gives the model with the
 mistake in it, or None where it makes no difference to that model. A new mistake is one entry of `MISTAKES`.

@@ -3,7 +3,7 @@
     compare("golden/", "theirs.npz", model="model.gguf")
 
 In *op-replay* every operation is computed again from the candidate's own inputs; in *layer-forced* mode every layer, from
-what the candidate says enters it; in *free-running* mode the record's values are held against the candidate's, as they
+what the candidate says enters it; in *free-running* mode the record's values are compared with the candidate's, as they
 stand. Only the first needs no allowance for drift, and it is the one to use; the first two need the model, which is never
 taken from where the record says it was.
 """

@@ -41,7 +41,7 @@ class _Pair(NamedTuple):
 
     :param resolution: how far a shown number may be off
     :param cut: what cuts a value like these two
-    :param whole: the wanted value with everything that is not shown: by its size, not by a corner's, differences are judged
+    :param whole: the wanted value with everything that is not shown: by its size, not by a corner's, differences are checked
     :param places: of a corner, which rows, columns and so on of the whole value are shown, for each dimension
     """
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from i2s_spec.model.forward import Model
     from i2s_spec.model.graph.graph import Node
 
-#: How a value is judged: by its operation, by what a layer may add up to, or by what a whole model may.
+#: How a value is checked: by its operation, by what a layer may add up to, or by what a whole model may.
 Scope = Literal["op", "layer", "model"]
 
 

@@ -167,10 +167,10 @@ def identify(
     :param tensor: the name of the tensor that `reference` holds
     :param threads: how many threads read payloads
     :param progress: called now and then with (bytes read, bytes to read)
-    :raises FormatError: for what cannot be read at all or is not GGUF; a file that is only damaged carries its `fault`
+    :raises FormatError: for a file that cannot be read or is not GGUF; the result for a damaged file has its `fault`
     :raises ValueError: for a reference without a tensor, or of another shape
-    :raises TypeError: for one that holds no numbers
-    :raises KeyError: for the name of a tensor that is not there
+    :raises TypeError: for a reference that is not numeric
+    :raises KeyError: for a tensor that the file does not have
     """
     from i2s_spec.gguf.reader import File
     from i2s_spec.schema import faults

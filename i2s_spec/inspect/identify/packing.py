@@ -64,11 +64,11 @@ def _weigh_map(each: CodeMap, counts: tuple[int, int, int, int], shares: list[fl
     found = balance(counts, unused)
     off = f"{found.sigmas[signs]:.3g} standard deviations off balance"
     if found.pair == signs:
-        case.favour(each.name, f"{shown}: as many of either sign, {off}", STRONG)
+        case.favour(each.name, f"{shown}: both signs are equally frequent, {off}", STRONG)
     elif found.pair is not None:
-        case.against(each.name, f"{shown}: {off}, and trained weights have as many of either sign", STRONG)
+        case.against(each.name, f"{shown}: {off}, but in trained weights both signs are equally frequent", STRONG)
     elif found.sigmas[signs] <= FAR:
-        case.favour(each.name, f"{shown}: {off}, as other readings may be", WEAK)
+        case.favour(each.name, f"{shown}: {off}, which is possible for other code maps, too", WEAK)
 
 
 def _trits(each: CodeMap) -> str:

@@ -44,7 +44,7 @@ def page(found: Identification, everything: bool = False) -> Iterator[Line]:
         from i2s_spec.inspect.identify.reference import undecided
 
         yield []
-        yield [Piece("Reference  ", "bold"), Piece(f"it decides nothing; these would:  {undecided(found.comparison)}")]
+        yield [Piece("Reference  ", "bold"), Piece(f"it decides nothing; these would: {undecided(found.comparison)}")]
     if found.dialect is not None:
         yield []
         yield [Piece("Dialect  ", "bold"), Piece(found.dialect)]
@@ -65,7 +65,7 @@ def _question(question: Question, everything: bool) -> Iterator[Line]:
     if answer is not None:
         message = f"{answer.name} ({answer.confidence}): {answer.title}"
     elif question.name == "release":
-        message = "none that is known" if not question.open else "cannot tell"
+        message = "not a known one" if not question.open else "cannot tell"
     else:
         message = "cannot tell from the file"
     yield [Piece(question.text, "bold"), Piece("  "), Piece(message, _STYLES.get(question.confidence, ""))]
@@ -84,7 +84,7 @@ def _question(question: Question, everything: bool) -> Iterator[Line]:
         yield [Piece(f"  nothing fits; the nearest is {question.hypotheses[0].name}")]
         yield from _evidence(question.hypotheses[0], SHOWN)
     if answer is None and question.would_tell and (question.hypotheses or everything):
-        yield [Piece(f"  what would decide:  {question.would_tell}", "dim")]
+        yield [Piece(f"  what would decide: {question.would_tell}", "dim")]
 
 
 def _evidence(hypothesis: PossibleAnswer, most: int | None, label: str = "") -> Iterator[Line]:

@@ -188,7 +188,7 @@ def weigh(question: Question, comparison: ReferenceMatches) -> Question:
 
 
 def _weaker(against: tuple[Evidence, ...], each: PossibleAnswer) -> tuple[Evidence, ...]:
-    """What was held against a hypothesis by who wrote the file does not count against what its weights show."""
+    """What was compared with a hypothesis by who wrote the file does not count against what its weights show."""
     if any(evidence.weight is PROOF for evidence in each.favour):
         return tuple(evidence._replace(weight=WEAK) for evidence in against)
     return against

@@ -1,4 +1,4 @@
-"""This module holds a file against the declarations of its architecture: its sizes, its tensors, its vocabulary.
+"""This module compares a file with the declarations of its architecture: its sizes, its tensors, its vocabulary.
 
 The rules on metadata, inventory and tokenizer share what is found here, each part once. What a file says of itself is
 looked at only where it is a model of a declared architecture, in one piece: an adapter, an importance matrix or one part

@@ -91,9 +91,9 @@ class Subject:
         self.by_document = False
         #: How many rules are asked about the file, and how many of the profile are not.
         self.asked = self.ignored = 0
-        #: Results of the functions that are declared as an `analysis`.
+        #: Results of each `analysis`.
         self.results: dict[Callable[[Subject], Any], Any] = {}
-        self._surveying: SurveyReader | None = None
+        self.surveying: SurveyReader | None = None  # once payloads are read
         #: Tensor infos that the header does not count; the data section begins after them.
         self.uncounted = self._uncounted()
         if self.uncounted is not None:
@@ -167,16 +167,16 @@ class Subject:
 
     def begin(self) -> None:
         """Let the other threads read the payloads now, and not when a rule asks for the survey; `end` must follow."""
-        if self.reading.mode != "none" and self._surveying is None:
+        if self.reading.mode != "none" and self.surveying is None:
             from i2s_spec.inspect.survey.reader import SurveyReader
 
-            self._surveying = SurveyReader(self.file, self.reading)
-            self._surveying.begin()
+            self.surveying = SurveyReader(self.file, self.reading)
+            self.surveying.begin()
 
     def end(self) -> None:
         """Leave no thread after, whether or not anybody asked for the survey."""
-        if self._surveying is not None:
-            self._surveying.stop()
+        if self.surveying is not None:
+            self.surveying.stop()
 
     @cached_property
     def survey(self) -> Survey | None:
@@ -188,8 +188,8 @@ class Subject:
             return None
         try:
             self.begin()
-            assert self._surveying is not None
-            return self._surveying.result()
+            assert self.surveying is not None
+            return self.surveying.result()
         finally:
             self.end()
 

@@ -93,15 +93,15 @@ def fix(
 ) -> Fixed:
     """Repair what the linter finds, and write the result to a new file.
 
-    Repairing the result again changes nothing, and none of the findings that were repaired is left in it. A file in
-    which there is nothing to repair is copied. Of a rule with more than 10,000 findings none is repaired.
+    Repairing the result again changes nothing, and none of the findings that were repaired is left in it. A file
+    without anything to repair is copied. If a rule has more than 10,000 findings, none of them is repaired.
 
     :param origin: a path, a buffer, a seekable stream or a `Source`
     :param target: a path, or a binary stream; without it nothing is written
-    :param unsafe: make repairs that somebody has to review, too
+    :param unsafe: also make repairs that need a review
     :param select: codes, or beginnings of codes, of the findings to repair; without any, all
     :param ignore: codes, or beginnings of codes, of findings to leave alone
-    :param dialect: what the I2_S tensors are packed in; they are brought into the canonical dialect (needs `unsafe`)
+    :param dialect: dialect of the I2_S tensors; they are converted to the canonical dialect (needs `unsafe`)
     :param scrub_tail: overwrite stale bytes after the scales with zeros
     :param force: replace an existing file, but never the one that is read
     :param threads: how many threads decode tensors

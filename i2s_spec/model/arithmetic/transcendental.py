@@ -106,9 +106,7 @@ def cos_sin(angle: Doubles) -> tuple[Doubles, Doubles]:
     return c, np.where(quadrant >= 2, -s, s)
 
 
-@lru_cache(
-    maxsize=64
-)  # every layer of a model asks for the same ones, and each takes many multiplications of 50 digits
+@lru_cache(maxsize=64)  # every layer of a model asks for the same ones, which take many multiplications of 50 digits
 def power(base: float, exponents: tuple[tuple[int, int], ...]) -> Doubles:
     """base ** (numerator / denominator) of each exponent, correctly rounded to float64 by way of 50 digits.
 

@@ -109,7 +109,7 @@ class Estimate(NamedTuple):
 
 
 class Running:
-    """Sums over scored tokens, from which an estimate can be had at any time."""
+    """Sums over scored tokens, from which an estimate is possible at any time."""
 
     def __init__(self) -> None:
         self.chunks = 0

@@ -39,7 +39,7 @@ CHECK_TEXT: Final = (
 
 
 def load_tokenizer(file: Origin, pre: str | None = None) -> Tokenizer:
-    """The tokenizer that a file carries.
+    """The tokenizer of a file.
 
     Its parts are read when they are first used: decoding needs no merges.
 

@@ -2,7 +2,7 @@
 
 Keys that all architectures share are declared once, with `{arch}` where the architecture's name stands. The linter's
 metadata rules, the tables of the specification, the mutators and `i2s new` read these declarations. Only the standard
-library is needed, so that a header can be judged without loading anything else.
+library is needed, so that a header can be checked without loading anything else.
 
 Evidence: the loaders of microsoft/BitNet's llama.cpp fork and of ik_llama.cpp with every key removed in turn.
 """

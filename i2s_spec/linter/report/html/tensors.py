@@ -20,7 +20,7 @@ from i2s_spec.errors import counted
 from i2s_spec.linter.report.html.table import framed, table
 from i2s_spec.linter.report.html.weights import CODES
 
-#: The colours of kinds of tensors in the plot of scales.
+#: The colors of kinds of tensors in the plot of scales.
 GROUPS = 8
 
 _TENSOR = re.compile(r"(?:data|tensor_infos)\[(\d+)\]")
