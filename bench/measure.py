@@ -93,9 +93,9 @@ def timed(job: Callable[[], object]) -> Callable[[], float]:
 
     def run() -> float:
         start = perf_counter()
-        kept = job()
+        result = job()
         seconds = perf_counter() - start
-        del kept
+        del result
         return seconds
 
     return run

@@ -25,7 +25,7 @@ from i2s_spec.linter.repair.registry import REPAIRS
 from i2s_spec.linter.repair.repair_plan import chosen
 from i2s_spec.linter.rule import Fix, Rule
 from i2s_spec.testing.malformed.case import CASES, Case
-from i2s_spec.testing.malformed.reference import Compared, compared
+from i2s_spec.testing.malformed.reference import ReferenceCase, compared
 
 #: Runs a command line in a folder and gives its transcript, the command after `$ ` first.
 Run = Callable[[str, Path], str]
@@ -132,7 +132,7 @@ def _repair_of(rule: Rule, path: Path) -> _Repair:
     return _Repair(options, fits=False)
 
 
-def _compared(rule: Rule, pair: Compared, folder: Path, run: Run) -> Shown:
+def _compared(rule: Rule, pair: ReferenceCase, folder: Path, run: Run) -> Shown:
     """A rule that only another file of the same model shows to be broken."""
     name = f"{rule.code}-{pair.name}.gguf"
     (folder / name).write_bytes(pair.data)

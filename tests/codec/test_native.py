@@ -164,7 +164,7 @@ def test_all_bytes_at_all_places(kernel_set: str) -> None:
     shape = (4, payload.size)
     for name, layout in LAYOUTS.items():
         codes = reference.unpack_codes(payload, shape, layout)
-        where = kernels.scheme(layout, *shape)
+        where = kernels.run_layout(layout, *shape)
         out = np.empty(codes.size, dtype=np.uint8)
         kernels.unpack(payload, where, None, out, 1)
         assert np.array_equal(out, codes.reshape(-1)), name
@@ -266,7 +266,7 @@ def test_how_a_result_is_stored_depends_on_processor_threads_size_and_address(
     monkeypatch.setattr(kernels, "STREAM_FROM", 1 << 12)
     room = np.empty(size + 128, dtype=np.uint8)
     start = -room.ctypes.data % 64 + address
-    assert kernels.way_of(room[start : start + size], kernels.Scheme(32, False), threads) == way
+    assert kernels.way_of(room[start : start + size], kernels.RunLayout(32, False), threads) == way
 
 
 @pytest.mark.parametrize(

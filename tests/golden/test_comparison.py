@@ -1,4 +1,4 @@
-"""The comparison: correct runtimes are clean, taps in other forms are recognised, what is wrong is said by name."""
+"""The comparison: correct runtimes are clean, taps in other forms are recognized, what is wrong is said by name."""
 
 from __future__ import annotations
 
@@ -222,14 +222,14 @@ def test_dumps_of_half_precision(model_of: Find, golden_of: Find, taps_of: Find,
 
 
 def test_rows_that_two_threads_share() -> None:
-    from i2s_spec.golden.diagnosis.patterns import recognised
+    from i2s_spec.golden.diagnosis.patterns import recognized
 
     want = np.random.default_rng(0).normal(size=(5, 126)).astype(np.float32)
     got = want.copy()
     got[:, 62:64] = 0
-    assert "row-split" in [each.name for each in recognised(got, want, 1e-6, (), 5)]
+    assert "row-split" in [each.name for each in recognized(got, want, 1e-6, (), 5)]
     got[:, 3] = 0
-    assert "row-split" not in [each.name for each in recognised(got, want, 1e-6, (), 5)]
+    assert "row-split" not in [each.name for each in recognized(got, want, 1e-6, (), 5)]
 
 
 @pytest.mark.requirement("R10.4-1")

@@ -135,6 +135,11 @@ class SurveyReader:
             self._plan()
         return self._parts
 
+    @property
+    def i2s_bytes_in_work(self) -> int:
+        """Bytes of the I2_S payloads while threads read them, else 0."""
+        return sum(self._surveyed.i2s[2]) if self._threads else 0
+
     def result(self) -> Survey | None:
         """What was seen, once everything is read; see `survey.survey`."""
         if self._reading.mode == "none" or self._file.data_start is None:

@@ -163,7 +163,7 @@ def _alignment(header: Header, policy: Container, source: str) -> tuple[int, Rea
         outcome = policy.alignment_zero
         return 32, None if outcome == "yes" else Reason("general.alignment is 0", source, outcome, key.span)
     if value & (value - 1) and policy.alignment_odd != "yes":
-        text = f"general.alignment is {value:,}, which is no power of two"
+        text = f"general.alignment is {value:,}, which is not a power of two"
         return value, Reason(text, source, policy.alignment_odd, key.span)
     return value, None
 

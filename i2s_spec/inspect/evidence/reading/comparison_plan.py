@@ -1,6 +1,6 @@
 """This module plans which profiles of a file are compared, in tables that `_bit_sums.Pass` follows without Python.
 
-`comparisons.profile_comparisons` defines what they are and what is found; a test holds both equal.
+`comparisons.profile_comparisons` defines what they are and what is found; a test checks that both are equal.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from i2s_spec.errors import counted, quote
-from i2s_spec.gguf.encode_value import unsigned
+from i2s_spec.gguf.encoding.encode_value import unsigned
 from i2s_spec.gguf.source import CHUNK
 from i2s_spec.schema import limits, types
 from i2s_spec.schema.types import TensorType
@@ -85,7 +85,7 @@ def tensor_type(type: TensorType | str | int, ne: tuple[int, ...], size: int | N
         return type
     if isinstance(type, str):
         if type.upper() not in types.BY_NAME:
-            raise ValueError(f"{quote(type)} is no tensor type")
+            raise ValueError(f"{quote(type)} is not a tensor type")
         return types.BY_NAME[type.upper()]
     found = types.reading(operator.index(type), ne, size, alignment=1)
     if found is None:
