@@ -9,9 +9,9 @@ these ceilings come on top. Those in `NAMED` can be set by their names for as lo
 
 from __future__ import annotations
 
+from _contextvars import ContextVar  # `contextvars` is this and one more file
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
 
