@@ -110,7 +110,7 @@ def _unpacked(head: bytes, tensor: bytes) -> None:
         ]
 
     wanted = each(_Definition)
-    with _kept_environment():
+    with _restored_environment():
         for kernels in kernel_sets():
             if kernels.available:
                 os.environ[VARIABLE] = kernels.name
@@ -126,7 +126,7 @@ def _unpacked(head: bytes, tensor: bytes) -> None:
 
 
 @contextmanager
-def _kept_environment() -> Iterator[None]:
+def _restored_environment() -> Iterator[None]:
     before = os.environ.get(VARIABLE)
     try:
         yield

@@ -15,6 +15,16 @@
 enum { I2S_F32, I2S_F16, I2S_BF16 };                                  /* types of weights */
 enum { I2S_RELU, I2S_SQUARE, I2S_RELU2, I2S_SILU, I2S_GELU };         /* activations */
 
+/* Memory that is asked for a few lines at a time, while there is something to compute: [at, end). */
+typedef struct {
+    const char *at, *end;
+    int64_t lines; /* at a time */
+} i2s_asking;
+
+static inline void i2s_ask(i2s_asking *ask) {
+    for (int64_t n = 0; n < ask->lines && ask->at < ask->end; n++, ask->at += 64) __builtin_prefetch(ask->at, 0, 2);
+}
+
 typedef struct {
     const char *name;
     int (*available)(void);
@@ -31,7 +41,7 @@ typedef struct {
     float (*soft_max)(float *z, int64_t count, float scale, float *most);
     void (*widen)(const uint16_t *x, int64_t n, float *out);
     void (*weighted_sum)(int kind, const float *p, int64_t p_pitch, int64_t rows, const uint8_t *v, int64_t pitch,
-                         int64_t count, int64_t width, float *out, int64_t stride);
+                         int64_t count, int64_t width, float *out, int64_t stride, i2s_asking *ask);
 } i2s_fast_set;
 
 /* A half as a float, exactly. Shifted into a float its exponent is 112 too small, which a product puts right, also for the
@@ -109,6 +119,7 @@ I2S_FAST_INLINE FN(vf) FN(halves)(const uint8_t *p) { /* as i2s_float_of_half */
 I2S_FAST_INLINE void FN(narrow)(FN(vf) v, uint16_t *out) {
     for (int i = 0; i < 4; i++) out[i] = i2s_half_of_float(v[i]);
 }
+I2S_FAST_INLINE FN(vf) FN(fma)(FN(vf) a, FN(vf) b, FN(vf) c) { return a * b + c; }
 I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *four) {
     four[0] = (a[0] + a[1]) + (a[2] + a[3]);
     four[1] = (b[0] + b[1]) + (b[2] + b[3]);
@@ -142,6 +153,9 @@ TARGET I2S_FAST_INLINE FN(vf) FN(halves)(const uint8_t *p) {
 TARGET I2S_FAST_INLINE void FN(narrow)(FN(vf) v, uint16_t *out) {
     _mm_storeu_si128((__m128i *)out, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
 }
+TARGET I2S_FAST_INLINE FN(vf) FN(fma)(FN(vf) a, FN(vf) b, FN(vf) c) {
+    return (FN(vf))_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
 TARGET I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *four) {
     const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps((__m256)a, (__m256)b), _mm256_hadd_ps((__m256)c, (__m256)d));
     _mm_storeu_ps(four, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
@@ -170,6 +184,9 @@ TARGET I2S_FAST_INLINE FN(vf) FN(halves)(const uint8_t *p) {
 TARGET I2S_FAST_INLINE void FN(narrow)(FN(vf) v, uint16_t *out) {
     _mm_storeu_si128((__m128i *)out, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
 }
+TARGET I2S_FAST_INLINE FN(vf) FN(fma)(FN(vf) a, FN(vf) b, FN(vf) c) {
+    return (FN(vf))_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
 TARGET I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *four) {
     const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps((__m256)a, (__m256)b), _mm256_hadd_ps((__m256)c, (__m256)d));
     _mm_storeu_ps(four, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
@@ -197,6 +214,9 @@ TARGET I2S_FAST_INLINE FN(vf) FN(halves)(const uint8_t *p) {
 }
 TARGET I2S_FAST_INLINE void FN(narrow)(FN(vf) v, uint16_t *out) {
     _mm256_storeu_si256((__m256i *)out, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
+}
+TARGET I2S_FAST_INLINE FN(vf) FN(fma)(FN(vf) a, FN(vf) b, FN(vf) c) {
+    return (FN(vf))_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 }
 TARGET I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *four) {
     const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps((__m512)a, (__m512)b), _mm512_unpackhi_ps((__m512)a, (__m512)b));
@@ -242,6 +262,9 @@ I2S_FAST_INLINE FN(vf) FN(halves)(const uint8_t *p) {
 }
 I2S_FAST_INLINE void FN(narrow)(FN(vf) v, uint16_t *out) {
     vst1_u16(out, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v)));
+}
+I2S_FAST_INLINE FN(vf) FN(fma)(FN(vf) a, FN(vf) b, FN(vf) c) {
+    return (FN(vf))vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 }
 I2S_FAST_INLINE void FN(sum4)(FN(vf) a, FN(vf) b, FN(vf) c, FN(vf) d, float *four) {
     const float32x4_t ab = vpaddq_f32((float32x4_t)a, (float32x4_t)b), cd = vpaddq_f32((float32x4_t)c, (float32x4_t)d);

@@ -103,7 +103,7 @@ def _main(args: list[str] | None) -> NoReturn:
         _say(_words(error))
         sys.exit(exit_code_of(error.code))
     except MemoryError:
-        _say("there is not enough memory for this; nothing is said of the input")
+        _say("there is not enough memory; this says nothing about the input")
         sys.exit(EXIT_MEMORY)
     except (MissingExtra, SettingError) as error:
         _say(str(error))

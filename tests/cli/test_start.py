@@ -32,6 +32,8 @@ print(status, sum(name.startswith("i2s_spec") for name in new), *sorted(new), fi
 #: What costs most: libraries, and modules of Python's own that load many others.
 HEAVY = {"numpy", "construct", "rich", "click", "typing", "re", "inspect", "dataclasses", "pathlib", "json", "tempfile",
          "enum", "threading", "subprocess", "importlib.metadata", "concurrent.futures", "multiprocessing"}  # fmt: skip
+#: Standard modules that CPython 3.14 split off from others, or no longer loads before a program: they are not counted.
+SINCE_314 = {"io", "abc", "_abc", "errno", "annotationlib", "_types", "_py_warnings", "_zstd", "compression"}
 CLICK = {"click", "typing", "re", "enum", "inspect", "threading"}
 
 
@@ -82,4 +84,5 @@ def test_a_start_imports_what_it_needs(name: str, model: Path, tmp_path: Path) -
     assert status == "0"
     assert HEAVY & set(modules) <= start.needs
     assert int(ours) <= start.ours, f"{name} imports {ours} modules of the package"
-    assert len(modules) <= start.all, f"{name} imports {len(modules)} modules"
+    counted = [module for module in modules if module.partition(".")[0] not in SINCE_314]
+    assert len(counted) <= start.all, f"{name} imports {len(counted)} modules"

@@ -205,11 +205,13 @@ def test_building_deletes_nothing_but_a_site(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("i2s_spec.cli.specification.spec._derived", lambda: 0)
     monkeypatch.setattr("i2s_spec.cli.specification.spec._require_mkdocs", lambda: None)
     monkeypatch.setattr("i2s_spec.cli.specification.spec._mkdocs", lambda *arguments: 0)
+    folder = checkout.root()
+    monkeypatch.setattr(checkout, "root", lambda: folder)  # an installed package finds it around the current folder
     monkeypatch.chdir(tmp_path)
     (tmp_path / "weights.gguf").write_bytes(b"GGUF")
     for name in (".", "", str(tmp_path)):
         answer = CliRunner().invoke(command, ["build", "--output", name])
-        assert (answer.exit_code, "would delete it" in answer.output) == (2, True)
+        assert (answer.exit_code, "would delete them" in answer.output) == (2, True)
     (tmp_path / "new").mkdir()
     assert CliRunner().invoke(command, ["build", "--output", "new"]).exit_code == 0
     (tmp_path / "new" / "search").mkdir()

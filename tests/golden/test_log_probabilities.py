@@ -1,4 +1,4 @@
-"""Servers give logarithms of probabilities: they are recognised, compared row by row up to a constant, and explained."""
+"""Servers give logarithms of probabilities: they are recognized, compared row by row up to a constant, and explained."""
 
 from __future__ import annotations
 
@@ -117,13 +117,15 @@ def test_the_tutorials_program_judges_llama_cpp(tmp_path: Path) -> None:
     reason = missing("xllamacpp")
     if reason is not None:
         pytest.skip(reason)
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    packages = PROGRAM["xllamacpp"].folder / "lib" / version / "site-packages"
+    if not packages.is_dir():
+        pytest.skip(f"xllamacpp is installed, but not for {version}")
     i2s.new(tmp_path / "tiny.gguf")
     record(tmp_path / "tiny.gguf", [1, 2, 3], tmp_path / "right")
     words = ["--to", "Q2_0", "--arch", "bitnet", "--hidden-activation", "relu2", "-q"]
     assert one_process.i2s(tmp_path, "convert", "tiny.gguf", "theirs.gguf", *words).returncode == 0
     program = checkout.chapters() / "tutorials" / "dump_logits.py"
-    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    packages = PROGRAM["xllamacpp"].folder / "lib" / version / "site-packages"
     subprocess.run(
         [sys.executable, str(program), "theirs.gguf", "1,2,3", "logits.npy"], cwd=tmp_path, check=True,
         capture_output=True, timeout=600, env={**os.environ, "PYTHONPATH": str(packages)},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,19 @@ def test_an_interrupted_record_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_system_that_opens_no_folders(
+    model_of: Callable[[str], Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Windows: the record is the same, and nothing else is left."""
+    model = model_of("bitnet-b1.58")
+    record(model, [1, 2], tmp_path / "usual")
+    monkeypatch.delattr(os, "O_DIRECTORY")
+    record(model, [1, 2], tmp_path / "new")
+    one, other = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("usual", "new"))
+    assert one == other
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_an_interrupted_replacement_leaves_the_old_one(model_of: Callable[[str], Model], tmp_path: Path) -> None:
     def stop(done: int, total: int) -> None:
         raise KeyboardInterrupt
@@ -175,7 +189,7 @@ def test_nan_scales_are_recorded_as_they_are(model_of: Callable[[str], Model], t
     header = record(model, TOKENS, tmp_path / "golden", text="all")
     assert header["taps"]["ffn_up-0"]["not_finite"] > 0
     text = (tmp_path / "golden" / "golden.json").read_text()
-    json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
 
 
 def test_a_tap_cannot_be_there_twice(tmp_path: Path) -> None:

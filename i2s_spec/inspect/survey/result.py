@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
-from i2s_spec.codec.payload_facts import Groups, Observation
+from i2s_spec.codec.payload_facts import Groups, PayloadObservation
 from i2s_spec.codec.tail import TailKind, classify
 from i2s_spec.errors import Span
 from i2s_spec.light_typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
@@ -40,7 +40,7 @@ class Reading(NamedTuple):
     windows: int = WINDOWS
 
 
-class Run(NamedTuple):
+class ByteRun(NamedTuple):
     """Bytes of one value in a row: where in the payload they begin, how many they are, and which value."""
 
     start: int
@@ -76,9 +76,9 @@ class TensorSurvey(NamedTuple):
     #: The first byte that holds a code 3, or None.
     first_unused: int | None
     #: The longest run of one byte, the first of equals; None where none has `codec.observation.LEAST_RUN` bytes.
-    longest_run: Run | None
+    longest_run: ByteRun | None
     #: The run that ends the payload; None where its last byte was not read, or there is none.
-    last_run: Run | None
+    last_run: ByteRun | None
     #: A fingerprint of the payload: equal payloads have equal ones, and different ones hardly ever do unless somebody means
     #: them to. None where it was not read whole.
     digest: int | None
@@ -139,8 +139,8 @@ class OtherSurvey(NamedTuple):
     nbytes: int
     read: int
     complete: bool
-    longest_run: Run | None
-    last_run: Run | None
+    longest_run: ByteRun | None
+    last_run: ByteRun | None
     digest: int | None
     #: For F16, BF16, F32 and F64: how many values are infinite or NaN, and where the first of them is.
     non_finite: int
@@ -167,9 +167,9 @@ class Surveyed:
         self.i2s = array("q"), array("q"), array("q")
         self.others = array("q"), array("q"), array("q")
 
-    def observed(self, number: int) -> Observation:
+    def observed(self, number: int) -> PayloadObservation:
         """What was seen in a tensor, by the number of its first part."""
-        return tuple.__new__(Observation, self.parts.found(number))
+        return tuple.__new__(PayloadObservation, self.parts.found(number))
 
     def start(self, number: int) -> int:
         """Where a tensor begins in the file, by the number of its first part, which need not be its beginning."""
@@ -364,9 +364,9 @@ def _by_row(
         yield from theirs
 
 
-def _last_run(seen: Observation, size: int) -> Run | None:
-    return Run(seen.last, size - seen.last, seen.last_value) if seen.last_value >= 0 else None
+def _last_run(seen: PayloadObservation, size: int) -> ByteRun | None:
+    return ByteRun(seen.last, size - seen.last, seen.last_value) if seen.last_value >= 0 else None
 
 
-def _longest_run(seen: Observation) -> Run | None:
-    return Run(seen.run_at, seen.run, seen.run_value) if seen.run > 0 else None
+def _longest_run(seen: PayloadObservation) -> ByteRun | None:
+    return ByteRun(seen.run_at, seen.run, seen.run_value) if seen.run > 0 else None

@@ -54,8 +54,9 @@ class ResultsLog:
             with open_regular(self.path) as stream:
                 beginning = stream.read(len(BEGINNING))
             if beginning != BEGINNING[: len(beginning)]:
-                raise SettingError(f"{shown} is no file of results; nothing is appended to it")
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
+                raise SettingError(f"{shown} is not a file of results; nothing is appended to it")
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        self._fd = os.open(self.path, flags, 0o666)
         try:
             if not hold(self._fd, self.path):
                 raise SettingError(f"another run appends to {shown}")
@@ -65,7 +66,7 @@ class ResultsLog:
             self._places: dict[bytes, tuple[int, int]] = {}
             #: The key of the last record of each address and its rules, whatever its etag.
             self._newest: dict[bytes, bytes] = {}
-            #: Lines that are no records.
+            #: Lines that are not records.
             self.damaged = 0
             self._end = self._index()
         except BaseException:
@@ -77,7 +78,7 @@ class ResultsLog:
         size = end = os.fstat(self._fd).st_size
         while end > 0:
             start = max(0, end - STEP)
-            found = os.pread(self._fd, end - start, start).rfind(b"\n")
+            found = self._read(start, end - start).rfind(b"\n")
             if found >= 0:
                 end = start + found + 1
                 break
@@ -85,6 +86,12 @@ class ResultsLog:
         if end < size:
             os.ftruncate(self._fd, end)
         return size - end
+
+    def _read(self, start: int, length: int) -> bytes:
+        if hasattr(os, "pread"):
+            return os.pread(self._fd, length, start)
+        os.lseek(self._fd, start, os.SEEK_SET)  # what is appended goes to the end all the same
+        return os.read(self._fd, length)
 
     def _index(self) -> int:
         at = 0
@@ -116,9 +123,9 @@ class ResultsLog:
 
     def __getitem__(self, key: bytes) -> Record:
         start, length = self._places[key]
-        found = parsed(os.pread(self._fd, length, start))
+        found = parsed(self._read(start, length))
         if found is None:
-            raise SettingError(f"{quote(self.path, 4096, bare=True)} was changed by somebody else")
+            raise SettingError(f"{quote(self.path, 4096, bare=True)} was changed by another program")
         return found
 
     def append(self, records: Iterable[Record]) -> None:
@@ -148,7 +155,7 @@ class ResultsLog:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines with their ends; one that is longer than any record comes in pieces, which are no records."""
+    """Lines with their ends; one that is longer than any record comes in pieces, which are not records."""
     while line := stream.readline(LONGEST_LINE):
         yield line
 

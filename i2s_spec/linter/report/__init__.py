@@ -26,7 +26,7 @@ class Format(ABC):
     `Subject` while the file is open. It may run in another process: it must be a function of a module, and give plain
     data. They are `details` of the report.
 
-    :param colour: whether the output is a terminal that shows colours
+    :param colour: whether the output is a terminal that shows colors
     :param quiet: leave out what is not a finding, where the format has such lines
     :param fail_on: the severity from which on a finding fails the run; None for never
     """
