@@ -29,6 +29,9 @@ MAX_ARRAY_DEPTH: Final = 4
 #: ggml keeps a tensor name in 64 bytes with its NUL (GGML_MAX_NAME), so 63 are left.
 TENSOR_NAME_BYTES: Final = 63
 
+#: Elements of a tensor, and bytes of a file, are fewer than this: runtimes count them in signed 64-bit integers.
+INT64_END: Final = 1 << 63
+
 DEFAULT_ALIGNMENT: Final = 32
 
 #: GGUF versions that are read; version 1 had 32-bit counts and is refused by every loader.
