@@ -56,6 +56,8 @@ I2S_COUNTED_INLINE void i2s_left_avx2(const i2s_carries_avx2 *c, uint64_t found[
 I2S_COUNTED static void i2s_histogram_avx2(const uint8_t *src, int64_t n, uint64_t count[4]) {
     const v4q zero = {0}, even = zero + 0x5555555555555555u;
     i2s_carries_avx2 bits = {zero, zero, zero, zero}, boths = bits;
+    /* Zen 4 sees by itself what is read in its order, and is slower where it is asked as well (as in i2s_pack_ahead). */
+    const int64_t ahead = i2s_cpu_halves_avx512() ? 0 : I2S_AHEAD;
     uint64_t found[2] = {0, 0}, both[2] = {0, 0};
     int64_t i = 0;
     int k, q;
@@ -79,7 +81,7 @@ I2S_COUNTED static void i2s_histogram_avx2(const uint8_t *src, int64_t n, uint64
 #pragma GCC unroll 4
                     for (m = 0; m < 4; m++) {
                         const v4q a = v[2 * m], b = v[2 * m + 1], first = a & (a >> 1), second = b & (b + b);
-                        I2S_PREFETCH(p + 64 * m);
+                        I2S_PREFETCH_AT(p + 64 * m, ahead);
                         three[4 * q + m] = second ^ ((first ^ second) & even); /* even ? first : second */
                     }
                     eight[2 * k + q] = i2s_eighth_avx2(&bits, v);

@@ -151,7 +151,7 @@ def test_a_checkout_that_was_not_built_says_so(tmp_path: Path) -> None:
     for code in (
         "import i2s_spec; i2s_spec.open",
         "import i2s_spec; i2s_spec.pack",
-        "import i2s_spec.__main__ as m; m.main(['info'])",
+        "from i2s_spec.cli import main; main(['info'])",
     ):
         run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
         assert run.returncode in (1, 4)

@@ -67,7 +67,6 @@ def test_functions_are_short() -> None:
 
 #: Public classes that share a name, and why.
 SHARED_CLASSES = {
-    "Comparison": "of a golden record and a candidate; of two matrices as evidence of a layout",
     "Draft": "of a sample file, and of a vector of the suite",
     "LastBlockDropped": "a mutant of the suite and a mistake of the diagnosis, which are the same bug",
     "Model": "what is run, and the sample file of one",

@@ -28,6 +28,9 @@ Target = str | os.PathLike[str] | BinaryIO
 #: How a file system says that it has no hard links.
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES, errno.EXDEV}
 
+#: Whether an open file keeps its name, as on Windows: it is closed before it is renamed or removed.
+_KEEPS_NAME = os.name == "nt"
+
 
 class OutputFile:
     """A file that gets its name when its last byte is on the disk.
@@ -65,7 +68,7 @@ class OutputFile:
 
     def _begin(self, base: str) -> None:
         """Make the temporary file, and hold it, so that nobody takes it for left over."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         while True:
             self._part = os.path.join(self._folder, temporary_name(base))
             self._fd = os.open(self._part, flags, 0o666)
@@ -94,6 +97,8 @@ class OutputFile:
         try:
             os.fsync(self._fd)
             refuse_taken(self._path, self.force, self.name)
+            if _KEEPS_NAME:
+                self._close()
             give_name(self._part, self._path, self.force)
             self._part = None
         except OSError as error:
@@ -104,10 +109,15 @@ class OutputFile:
 
     def discard(self) -> None:
         """Remove the temporary file; nothing happens after `commit`."""
+        if _KEEPS_NAME:
+            self._close()
         if self._part is not None:
             with suppress(OSError):  # it was never made, or has its name already
                 os.unlink(self._part)
             self._part = None
+        self._close()
+
+    def _close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             with suppress(OSError):  # what a full disk had to say was said by fsync
@@ -124,6 +134,8 @@ class OutputFile:
 
     def _keep_mode(self) -> None:
         """Take over the mode of the file that will be replaced."""
+        if not hasattr(os, "fchmod"):  # Windows before CPython 3.13
+            return
         with suppress(OSError):  # there is none, or the file system has no modes
             os.fchmod(self._fd, stat.S_IMODE(os.stat(self._path).st_mode) & 0o777)
 

@@ -8,7 +8,6 @@ but regular files is opened; a FIFO or a device would block or never end.
 from __future__ import annotations
 
 import io
-import mmap
 import os
 import stat
 from _thread import allocate_lock  # `threading` is more, and takes longer to import
@@ -269,6 +268,8 @@ class MapSource(BufferSource):
     """A file mapped into memory: for callers who know that nobody will cut the file short meanwhile."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        import mmap  # a library that most processes do not need
+
         file = FileSource(path)
         try:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.size else None

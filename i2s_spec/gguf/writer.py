@@ -199,7 +199,7 @@ class Writer:
         self._require_open()
         self._open = False
         size = self.size
-        if size >= tensors.INT64_END:
+        if size >= limits.INT64_END:
             raise ValueError(f"the file would have {counted(size, 'byte')}; no file can")
         self._require_readings()
         if isinstance(self._target, str | os.PathLike):

@@ -9,9 +9,9 @@ these ceilings come on top. Those in `NAMED` can be set by their names for as lo
 
 from __future__ import annotations
 
+from _contextvars import ContextVar  # `contextvars` is this and one more file
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -28,6 +28,9 @@ MAX_ARRAY_DEPTH: Final = 4
 
 #: ggml keeps a tensor name in 64 bytes with its NUL (GGML_MAX_NAME), so 63 are left.
 TENSOR_NAME_BYTES: Final = 63
+
+#: Elements of a tensor, and bytes of a file, are fewer than this: runtimes count them in signed 64-bit integers.
+INT64_END: Final = 1 << 63
 
 DEFAULT_ALIGNMENT: Final = 32
 

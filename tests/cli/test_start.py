@@ -52,12 +52,12 @@ class Start(NamedTuple):
 
 STARTS = {
     "version": Start(["--version"], 5, 15, set()),
-    "lint": Start(["lint", "FILE"], 95, 135, set()),
-    "header": Start(["lint", "--header-only", "MODEL"], 108, 156, {"re", "enum"}),
-    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 100, 148, {"re", "enum"}),
-    "json": Start(["lint", "--json", "FILE"], 92, 145, {"json", "re", "enum"}),
-    "rules": Start(["rules", "--format", "json"], 108, 218, CLICK | {"json", "pathlib"}),
-    "help": Start(["lint", "--help"], 69, 167, CLICK),
+    "lint": Start(["lint", "FILE"], 96, 127, set()),
+    "header": Start(["lint", "--header-only", "MODEL"], 108, 147, {"re", "enum"}),
+    "security": Start(["lint", "--profile", "security", "-q", "MODEL"], 100, 139, {"re", "enum"}),
+    "json": Start(["lint", "--json", "FILE"], 93, 136, {"json", "re", "enum"}),
+    "rules": Start(["rules", "--format", "json"], 108, 214, CLICK | {"json", "pathlib"}),
+    "help": Start(["lint", "--help"], 69, 159, CLICK),
 }
 
 

@@ -206,7 +206,7 @@ def test_building_deletes_nothing_but_a_site(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("i2s_spec.cli.specification.spec._require_mkdocs", lambda: None)
     monkeypatch.setattr("i2s_spec.cli.specification.spec._mkdocs", lambda *arguments: 0)
     folder = checkout.root()
-    monkeypatch.setattr(checkout, "root", lambda: folder)  # of an install, where one stood before
+    monkeypatch.setattr(checkout, "root", lambda: folder)  # an installed package finds it around the current folder
     monkeypatch.chdir(tmp_path)
     (tmp_path / "weights.gguf").write_bytes(b"GGUF")
     for name in (".", "", str(tmp_path)):

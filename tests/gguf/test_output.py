@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from i2s_spec.gguf import atomic_file, unfinished
 from i2s_spec.gguf.atomic_file import OutputFile, refuse_source, refuse_taken, write_all
 from i2s_spec.gguf.source import BufferSource, FileSource, MapSource, StreamSource
 
@@ -327,3 +328,43 @@ def test_a_stream_that_takes_parts_gets_everything() -> None:
     write_all(slow, bytes(range(50)))  # type: ignore[arg-type]
     write_all(slow, b"")  # type: ignore[arg-type]
     assert slow.got == bytes(range(50))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc what is open")
+@pytest.mark.parametrize("force", [False, True])
+def test_a_system_like_windows(target: Path, monkeypatch: pytest.MonkeyPatch, force: bool) -> None:
+    """An open file can be neither renamed nor removed, files are text unless one asks, and they have no modes."""
+    binary, really_open = 1 << 30, os.open
+    flags: list[int] = []
+
+    def opened(path: str, flag: int, mode: int = 0o777) -> int:
+        flags.append(flag)
+        return really_open(path, flag & ~binary, mode)
+
+    def closed_first(name: str) -> None:
+        really = getattr(os, name)
+
+        def call(path: str, *rest: str) -> None:
+            fds = (f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd"))
+            if os.path.realpath(path) in {os.path.realpath(fd) for fd in fds}:
+                raise PermissionError(errno.EACCES, "another process uses the file", path)
+            really(path, *rest)
+
+        monkeypatch.setattr(os, name, call)
+
+    for name in ("replace", "link", "unlink"):
+        closed_first(name)
+    monkeypatch.delattr(os, "fchmod")
+    monkeypatch.setattr(os, "O_BINARY", binary, raising=False)
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(unfinished, "fcntl", None)
+    monkeypatch.setattr(atomic_file, "_KEEPS_NAME", True)
+    if force:
+        target.write_bytes(b"before")
+    with OutputFile(target, force=force) as output:
+        output.write(b"a\nb")
+    assert target.read_bytes() == b"a\nb"
+    assert flags[0] & binary
+    with pytest.raises(ZeroDivisionError), OutputFile(target, force=True) as output:
+        output.write(bytes([1 // 0]))
+    assert names(target.parent) == ["model.gguf"]

@@ -166,7 +166,7 @@ def test_missing_extra_and_misshapen_taps(model_of: Find, golden_of: Find, taps_
     result = compare(golden_of("bitnet-b1.58"), saved(tmp_path, taps), model=model_of("bitnet-b1.58"))
     assert result["ffn_up-0"].status == "missing"
     assert result["Kcur-0"].status == "shape"
-    assert "is wanted" in result["Kcur-0"].notes[0]
+    assert "is expected" in result["Kcur-0"].notes[0]
     assert result["something"].status == "extra"
     assert result["ffn_out-0"].status == "ok"
     assert "ffn_up-0" in result["ffn_out-0"].reach

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,19 @@ def test_an_interrupted_record_leaves_nothing(
     with pytest.raises(error):
         record(model_of("bitnet-b1.58"), TOKENS, tmp_path / "golden", progress=stop)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_system_that_opens_no_folders(
+    model_of: Callable[[str], Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Windows: the record is the same, and nothing else is left."""
+    model = model_of("bitnet-b1.58")
+    record(model, [1, 2], tmp_path / "usual")
+    monkeypatch.delattr(os, "O_DIRECTORY")
+    record(model, [1, 2], tmp_path / "new")
+    one, other = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("usual", "new"))
+    assert one == other
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_an_interrupted_replacement_leaves_the_old_one(model_of: Callable[[str], Model], tmp_path: Path) -> None:

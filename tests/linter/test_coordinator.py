@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import pickle
 import random
 from collections import Counter
@@ -94,7 +95,10 @@ def test_every_entry_gets_one_record(tmp_path: Path) -> None:
     assert [record["url"] for record in latest(tmp_path / "r.jsonl")] == found
 
 
-def test_a_run_goes_on_where_it_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reads_at", [True, False], ids=["", "without-pread"])
+def test_a_run_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads_at: bool) -> None:
+    if not reads_at:  # as on Windows
+        monkeypatch.delattr(os, "pread")
     entries = addresses(300)
     with ResultsLog(tmp_path / "r.jsonl") as log:
         engine = Engine(Coordinator(entries, defaults(), KEY, log))

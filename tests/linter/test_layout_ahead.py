@@ -38,9 +38,9 @@ def model(folder: Path, dialect: str) -> Path:
     return path
 
 
-def both(path: Path, **options: str) -> Report:
+def both(path: Path, ignore: tuple[str, ...] = ()) -> Report:
     """The report of one thread and of two, which are equal."""
-    one, two = (lint(path, payload="full", threads=threads, **options) for threads in (1, 2))
+    one, two = (lint(path, payload="full", threads=threads, ignore=ignore) for threads in (1, 2))
     assert two == one
     return two
 

@@ -103,7 +103,9 @@ class NewRecord:
         while True:
             self.part = self.folder.with_name(temporary_name(self.folder.name))
             self.part.mkdir()
-            self._fd = os.open(self.part, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0))
+            if not hasattr(os, "O_DIRECTORY"):  # Windows opens no folders, and nothing is held there
+                break
+            self._fd = os.open(self.part, os.O_RDONLY | os.O_DIRECTORY | getattr(os, "O_CLOEXEC", 0))
             if hold(self._fd, str(self.part)):
                 break
             self.discard()

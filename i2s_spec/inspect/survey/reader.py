@@ -330,7 +330,12 @@ def _size(
     ne: tuple[int, ...], number: int, room: int, alignment: int, common: TensorType | None
 ) -> tuple[int, TensorType] | None:
     """Bytes and type of a tensor that fits into its room, or None."""
-    if not 0 < len(ne) <= limits.MAX_DIMENSIONS or min(ne) < 1 or prod(ne) >= 1 << 63 or number in types.RETIRED:
+    if (
+        not 0 < len(ne) <= limits.MAX_DIMENSIONS
+        or min(ne) < 1
+        or prod(ne) >= limits.INT64_END
+        or number in types.RETIRED
+    ):
         return None
     kind = types.reading(number, ne, room, alignment, common)
     if kind is None or ne[0] % kind.block:

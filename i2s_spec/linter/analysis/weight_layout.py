@@ -14,7 +14,6 @@ from i2s_spec.errors import FormatError
 from i2s_spec.light_typing import TYPE_CHECKING, Final, NamedTuple
 from i2s_spec.linter.analysis.subject import Subject, analysis
 from i2s_spec.pattern import pattern
-from i2s_spec.schema.dialect import CANONICAL
 
 if TYPE_CHECKING:
     from i2s_spec.inspect.evidence.layout_evidence import LayoutEvidence
@@ -49,6 +48,7 @@ def layout_ahead(subject: Subject) -> Ahead | None:
     if subject.file.fault is not None or not _has_layers(subject):
         return None
     from i2s_spec.inspect.evidence.layout_evidence import layout_evidence
+    from i2s_spec.schema.dialect import CANONICAL
 
     try:
         return Ahead(layout_evidence(subject.file, CANONICAL.code_map, layers=LAYERS))
@@ -75,6 +75,8 @@ def weight_layout(subject: Subject) -> LayoutEvidence | None:
     survey = subject.survey
     if survey is None or not len(survey):
         return None
+    from i2s_spec.schema.dialect import CANONICAL
+
     code_map = weight_code_map(subject)
     ahead = layout_ahead(subject) if code_map == CANONICAL.code_map else None
     if ahead is not None:

@@ -55,7 +55,8 @@ class ResultsLog:
                 beginning = stream.read(len(BEGINNING))
             if beginning != BEGINNING[: len(beginning)]:
                 raise SettingError(f"{shown} is not a file of results; nothing is appended to it")
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        self._fd = os.open(self.path, flags, 0o666)
         try:
             if not hold(self._fd, self.path):
                 raise SettingError(f"another run appends to {shown}")
@@ -77,7 +78,7 @@ class ResultsLog:
         size = end = os.fstat(self._fd).st_size
         while end > 0:
             start = max(0, end - STEP)
-            found = os.pread(self._fd, end - start, start).rfind(b"\n")
+            found = self._read(start, end - start).rfind(b"\n")
             if found >= 0:
                 end = start + found + 1
                 break
@@ -85,6 +86,12 @@ class ResultsLog:
         if end < size:
             os.ftruncate(self._fd, end)
         return size - end
+
+    def _read(self, start: int, length: int) -> bytes:
+        if hasattr(os, "pread"):
+            return os.pread(self._fd, length, start)
+        os.lseek(self._fd, start, os.SEEK_SET)  # what is appended goes to the end all the same
+        return os.read(self._fd, length)
 
     def _index(self) -> int:
         at = 0
@@ -116,7 +123,7 @@ class ResultsLog:
 
     def __getitem__(self, key: bytes) -> Record:
         start, length = self._places[key]
-        found = parsed(os.pread(self._fd, length, start))
+        found = parsed(self._read(start, length))
         if found is None:
             raise SettingError(f"{quote(self.path, 4096, bare=True)} was changed by another program")
         return found

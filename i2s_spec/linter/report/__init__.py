@@ -9,10 +9,10 @@ own syntax needs, a format escapes.
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib import import_module
 
 from i2s_spec.light_typing import Any, ClassVar
 from i2s_spec.linter.report_data import FileReport, Report, Totals
@@ -118,7 +118,8 @@ def kind(name: str) -> type[Format]:
     :raises KeyError: for an unknown name
     """
     module, attribute = FORMATS[name]
-    found: type[Format] = getattr(import_module(module), attribute)
+    __import__(module)  # `importlib` brings `warnings`, and takes longer to import than most formats
+    found: type[Format] = getattr(sys.modules[module], attribute)
     return found
 
 

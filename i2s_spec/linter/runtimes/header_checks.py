@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from i2s_spec.errors import Span, counted, quote
 from i2s_spec.gguf.string_arrays import is_utf8
-from i2s_spec.inspect.placement import INT64_END
 from i2s_spec.linter.analysis.lenient_records import SeenTensor
 from i2s_spec.linter.runtimes.lenient_header import Header, SeenKey, indexed, lenient_header
 from i2s_spec.linter.runtimes.reason import Reason
 from i2s_spec.linter.runtimes.tensor_table_checks import placed, shown
 from i2s_spec.schema import faults
+from i2s_spec.schema.limits import INT64_END
 from i2s_spec.schema.programs.runtimes import Container, Runtime
 
 if TYPE_CHECKING:

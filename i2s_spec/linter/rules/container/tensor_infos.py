@@ -5,12 +5,13 @@ from math import prod
 
 from i2s_spec.errors import TrustedText
 from i2s_spec.gguf.reader import Tensor
-from i2s_spec.inspect.placement import INT64_END, sound_shape
+from i2s_spec.inspect.placement import sound_shape
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.rule import BYTES_MISSING, DATA_MISSING, WARNING, Finding, Fix, Stops, raised, rule
 from i2s_spec.pattern import pattern
 from i2s_spec.schema import faults, limits, types
 from i2s_spec.schema.checks import TENSOR_COUNT_SPAN
+from i2s_spec.schema.limits import INT64_END
 
 raised(
     faults.TENSOR_INFOS_TRUNCATED,

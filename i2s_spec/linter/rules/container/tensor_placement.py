@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from i2s_spec.errors import Span, TrustedText
-from i2s_spec.inspect.placement import INT64_END, Placement
+from i2s_spec.inspect.placement import Placement
 from i2s_spec.linter.analysis.subject import Subject
 from i2s_spec.linter.analysis.tensor_extents import oversized, size_mistake
 from i2s_spec.linter.rule import DATA_MISSING, NOTE, WARNING, Finding, Fix, rule
 from i2s_spec.linter.rules.ternary.i2s_extent import tail_cut
 from i2s_spec.schema import faults, limits
+from i2s_spec.schema.limits import INT64_END
 from i2s_spec.schema.types import padded
 
 
